@@ -1,0 +1,493 @@
+//! What a v2 client sends. Each command gets exactly one reply, under the same `id`.
+//!
+//! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
+
+use crate::{CallId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
+use serde::{Deserialize, Serialize};
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal, writes: $writes:literal;)*) => {
+        /// A command with its payload.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+        #[serde(tag = "type", content = "payload")]
+        pub enum Command {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($payload),)*
+        }
+
+        impl Command {
+            /// Every command's name, in the order of this file.
+            pub const NAMES: &'static [&'static str] = &[$($name,)*];
+
+            /// The command's `type`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Whether it changes something, and so is idempotent by its `id`.
+            #[must_use]
+            pub fn writes(&self) -> bool {
+                match self { $(Self::$variant(_) => $writes,)* }
+            }
+
+            /// Reads the payload of the command called `name`; `None` when there is no such command.
+            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
+                match name {
+                    $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    /// Opts into v2. Answered by `welcome`.
+    Hello(Hello) = "hello", writes: false;
+    /// Makes a session or joins one. Answered by `session_opened`.
+    OpenSession(OpenSession) = "open_session", writes: false;
+    /// Leaves the session; it and a running turn live on. Answered by `ok`.
+    CloseSession(Empty) = "close_session", writes: false;
+    /// Lists this user's sessions, newest first. Answered by `sessions`.
+    ListSessions(ListSessions) = "list_sessions", writes: false;
+    /// Names a session. Answered by `ok`.
+    RenameSession(RenameSession) = "rename_session", writes: true;
+    /// Deletes a session for good. Answered by `ok`.
+    DeleteSession(DeleteSession) = "delete_session", writes: false;
+    /// Pages through a session's entries. Answered by `entries`.
+    GetEntries(GetEntries) = "get_entries", writes: false;
+    /// Asks whether this client has seen everything. Answered by `pong`.
+    Ping(Ping) = "ping", writes: false;
+    /// Says something to the model. Answered by `accepted` once it is durable.
+    UserInput(UserInput) = "user_input", writes: true;
+    /// Stops the running turn. Answered by `ok`.
+    CancelTurn(CancelTurn) = "cancel_turn", writes: true;
+    /// Asks again after a turn that failed or was cancelled. Answered by `accepted`.
+    RetryTurn(RetryTurn) = "retry_turn", writes: true;
+    /// A tool's answer. Answered by `ok`, also when repeated.
+    ToolResult(ToolResult) = "tool_result", writes: true;
+    /// Says that a tool is still at work; resets its time limit. Answered by `ok`.
+    CallProgress(CallProgress) = "call_progress", writes: false;
+    /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
+    ApprovalResponse(ApprovalResponse) = "approval_response", writes: true;
+    /// Asks how full the window is. Answered by `context_info`.
+    GetContextInfo(Empty) = "get_context_info", writes: false;
+    /// Asks for exactly what the next request would send. Answered by `context`.
+    GetContext(GetContext) = "get_context", writes: false;
+    /// Compacts now. Answered by `ok { jobId }`; the outcome is an event.
+    ManualCompact(ManualCompact) = "manual_compact", writes: true;
+    /// Stops a compaction; the context is as it was. Answered by `ok`.
+    CancelCompaction(CancelCompaction) = "cancel_compaction", writes: true;
+    /// Chooses the strategy for this session. Answered by `ok`.
+    SetContextStrategy(SetContextStrategy) = "set_context_strategy", writes: true;
+    /// Chooses the model for this session. Answered by `ok`.
+    SetModel(SetModel) = "set_model", writes: true;
+    /// Sets the system prompt of this session. Answered by `ok`.
+    SetInstructions(SetInstructions) = "set_instructions", writes: true;
+    /// Sets sampling and limits of this session's requests. Answered by `ok`.
+    SetOptions(SetOptions) = "set_options", writes: true;
+    /// Offers this client's tools to the model, in place of those it offered before. Answered by `ok`.
+    RegisterTools(RegisterTools) = "register_tools", writes: false;
+}
+
+/// No payload, or `{}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+macro_rules! payloads {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+            #[cfg_attr(feature = "codegen", ts(optional_fields))]
+            #[serde(rename_all = "camelCase", deny_unknown_fields)]
+            pub struct $name { $($(#[$attr])* pub $field: $ty,)* }
+        )*
+    };
+}
+
+payloads! {
+    /// Payload of `hello`.
+    struct Hello {
+        /// 2.
+        protocol_version: u32,
+        /// Stable per tab: the same one replaces its own half-open connection silently.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_id: Option<String>,
+        /// Who the client is, for the operator.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<Software>,
+        /// A one-time ticket from `POST /api/tickets`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ticket: Option<String>,
+        /// A token of `AUTH_TOKENS`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
+    }
+
+    /// A program and its version.
+    struct Software {
+        /// Its name.
+        name: String,
+        /// Its version.
+        version: String,
+    }
+
+    /// Payload of `open_session`.
+    struct OpenSession {
+        /// The session to join; absent to make one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_id: Option<SessionId>,
+        /// Owner (the default) or observer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<SessionRole>,
+        /// Whether to take the session from its present owner.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        takeover: Option<bool>,
+        /// Where this client left off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Resume>,
+        /// How many of the newest entries the reply should carry; absent: 50.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entries: Option<u32>,
+        /// Whether to send deltas (the default) or only whole entries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deltas: Option<bool>,
+        /// Tools to offer, as `register_tools` would.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<ToolOffer>>,
+    }
+
+    /// A place in a session's log and in the items that were running.
+    struct Resume {
+        /// Names the log.
+        epoch: String,
+        /// The last durable event that was seen.
+        seq: u64,
+        /// How much of each running item was seen.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        items: Option<Vec<ResumeItem>>,
+    }
+
+    /// A place in a running item.
+    struct ResumeItem {
+        /// The item.
+        item_id: EntryId,
+        /// Its part.
+        part: u32,
+        /// UTF-16 code units seen of that part.
+        offset: u64,
+    }
+
+    /// Payload of `list_sessions`.
+    struct ListSessions {
+        /// `nextCursor` of the page before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+        /// Most sessions to return, 1 to 200; absent: 50.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u32>,
+        /// Text that the name must contain.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        search: Option<String>,
+        /// Whether to send `session_changed` events from now on. Not built yet: `true` is refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        watch: Option<bool>,
+    }
+
+    /// Payload of `rename_session`.
+    struct RenameSession {
+        /// The session; absent for the open one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_id: Option<SessionId>,
+        /// Its new name, 1 to 200 characters.
+        name: String,
+    }
+
+    /// Payload of `delete_session`.
+    struct DeleteSession {
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// Payload of `get_entries`.
+    struct GetEntries {
+        /// The session; absent for the open one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_id: Option<SessionId>,
+        /// Only entries older than this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<EntryId>,
+        /// Only entries newer than this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<EntryId>,
+        /// Most entries to return, 1 to 500; absent: 100.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u32>,
+        /// Only entries on the path to the leaf.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<bool>,
+    }
+
+    /// Payload of `ping`.
+    struct Ping {
+        /// The last durable event this client has seen.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
+    }
+
+    /// Payload of `user_input`.
+    struct UserInput {
+        /// What the user says.
+        input: Input,
+        /// What to do when a turn is running; absent: `queue`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        when_busy: Option<WhenBusy>,
+    }
+
+    /// Payload of `cancel_turn`.
+    struct CancelTurn {
+        /// The turn; absent for the running one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    }
+
+    /// Payload of `retry_turn`.
+    struct RetryTurn {
+        /// The turn; absent for the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    }
+
+    /// Payload of `tool_result`.
+    struct ToolResult {
+        /// The call.
+        call_id: CallId,
+        /// The tool's answer, as text for the model.
+        output: String,
+        /// Whether the tool failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
+    }
+
+    /// Payload of `call_progress`.
+    struct CallProgress {
+        /// The call.
+        call_id: CallId,
+        /// What the tool is doing, for the user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    }
+
+    /// Payload of `approval_response`.
+    struct ApprovalResponse {
+        /// The approval.
+        approval_id: String,
+        /// The decision.
+        review: String,
+        /// What to tell the model when it is denied.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        custom_deny_message: Option<String>,
+    }
+
+    /// Payload of `get_context`.
+    struct GetContext {
+        /// `envelope` (the default) or `markdown`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<ContextFormat>,
+        /// Whether to include what belongs to one request only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ephemeral: Option<bool>,
+    }
+
+    /// Payload of `manual_compact`.
+    struct ManualCompact {
+        /// What the summary should dwell on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+    }
+
+    /// Payload of `cancel_compaction`.
+    struct CancelCompaction {
+        /// The compaction; absent for the running one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job_id: Option<JobId>,
+    }
+
+    /// Payload of `set_context_strategy`.
+    struct SetContextStrategy {
+        /// `threshold` or `manual` (aliases `dummy`, `none`).
+        strategy: String,
+        /// The strategy's settings; what is absent stays at the deployment's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        settings: Option<StrategySettings>,
+    }
+
+    /// Settings of the strategies.
+    struct StrategySettings {
+        /// Compact when more than this share of the window is used; above 0, at most 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        threshold: Option<f64>,
+        /// Compact when less than this many tokens are free.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserve_tokens: Option<u64>,
+        /// About how many recent tokens stay word for word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_recent_tokens: Option<u64>,
+    }
+
+    /// Payload of `set_model`.
+    struct SetModel {
+        /// The model's name, as the provider knows it.
+        model: String,
+        /// How long it should think: the provider's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning_effort: Option<String>,
+    }
+
+    /// Payload of `set_instructions`.
+    struct SetInstructions {
+        /// The system prompt; empty for none.
+        instructions: String,
+    }
+
+    /// Payload of `set_options`. What is absent goes back to the provider's default.
+    struct SetOptions {
+        /// 0 to 2.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        temperature: Option<f64>,
+        /// Most tokens an answer may have, at least 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_output_tokens: Option<u64>,
+    }
+
+    /// Payload of `register_tools`.
+    struct RegisterTools {
+        /// The tools; empty to offer none.
+        tools: Vec<ToolOffer>,
+    }
+
+    /// A tool that a client offers.
+    struct ToolOffer {
+        /// Its name: 1 to 64 of `A-Za-z0-9_-`.
+        name: String,
+        /// What it does, for the model.
+        description: String,
+        /// JSON Schema of its arguments, an object.
+        #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+        parameters: serde_json::Value,
+        /// Milliseconds a call may take; absent: the server's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+        /// Whether a call may safely be made twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idempotent: Option<bool>,
+    }
+}
+
+impl ToolOffer {
+    /// The part of the offer that the model is told.
+    #[must_use]
+    pub fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+        }
+    }
+}
+
+/// What a connection is to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionRole {
+    /// May write. One a session.
+    Owner,
+    /// Sees the same events and may only read.
+    Observer,
+}
+
+/// What happens to input that comes while a turn is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum WhenBusy {
+    /// It waits its turn.
+    Queue,
+    /// It is refused with `turn_running`.
+    Reject,
+}
+
+/// How `get_context` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ContextFormat {
+    /// The envelope as JSON.
+    Envelope,
+    /// The envelope as text to read.
+    Markdown,
+}
+
+/// What the user says: a text, or OpenAI Responses input items.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(untagged)]
+pub enum Input {
+    /// A text.
+    Text(String),
+    /// Input items; only messages of role `user` are taken.
+    Items(Vec<InputItem>),
+}
+
+/// One input item of OpenAI's Responses API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+pub struct InputItem {
+    /// `message`; absent means the same.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// `user`.
+    pub role: String,
+    /// A text, or parts.
+    pub content: InputContent,
+}
+
+/// The content of an input item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(untagged)]
+pub enum InputContent {
+    /// A text.
+    Text(String),
+    /// Parts.
+    Parts(Vec<InputPart>),
+}
+
+/// A part of an input item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InputPart {
+    /// A text.
+    #[serde(alias = "text", alias = "output_text")]
+    InputText {
+        /// The text.
+        text: String,
+    },
+    /// A picture.
+    InputImage {
+        /// `https:` or `data:` URL.
+        image_url: String,
+        /// `low`, `high` or `auto`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(optional))]
+        detail: Option<String>,
+    },
+}

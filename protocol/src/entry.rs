@@ -1,0 +1,136 @@
+//! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
+
+use crate::{EntryId, Message, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// One node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Names the entry within its session.
+    pub entry_id: EntryId,
+    /// The entry this one hangs from; `null` for a root.
+    pub parent_id: Option<EntryId>,
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// What it holds, told apart by `type`.
+    #[serde(flatten)]
+    pub data: EntryData,
+}
+
+/// What an entry holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EntryData {
+    /// Something said: by the user, the model or a tool.
+    Message(Message),
+    /// A summary that stands for everything on the path before its first kept entry.
+    Compaction(Compaction),
+    /// A summary of a branch that was left.
+    BranchSummary(BranchSummary),
+    /// A patch to the context envelope, replayed at its place.
+    ContextTransform(Opaque),
+    /// Messages that were sent once and belong to no later request.
+    Ephemeral(Opaque),
+    /// Data of a client's, never sent to the model.
+    Custom(Opaque),
+    /// A message of a client's, sent to the model.
+    CustomMessage(Opaque),
+    /// The model changes here.
+    ModelChange(Opaque),
+    /// The reasoning level changes here.
+    ThinkingLevelChange(Opaque),
+    /// A name for another entry.
+    Label(Opaque),
+    /// The session's name.
+    SessionInfo(Opaque),
+}
+
+/// A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct Compaction {
+    /// The summary, as the model will read it.
+    pub summary: String,
+    /// The first entry that is kept word for word; absent when none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_kept_entry_id: Option<EntryId>,
+    /// Older entries kept word for word, placed between the summary and the first kept entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+    pub kept_entry_ids: Vec<EntryId>,
+    /// Tokens of the next request before this compaction.
+    pub tokens_before: u64,
+    /// Files the summarised part read and modified, as tools named them; accumulates over compactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<CompactionDetails>,
+}
+
+/// Files that the summarised part touched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionDetails {
+    /// Files read and not modified, sorted.
+    pub read_files: Vec<String>,
+    /// Files written or edited, sorted.
+    pub modified_files: Vec<String>,
+}
+
+/// A summary of the branch that was left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct BranchSummary {
+    /// The entry from which the session went on; `null` for before the first.
+    pub from_id: Option<EntryId>,
+    /// The leaf that was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_leaf_id: Option<EntryId>,
+    /// The summary, as the model will read it.
+    pub summary: String,
+}
+
+/// Data of an entry type that this version carries along without looking inside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+pub struct Opaque {
+    /// The fields of the entry, as they came.
+    #[serde(flatten)]
+    pub fields: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Entry {
+    /// The message that this entry holds, if it holds one.
+    #[must_use]
+    pub fn message(&self) -> Option<&Message> {
+        match &self.data {
+            EntryData::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The entry's `type` on the wire and in the store.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match &self.data {
+            EntryData::Message(_) => "message",
+            EntryData::Compaction(_) => "compaction",
+            EntryData::BranchSummary(_) => "branch_summary",
+            EntryData::ContextTransform(_) => "context_transform",
+            EntryData::Ephemeral(_) => "ephemeral",
+            EntryData::Custom(_) => "custom",
+            EntryData::CustomMessage(_) => "custom_message",
+            EntryData::ModelChange(_) => "model_change",
+            EntryData::ThinkingLevelChange(_) => "thinking_level_change",
+            EntryData::Label(_) => "label",
+            EntryData::SessionInfo(_) => "session_info",
+        }
+    }
+}

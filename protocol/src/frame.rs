@@ -1,0 +1,428 @@
+//! One JSON object a text frame: `{ "id", "type", "payload"?, "seq"? }`.
+//!
+//! A frame is checked twice. [`check`] walks all of it once, whatever it holds: JSON, depth, duplicate keys, whole
+//! characters. Then the typed parse names the first field that is unknown, missing or of the wrong type.
+
+use crate::{
+    command::Command,
+    error::{ErrorBody, ErrorCode},
+    ids::{COMMAND_ID_CHARS_MIN, CommandId, SERVER_ID_PREFIX, check_id},
+    v1,
+};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+/// Nested arrays and objects that a frame may have. A tool's schema needs about ten; serde's own stack ends at 128.
+pub const DEPTH_MAX: usize = 32;
+
+/// A frame that parsed, or why it did not, with the id to answer under.
+pub type Parsed<T> = Result<(CommandId, T), Refused>;
+
+/// A frame that was refused. `id` is the client's where it can be echoed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// The client's id, where the frame had a usable one.
+    pub id: Option<CommandId>,
+    /// What to answer.
+    pub error: ErrorBody,
+}
+
+/// Reads a v2 frame.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn parse_v2(text: &str) -> Parsed<Command> {
+    let (id, envelope) = envelope(text, Strictness::Strict)?;
+    let refuse = |error| Refused { id: Some(id.clone()), error };
+    let payload = envelope.payload.map_or("{}", RawValue::get);
+    let name: &str = &envelope.kind;
+    let command = match Command::parse(name, payload) {
+        None => return Err(refuse(unknown_command(name, Command::NAMES))),
+        Some(Err(fault)) => return Err(refuse(fault.into_error(name))),
+        Some(Ok(command)) => command,
+    };
+    if command.writes() && id.as_str().len() < COMMAND_ID_CHARS_MIN {
+        return Err(refuse(
+            ErrorBody::new(
+                ErrorCode::InvalidId,
+                format!(
+                    "the id of `{name}` has {} characters, a writing command's has {COMMAND_ID_CHARS_MIN} to 64; use a UUID",
+                    id.as_str().len()
+                ),
+            )
+            .with_field("id"),
+        ));
+    }
+    Ok((id, command))
+}
+
+/// The `type` of a frame, where it has one: tells v2's `hello` from v1's commands.
+#[must_use]
+pub fn peek_type(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str::<Peek>(text).ok().map(|peek| peek.kind.into_owned())
+}
+
+/// Reads a v1 frame, leniently where no harm is done.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn parse_v1(text: &str) -> Parsed<v1::Command> {
+    let (id, envelope) = envelope(text, Strictness::Lenient)?;
+    let refuse = |error| Refused { id: Some(id.clone()), error };
+    let raw = envelope.payload.map_or("{}", RawValue::get);
+    let name: &str = &envelope.kind;
+    let command = match name {
+        "user_input" => payload(raw).map(v1::Command::UserInput),
+        "approval_response" => payload(raw).map(v1::Command::ApprovalResponse),
+        "get_context_info" => Ok(v1::Command::GetContextInfo),
+        "manual_compact" => Ok(v1::Command::ManualCompact),
+        _ => return Err(refuse(unknown_command(name, v1::Command::NAMES))),
+    };
+    command.map(|command| (id.clone(), command)).map_err(|fault| refuse(fault.into_error(name)))
+}
+
+/// Writes a frame. `payload` is any payload; `seq` is given for durable events only.
+#[must_use]
+pub fn encode<T: Serialize>(id: &str, message: &T) -> String {
+    #[derive(Serialize)]
+    struct Out<'a, T> {
+        id: &'a str,
+        #[serde(flatten)]
+        message: &'a T,
+    }
+    serde_json::to_string(&Out { id, message }).expect("wire types have text keys and finite numbers")
+}
+
+/// Writes the frame of a durable event around its stored body, `{"type":…,"payload":…}`, without reading it.
+#[must_use]
+pub fn encode_stored(seq: u64, body: &str) -> String {
+    debug_assert!(body.starts_with('{'), "a stored body is an object");
+    let mut frame = String::with_capacity(body.len() + 40);
+    use fmt::Write as _;
+    let _ = write!(frame, "{{\"id\":\"{SERVER_ID_PREFIX}{seq}\",\"seq\":{seq},");
+    frame.push_str(body.get(1..).unwrap_or("}"));
+    frame
+}
+
+fn unknown_command(name: &str, known: &[&str]) -> ErrorBody {
+    let shown: String = name.chars().take(64).collect();
+    ErrorBody::new(ErrorCode::UnknownCommand, format!("there is no command `{shown}`; there are {}", known.join(", ")))
+        .with_field("type")
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Strictness {
+    Strict,
+    Lenient,
+}
+
+struct Envelope<'a> {
+    kind: Cow<'a, str>,
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StrictEnvelope<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    payload: Option<&'a RawValue>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "allowed in the envelope, without a meaning from client to server")]
+    seq: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct LenientEnvelope<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    payload: Option<&'a RawValue>,
+}
+
+fn envelope(text: &str, strictness: Strictness) -> Result<(CommandId, Envelope<'_>), Refused> {
+    let nameless = |error| Refused { id: None, error };
+    check(text).map_err(nameless)?;
+    let parsed = match strictness {
+        Strictness::Strict => strict::<StrictEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
+        Strictness::Lenient => strict::<LenientEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
+    };
+    let (id, kind, payload) = parsed.map_err(|fault| {
+        let id = peek_id(text);
+        let error = match fault.code {
+            ErrorCode::UnknownField => fault.into_error("the frame"),
+            _ => ErrorBody { code: ErrorCode::InvalidFrame, ..fault.into_error("the frame") },
+        };
+        Refused { id, error }
+    })?;
+    let invalid = |message: String| nameless(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id"));
+    check_id(&id).map_err(|error| invalid(error.to_string()))?;
+    if id.starts_with(SERVER_ID_PREFIX) {
+        return Err(invalid(format!("ids that begin `{SERVER_ID_PREFIX}` are the server's; use another")));
+    }
+    let id = id.parse().map_err(|error: crate::ids::InvalidId| invalid(error.to_string()))?;
+    Ok((id, Envelope { kind, payload: payload.filter(|p| p.get() != "null") }))
+}
+
+/// The id of a frame whose shape is otherwise wrong, so that the error still finds its command.
+fn peek_id(text: &str) -> Option<CommandId> {
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(borrow)]
+        id: Cow<'a, str>,
+    }
+    let peek: Peek = serde_json::from_str(text).ok()?;
+    if peek.id.starts_with(SERVER_ID_PREFIX) { None } else { peek.id.parse().ok() }
+}
+
+/// What is wrong with a payload.
+#[derive(Debug)]
+pub(crate) struct PayloadError {
+    code: ErrorCode,
+    field: String,
+    message: String,
+}
+
+impl PayloadError {
+    fn into_error(self, what: &str) -> ErrorBody {
+        let at = if self.field.is_empty() { String::new() } else { format!(" at `{}`", self.field) };
+        let error = ErrorBody::new(self.code, format!("{what}{at}: {}", self.message));
+        if self.field.is_empty() { error } else { error.with_field(self.field) }
+    }
+}
+
+/// Reads a payload, naming the field that is wrong.
+///
+/// Only objects: serde would take an array for a struct, field by field.
+pub(crate) fn payload<T: DeserializeOwned>(text: &str) -> Result<T, PayloadError> {
+    if !text.starts_with('{') {
+        let message = "a payload is an object".to_owned();
+        return Err(PayloadError { code: ErrorCode::InvalidField, field: "payload".to_owned(), message });
+    }
+    strict(text)
+}
+
+fn strict<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, PayloadError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        classify(&path, &error.into_inner().to_string())
+    })
+}
+
+/// serde tells the kind of a fault only in its text, whose beginnings are stable.
+fn classify(path: &str, message: &str) -> PayloadError {
+    let message = message.rsplit_once(" at line ").map_or(message, |(head, _)| head);
+    let quoted = message.split('`').nth(1).unwrap_or_default();
+    let join = |name: &str| {
+        let path = path.trim_end_matches('?').trim_end_matches('.');
+        if path.is_empty() || path == name || path.ends_with(&format!(".{name}")) {
+            if path.is_empty() { name.to_owned() } else { path.to_owned() }
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    let (code, field) = if message.starts_with("unknown field") {
+        (ErrorCode::UnknownField, join(quoted))
+    } else if message.starts_with("missing field") {
+        (ErrorCode::MissingField, join(quoted))
+    } else if message.starts_with("duplicate field") {
+        (ErrorCode::DuplicateKey, join(quoted))
+    } else {
+        (ErrorCode::InvalidField, path.to_owned())
+    };
+    // The value itself may be long or secret: the type is enough to mend it.
+    let message = match message.strip_prefix("invalid type: string ") {
+        Some(rest) => format!("invalid type: string,{}", rest.rsplit_once(',').map_or("", |(_, tail)| tail)),
+        None => message.chars().take(300).collect(),
+    };
+    PayloadError { code, field, message }
+}
+
+/// Walks the whole text once: valid JSON, an object, no key twice in one object, not deeper than [`DEPTH_MAX`].
+/// Lone surrogates are refused by the JSON reader, since no UTF-8 text can hold them.
+///
+/// # Errors
+/// The first of these rules that is broken.
+pub fn check(text: &str) -> Result<(), ErrorBody> {
+    if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
+        return match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => {
+                Err(ErrorBody::new(ErrorCode::InvalidFrame, "a frame is a JSON object, this is another JSON value"))
+            }
+            Err(error) => Err(not_json(&error)),
+        };
+    }
+    let mut fault = None;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let walked = Walk { depth: 0, fault: &mut fault }.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    match (fault, walked) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(not_json(&error)),
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> ErrorBody {
+    let message = error.to_string();
+    if message.contains("recursion limit") {
+        return too_deep();
+    }
+    ErrorBody::new(ErrorCode::InvalidJson, format!("not JSON: {message}"))
+}
+
+fn too_deep() -> ErrorBody {
+    ErrorBody::new(ErrorCode::TooDeep, format!("arrays and objects are nested more than {DEPTH_MAX} deep"))
+}
+
+struct Walk<'f> {
+    depth: usize,
+    fault: &'f mut Option<ErrorBody>,
+}
+
+impl Walk<'_> {
+    fn deeper(&mut self) -> Result<Walk<'_>, ErrorBody> {
+        if self.depth >= DEPTH_MAX { Err(too_deep()) } else { Ok(Walk { depth: self.depth + 1, fault: self.fault }) }
+    }
+
+    fn fail<E: serde::de::Error>(&mut self, error: ErrorBody) -> E {
+        let message = E::custom(&error.message);
+        self.fault.get_or_insert(error);
+        message
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        loop {
+            let inner = match self.deeper() {
+                Ok(inner) => inner,
+                Err(error) => return Err(self.fail(error)),
+            };
+            if seq.next_element_seed(inner)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let mut keys: HashSet<String> = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if keys.contains(&key) {
+                let shown: String = key.chars().take(64).collect();
+                let error =
+                    ErrorBody::new(ErrorCode::DuplicateKey, format!("the key `{shown}` stands twice in one object"));
+                return Err(self.fail(error.with_field(shown)));
+            }
+            keys.insert(key);
+            let inner = match self.deeper() {
+                Ok(inner) => inner,
+                Err(error) => return Err(self.fail(error)),
+            };
+            map.next_value_seed(inner)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> (ErrorCode, Option<String>) {
+        let refused = parse_v2(text).unwrap_err();
+        let field = refused.error.details.and_then(|d| d["field"].as_str().map(str::to_owned));
+        (refused.error.code, field)
+    }
+
+    #[test]
+    fn each_bad_frame_gets_its_code_and_names_the_field() {
+        let deep = format!(r#"{{"id":"1","type":"ping","payload":{}{}}}"#, "[".repeat(40), "]".repeat(40));
+        let table: Vec<(&str, ErrorCode, Option<&str>)> = vec![
+            ("", ErrorCode::InvalidJson, None),
+            ("nope", ErrorCode::InvalidJson, None),
+            ("[]", ErrorCode::InvalidFrame, None),
+            ("{}", ErrorCode::InvalidFrame, Some("id")),
+            (r#"{"id":"1","type":"ping"} x"#, ErrorCode::InvalidJson, None),
+            (r#"{"id":"1"}"#, ErrorCode::InvalidFrame, Some("type")),
+            (r#"{"id":1,"type":"ping"}"#, ErrorCode::InvalidFrame, Some("id")),
+            (r#"{"id":"","type":"ping"}"#, ErrorCode::InvalidId, Some("id")),
+            (r#"{"id":"s_1","type":"ping"}"#, ErrorCode::InvalidId, Some("id")),
+            (r#"{"id":"1","id":"2","type":"ping"}"#, ErrorCode::DuplicateKey, Some("id")),
+            (r#"{"id":"1","type":"pong"}"#, ErrorCode::UnknownCommand, Some("type")),
+            (r#"{"id":"1","type":"ping","extra":1}"#, ErrorCode::UnknownField, Some("extra")),
+            (r#"{"id":"1","type":"ping","payload":{"sq":1}}"#, ErrorCode::UnknownField, Some("sq")),
+            (r#"{"id":"1","type":"ping","payload":{"seq":"x"}}"#, ErrorCode::InvalidField, Some("seq")),
+            (r#"{"id":"1","type":"ping","payload":[]}"#, ErrorCode::InvalidField, Some("payload")),
+            (r#"{"id":"1","type":"user_input","payload":{}}"#, ErrorCode::MissingField, Some("input")),
+            (r#"{"id":"1","type":"user_input","payload":{"input":"x"}}"#, ErrorCode::InvalidId, Some("id")),
+            (r#"{"id":"1","type":"x","payload":"\ud800"}"#, ErrorCode::InvalidJson, None),
+            (&deep, ErrorCode::TooDeep, None),
+        ];
+        for (text, expected, field) in table {
+            let shown: String = text.chars().take(80).collect();
+            assert_eq!(code(text), (expected, field.map(str::to_owned)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_stored_body_becomes_a_frame_without_being_read() {
+        let frame = encode_stored(7, r#"{"type":"queue_changed","payload":{"items":[]}}"#);
+        assert_eq!(frame, r#"{"id":"s_7","seq":7,"type":"queue_changed","payload":{"items":[]}}"#);
+    }
+
+    #[test]
+    fn v1_takes_null_and_unknown_fields() {
+        let text = r#"{"id":"a","type":"approval_response","payload":{"review":"NO_CONTINUE","customDenyMessage":null,"x":1}}"#;
+        let (_, command) = parse_v1(text).unwrap();
+        let v1::Command::ApprovalResponse(response) = command else { panic!("{command:?}") };
+        assert_eq!(response.review, v1::Review::NoContinue);
+    }
+}

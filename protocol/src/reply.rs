@@ -1,0 +1,326 @@
+//! The one answer that a command gets, under the command's own `id`.
+
+use crate::{
+    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId,
+    command::{SessionRole, StrategySettings},
+    context::{ContextEnvelope, ContextInfo},
+};
+use serde::{Deserialize, Serialize};
+
+/// A reply with its payload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Reply {
+    /// To `hello`.
+    Welcome(Welcome),
+    /// To `open_session`.
+    SessionOpened(Box<SessionOpened>),
+    /// To `list_sessions`.
+    Sessions(Sessions),
+    /// To `get_entries`.
+    Entries(Entries),
+    /// To `ping`.
+    Pong(Pong),
+    /// To `user_input` and `retry_turn`, once what they wrote is durable.
+    Accepted(Accepted),
+    /// To everything that has nothing else to say.
+    Ok(Done),
+    /// To `get_context_info`.
+    ContextInfo(Box<ContextInfo>),
+    /// To `get_context`.
+    Context(Box<Context>),
+    /// To a command that was refused; nothing was changed.
+    Error(ErrorBody),
+}
+
+macro_rules! replies {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+            #[cfg_attr(feature = "codegen", ts(optional_fields))]
+            #[serde(rename_all = "camelCase")]
+            pub struct $name { $($(#[$attr])* pub $field: $ty,)* }
+        )*
+    };
+}
+
+replies! {
+    /// Payload of `welcome`.
+    struct Welcome {
+        /// 2.
+        protocol_version: u32,
+        /// The server.
+        server: Server,
+        /// What this server can do beyond the least: names that a client may look for.
+        features: Vec<String>,
+        /// What these credentials allow: `sessions`, `operator`.
+        scopes: Vec<String>,
+        /// The server pings every so many milliseconds.
+        heartbeat_ms: u64,
+        /// What it refuses.
+        limits: Limits,
+    }
+
+    /// The server.
+    struct Server {
+        /// `reseed`.
+        name: String,
+        /// Its version.
+        version: String,
+        /// This process; another one after a restart.
+        instance: String,
+        /// The provider it talks to: `offline` or `openai`.
+        provider: String,
+        /// A sentence for the user where there is something to know, on the offline model for instance.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notice: Option<String>,
+    }
+
+    /// What the server refuses.
+    struct Limits {
+        /// Bytes of a frame.
+        message_bytes_max: u64,
+        /// Nested arrays and objects in a frame.
+        depth_max: u64,
+        /// Inputs that may wait.
+        queue_items_max: u64,
+        /// Tools that one client may offer.
+        tools_max: u64,
+    }
+
+    /// Payload of `session_opened`: the whole state as of `asOfSeq`.
+    struct SessionOpened {
+        /// The session.
+        session_id: SessionId,
+        /// What this connection is to it.
+        role: SessionRole,
+        /// Names the log; with `seq` a place to resume from.
+        epoch: String,
+        /// This reply speaks of everything up to this durable event; live events follow above it.
+        as_of_seq: u64,
+        /// The entry from which the session goes on; `null` before the first.
+        leaf_id: Option<EntryId>,
+        /// What the session is doing.
+        state: SessionState,
+        /// How often the loop was seeded.
+        generation: u64,
+        /// The session's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The model.
+        model: String,
+        /// The strategy's short name.
+        strategy: String,
+        /// The other settings.
+        settings: SessionSettings,
+        /// How full the window is.
+        context_info: ContextInfo,
+        /// How a `resume` was served; absent where none was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resumed: Option<Resumed>,
+        /// The newest entries on the path, oldest first; absent after a `replay`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entries: Option<Vec<Entry>>,
+        /// Whether there are older entries on the path than these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        more: Option<bool>,
+        /// The running turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<RunningTurn>,
+        /// The running compaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compaction: Option<RunningCompaction>,
+        /// Inputs that wait.
+        queue: Vec<QueueItem>,
+        /// Tool calls without an answer.
+        pending: Vec<PendingCall>,
+    }
+
+    /// Settings of a session beside model and strategy.
+    struct SessionSettings {
+        /// The system prompt; absent for the deployment's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// 0 to 2; absent for the provider's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        temperature: Option<f64>,
+        /// Most tokens an answer may have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_output_tokens: Option<u64>,
+        /// How long the model should think.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning_effort: Option<String>,
+        /// The strategy's settings, where they differ from the deployment's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        strategy_settings: Option<StrategySettings>,
+        /// The window that a refusal of the provider has shown, where it is smaller than the configured one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        learned_window_tokens: Option<u64>,
+    }
+
+    /// A turn that is running.
+    struct RunningTurn {
+        /// The turn.
+        turn_id: TurnId,
+        /// Its items that are not entries yet.
+        items: Vec<RunningItem>,
+    }
+
+    /// An item that is being streamed.
+    struct RunningItem {
+        /// The id that its entry will have.
+        item_id: EntryId,
+        /// Its parts so far.
+        parts: Vec<Part>,
+    }
+
+    /// A compaction that is running.
+    struct RunningCompaction {
+        /// The job.
+        job_id: JobId,
+        /// What it is at.
+        phase: String,
+    }
+
+    /// An input that waits.
+    struct QueueItem {
+        /// The command that brought it.
+        command_id: CommandId,
+        /// What it says.
+        content: Vec<Part>,
+    }
+
+    /// A tool call without an answer.
+    struct PendingCall {
+        /// The call.
+        call_id: CallId,
+        /// Its turn.
+        turn_id: TurnId,
+        /// The tool.
+        name: String,
+        /// The arguments, JSON text.
+        arguments: String,
+        /// When it fails.
+        deadline: Timestamp,
+    }
+
+    /// Payload of `sessions`.
+    struct Sessions {
+        /// The sessions, newest first.
+        items: Vec<SessionItem>,
+        /// Ask with this for the next page; absent on the last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<String>,
+    }
+
+    /// A session in a list.
+    struct SessionItem {
+        /// The session.
+        session_id: SessionId,
+        /// Its name; empty where it has none.
+        name: String,
+        /// When it was made.
+        created_at: Timestamp,
+        /// When something was last written to it.
+        updated_at: Timestamp,
+        /// How many entries its tree has.
+        entries: u64,
+        /// Tokens of its next request.
+        token_count: u64,
+        /// Of its window, in percent, held within 0 to 100.
+        usage_percent: f64,
+        /// What it is doing.
+        state: SessionState,
+    }
+
+    /// Payload of `entries`.
+    struct Entries {
+        /// The entries, oldest first.
+        items: Vec<Entry>,
+        /// The entry from which the session goes on; `null` before the first.
+        leaf_id: Option<EntryId>,
+        /// This reply speaks of everything up to this durable event.
+        as_of_seq: u64,
+        /// Whether there are more in the direction that was asked for.
+        more: bool,
+    }
+
+    /// Payload of `pong`.
+    struct Pong {
+        /// The newest durable event of the open session; 0 without one.
+        seq: u64,
+        /// Whether the client has seen it; `false` means reopen with `resume`.
+        in_sync: bool,
+        /// The server's time.
+        server_time: Timestamp,
+    }
+
+    /// Payload of `accepted`.
+    struct Accepted {
+        /// The entry that was written; absent while the input waits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
+        /// The turn that was started; absent while the input waits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+        /// Whether the input waits for its turn.
+        queued: bool,
+        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        as_of_seq: u64,
+        /// The command had been taken before; this is its first answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duplicate: Option<bool>,
+    }
+
+    /// Payload of `ok`.
+    struct Done {
+        /// The compaction that was started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job_id: Option<JobId>,
+        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        as_of_seq: Option<u64>,
+        /// The command had been taken before; this is its first answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duplicate: Option<bool>,
+    }
+
+    /// Payload of `context`.
+    struct Context {
+        /// What the next request would send.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        envelope: Option<ContextEnvelope>,
+        /// The same as text to read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        markdown: Option<String>,
+        /// Its tokens.
+        tokens: u64,
+    }
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// Nothing.
+    Idle,
+    /// A turn is running.
+    Running,
+    /// It is being compacted outside a turn.
+    Compacting,
+}
+
+/// How a `resume` was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum Resumed {
+    /// Every missed durable event follows, in order.
+    Replay,
+    /// Too much was missed or the place is unknown: this is the full state.
+    Snapshot,
+}

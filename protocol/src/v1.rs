@@ -1,0 +1,222 @@
+//! The older dialect: what the server speaks until a client opts into v2. Read leniently, since clients of it exist
+//! that we cannot change: unknown fields and `null` for absent are taken.
+
+use crate::command::InputItem;
+use serde::{Deserialize, Serialize};
+
+/// A v1 command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Command {
+    /// Says something to the model.
+    UserInput(UserInput),
+    /// Asks how full the window is.
+    GetContextInfo,
+    /// Compacts now.
+    ManualCompact,
+    /// Answers an approval.
+    ApprovalResponse(ApprovalResponse),
+}
+
+impl Command {
+    /// Every v1 command's name.
+    pub const NAMES: &'static [&'static str] =
+        &["user_input", "get_context_info", "manual_compact", "approval_response"];
+}
+
+/// Payload of `user_input`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct UserInput {
+    /// OpenAI Responses input items.
+    pub input: Vec<InputItem>,
+    /// Accepted and ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_response_id: Option<String>,
+}
+
+/// Payload of `approval_response`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalResponse {
+    /// The decision.
+    pub review: Review,
+    /// Echo of the patch; the server's own copy counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+    pub apply_patch: Option<serde_json::Value>,
+    /// What to tell the model when it is denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_deny_message: Option<String>,
+    /// A client's explanation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+}
+
+/// A decision on an approval. Upper-case spellings are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Review {
+    /// Do it.
+    #[serde(alias = "YES")]
+    Yes,
+    /// Do not, and stop.
+    #[serde(alias = "NO", alias = "NO_EXIT", alias = "NO-EXIT")]
+    NoExit,
+    /// Do not, and go on.
+    #[serde(alias = "NO_CONTINUE", alias = "NO-CONTINUE")]
+    NoContinue,
+    /// Do it, and do not ask again.
+    #[serde(alias = "ALWAYS")]
+    Always,
+    /// Explain it first.
+    #[serde(alias = "EXPLAIN")]
+    Explain,
+}
+
+/// What the server sends a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style
+/// strategy names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Event {
+    /// A turn begins or ends.
+    LoadingState(LoadingState),
+    /// A whole item.
+    ResponseItem(ResponseItem),
+    /// How full the window is.
+    ContextInfo(Box<crate::context::ContextInfo>),
+    /// The context was compacted.
+    ContextCompacted(Box<crate::event::ContextCompacted>),
+    /// The turn is over.
+    AgentFinished(AgentFinished),
+    /// Something went wrong.
+    Error(Error),
+}
+
+/// Payload of `loading_state`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+pub struct LoadingState {
+    /// Whether a turn is running.
+    pub loading: bool,
+}
+
+/// Payload of `agent_finished`: exactly this field, the original client prints any other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentFinished {
+    /// The turn.
+    pub response_id: String,
+}
+
+/// Payload of `error`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+pub struct Error {
+    /// What went wrong.
+    pub message: String,
+    /// The code, and whether trying again may help.
+    pub details: crate::error::ErrorDetails,
+}
+
+/// Payload of `response_item`: one item of OpenAI's Responses API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ResponseItem {
+    /// Text of the assistant's.
+    Message {
+        /// Its own id: the original client appends texts that share one.
+        id: String,
+        /// `assistant`.
+        role: String,
+        /// The text.
+        content: Vec<ItemContent>,
+    },
+    /// A tool call.
+    FunctionCall {
+        /// Its own id.
+        id: String,
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The arguments, JSON text.
+        arguments: String,
+    },
+    /// A tool's answer.
+    FunctionCallOutput {
+        /// Its own id.
+        id: String,
+        /// The call.
+        call_id: String,
+        /// JSON text of `{ output, metadata: { exit_code, duration_seconds } }`.
+        output: String,
+    },
+    /// What the model thought.
+    Reasoning {
+        /// Its own id.
+        id: String,
+        /// The thoughts.
+        content: Vec<ItemContent>,
+        /// Empty; newer clients read `summary`.
+        summary: Vec<ItemContent>,
+    },
+}
+
+/// Text within an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ItemContent {
+    /// The assistant's text.
+    OutputText {
+        /// The text.
+        text: String,
+    },
+    /// A text in what the model thought.
+    InputText {
+        /// The text.
+        text: String,
+    },
+}
+
+/// The class-style name that v1 uses for a strategy.
+#[must_use]
+pub fn strategy_name(short: &str) -> String {
+    if short == "manual" {
+        return "DummyContextManager".to_owned();
+    }
+    let mut name = String::with_capacity(short.len() + 14);
+    for word in short.split('_') {
+        let mut chars = word.chars();
+        if let Some(first) = chars.next() {
+            name.extend(first.to_uppercase());
+            name.push_str(chars.as_str());
+        }
+    }
+    name + "ContextManager"
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn strategies_have_class_style_names() {
+        let table = [
+            ("threshold", "ThresholdContextManager"),
+            ("manual", "DummyContextManager"),
+            ("sliding_window", "SlidingWindowContextManager"),
+        ];
+        for (short, long) in table {
+            assert_eq!(super::strategy_name(short), long);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What the model sees: the context built from the tree, counted against the window, compacted when it is full.

@@ -1,0 +1,112 @@
+//! What the core asks of a model and what it is told back: the words between the agent loop and the providers.
+
+use reseed_protocol::{
+    ErrorCode, Part, StopReason,
+    context::{ContextEnvelope, ContextMessage},
+};
+
+/// One request to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// The model's name, as the provider knows it.
+    pub model: String,
+    /// Everything that is sent.
+    pub envelope: ContextEnvelope,
+    /// What the answer is for.
+    pub purpose: Purpose,
+}
+
+impl ModelRequest {
+    /// The messages in the order in which they are sent.
+    pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
+        self.envelope.messages.cached.iter().chain(&self.envelope.messages.uncached)
+    }
+}
+
+/// What an answer is for. Providers send both alike; the offline model and metrics tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// The answer to the user.
+    Turn,
+    /// A summary for a compaction; never shown.
+    Summary,
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its parts, in order, at least one that is not empty. `call_id`s are the upstream's where they are valid ids;
+    /// the agent loop gives calls its own.
+    pub parts: Vec<Part>,
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// What the provider reported, if it did.
+    pub usage: Option<ReportedUsage>,
+}
+
+/// What a provider reported a request to have cost. Absent means that it did not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReportedUsage {
+    /// Tokens sent, the cached ones included.
+    pub input_tokens: u64,
+    /// Of these, from the provider's cache.
+    pub cached_tokens: Option<u64>,
+    /// Of these, written to the provider's cache.
+    pub cache_write_tokens: Option<u64>,
+    /// Tokens answered, reasoning included.
+    pub output_tokens: u64,
+    /// Of these, reasoning.
+    pub reasoning_tokens: Option<u64>,
+}
+
+/// Why a request failed. The message is ours: upstream bodies can echo keys and prompts and never get this far.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ModelFault {
+    /// What went wrong, for programs.
+    pub code: ErrorCode,
+    /// What went wrong, for people, with the upstream's status and the remedy; none of the upstream's own text.
+    pub message: String,
+    /// How long the upstream asked to wait.
+    pub retry_after_ms: Option<u64>,
+    /// On [`ErrorCode::ContextOverflow`], what the refusal told.
+    pub overflow: OverflowHint,
+    /// Whether any text of this answer had been shown.
+    pub shown: bool,
+}
+
+impl ModelFault {
+    /// A fault of this code before anything was shown.
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after_ms: None, overflow: OverflowHint::default(), shown: false }
+    }
+}
+
+/// What a refusal as too large told about the numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OverflowHint {
+    /// How many tokens the request had, as the upstream counts.
+    pub prompt_tokens: Option<u64>,
+    /// The upstream's window.
+    pub window_tokens: Option<u64>,
+}
+
+/// A piece of an answer as it arrives, to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delta<'a> {
+    /// Text of part `part`, which is a text part.
+    Text {
+        /// The part's place in the answer's parts.
+        part: usize,
+        /// The piece.
+        text: &'a str,
+    },
+    /// Text of part `part`, which is a reasoning part.
+    Reasoning {
+        /// The part's place in the answer's parts.
+        part: usize,
+        /// The piece.
+        text: &'a str,
+    },
+}

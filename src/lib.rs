@@ -1,0 +1,9 @@
+//! reseed: a WebSocket server that keeps LLM conversations inside the model's context window, for ever.
+//!
+//! The core decides, the shell acts. Imports point one way, held by `tests/it/tidy.rs`:
+//! `protocol ← core ← {provider, store, hooks, tools} ← runtime ← server ← main`; `config`, `metrics` and `clock` are
+//! leaves that the core never sees.
+
+pub mod core;
+pub mod provider;
+pub mod store;

@@ -1,0 +1,3 @@
+//! The `reseed` binary.
+
+fn main() {}

@@ -1,0 +1,287 @@
+//! To the log. A session is a log of records with `seq` 1, 2, 3 …; one stored record is one durable event.
+//!
+//! The store knows nothing of what records mean: it keeps their bodies, the columns by which entries are found again,
+//! the idempotency marks and one head per session. It fits a single node and a cluster alike: `open` hands out a lease
+//! whose `term` fences stale writers.
+
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use std::{future::Future, pin::Pin, sync::Arc};
+
+/// A future that a store returns.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The right to write to a session. A later `open` makes it stale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// The fence: grows with each `open`; an append under an older term is refused.
+    pub term: u64,
+    /// The next `seq` to be written.
+    pub next_seq: u64,
+    /// Names the log; made with it and never changed. The wire's `epoch`.
+    pub epoch: String,
+}
+
+/// A record to be appended: one durable event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRecord {
+    /// JSON of the event, `{"type":…,"payload":…}`.
+    pub body: Arc<str>,
+    /// Set when the event appends an entry to the tree.
+    pub entry: Option<EntryColumns>,
+}
+
+/// The columns by which an entry is found without reading its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryColumns {
+    /// The entry.
+    pub entry_id: EntryId,
+    /// Its parent.
+    pub parent_id: Option<EntryId>,
+    /// Its type, as on the wire.
+    pub kind: String,
+}
+
+/// A writing command's mark: stored with what the command wrote, for the life of the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandMark {
+    /// The command's id.
+    pub command_id: String,
+    /// A hash of its content; the same id with another one is a conflict.
+    pub fingerprint: u64,
+    /// JSON of the reply it got, to be given again.
+    pub reply: Arc<str>,
+}
+
+/// What lists and a quick open need: derived from the log, written with every append, never the truth itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Head {
+    /// The session's name; empty where it has none.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When something was last written.
+    pub updated_at: Timestamp,
+    /// How many entries its tree has.
+    pub entries: u64,
+    /// Tokens of its next request.
+    pub token_count: u64,
+    /// The window of its model, in tokens.
+    pub window_tokens: u64,
+    /// Whether a turn or a compaction was at work.
+    pub running: bool,
+    /// JSON of the fold of the whole log up to the last append, opaque to the store.
+    pub state: Arc<str>,
+}
+
+/// One durable step: all of it or nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Append {
+    /// Its records, written at `first_seq`, `first_seq + 1`, …; may be empty when only a mark is to be kept.
+    pub records: Vec<NewRecord>,
+    /// Marks of the commands that caused it.
+    pub marks: Vec<CommandMark>,
+    /// The session's head afterwards.
+    pub head: Head,
+}
+
+/// A record as it is read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// Its place in the log.
+    pub seq: u64,
+    /// JSON of the event.
+    pub body: Arc<str>,
+}
+
+/// What is known of a session without opening it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionHead {
+    /// The session.
+    pub session: SessionId,
+    /// The name that made it (`AUTH_TOKENS`); empty where no tokens are needed.
+    pub owner: String,
+    /// Names the log.
+    pub epoch: String,
+    /// The newest `seq`; 0 for an empty log.
+    pub last_seq: u64,
+    /// The rest.
+    pub head: Head,
+}
+
+/// Which sessions to list, newest `updated_at` first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only this owner's; `None` for all (operators).
+    pub owner: Option<String>,
+    /// Only sessions whose name contains this text, whatever its case.
+    pub search: Option<String>,
+    /// Start after the page that ended with this cursor.
+    pub cursor: Option<String>,
+    /// Most sessions to return.
+    pub limit: u32,
+}
+
+/// A page of sessions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ListPage {
+    /// The sessions.
+    pub items: Vec<SessionHead>,
+    /// Where the next page starts; absent on the last.
+    pub next_cursor: Option<String>,
+}
+
+/// Which entries to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryQuery {
+    /// The entry and its ancestors, newest first, at most `limit`.
+    Path {
+        /// Where to start.
+        from: EntryId,
+        /// Most records.
+        limit: u32,
+    },
+    /// Entries in the order of the log, oldest first: those just before or just after a place.
+    Log {
+        /// Only entries whose `seq` is smaller.
+        before_seq: Option<u64>,
+        /// Only entries whose `seq` is larger.
+        after_seq: Option<u64>,
+        /// Most records. With `after_seq` the oldest are taken, otherwise the newest.
+        limit: u32,
+    },
+}
+
+/// Why the store could not do it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no such session.
+    #[error("there is no session `{0}`")]
+    NotFound(SessionId),
+    /// There is one of this name already.
+    #[error("session `{0}` exists already")]
+    Exists(SessionId),
+    /// Another writer has opened the session since, or the log is not where the writer thinks: nothing was written;
+    /// the writer must drop what it knows and open again.
+    #[error(
+        "session `{session}` is at term {term} and seq {last_seq}; the append came with term {append_term} for seq {first_seq}"
+    )]
+    Fenced {
+        /// The session.
+        session: SessionId,
+        /// The session's term.
+        term: u64,
+        /// The newest seq.
+        last_seq: u64,
+        /// The append's term.
+        append_term: u64,
+        /// The append's first seq.
+        first_seq: u64,
+    },
+    /// The command's mark is there already: nothing was written.
+    #[error("command `{command_id}` is in the log of session `{session}` already")]
+    DuplicateCommand {
+        /// The session.
+        session: SessionId,
+        /// The command.
+        command_id: String,
+    },
+    /// It is not known whether the append was written: open again and read. Disk full and I/O errors are this.
+    #[error("the store failed: {0}")]
+    Unknown(String),
+}
+
+/// The log of every session.
+///
+/// Contract, checked by [`conformance`] for each implementation: an append is durable when it is `Ok`; it is whole or
+/// nothing; appends of one session are in order without a gap; a stale term or a wrong `first_seq` is `Fenced`.
+pub trait SessionStore: Send + Sync {
+    /// Makes an empty session and opens it.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Unknown`].
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>>;
+
+    /// Becomes the only writer of a session: its term grows by one.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>>;
+
+    /// Appends at `first_seq`, which must be the next one. Durable when `Ok`.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`], [`Error::DuplicateCommand`], [`Error::NotFound`] (deleted meanwhile), [`Error::Unknown`].
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Gives the lease back. Harmless when it is stale.
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Records with `seq > after_seq`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
+
+    /// Records that append entries.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
+
+    /// The `seq` of the record that appended an entry, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>>;
+
+    /// The mark of a command, if the session has it.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>>;
+
+    /// What is known of a session without opening it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>>;
+
+    /// Lists sessions.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], also for a cursor that is none.
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>>;
+
+    /// Deletes a session and all it holds, whoever has it open.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unknown`].
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Waits until everything accepted is durable and closes the store.
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>>;
+}
