@@ -1,6 +1,6 @@
 //! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
 
-use crate::{EntryId, Message, Timestamp};
+use crate::{EntryId, Message, Timestamp, event::CompactionTrigger};
 use serde::{Deserialize, Serialize};
 
 /// One node of the tree.
@@ -65,6 +65,15 @@ pub struct Compaction {
     pub kept_entry_ids: Vec<EntryId>,
     /// Tokens of the next request before this compaction.
     pub tokens_before: u64,
+    /// Tokens of the same request after it; absent in histories made elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_after: Option<u64>,
+    /// Why it was done; absent in histories made elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<CompactionTrigger>,
+    /// Milliseconds it took; absent in histories made elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
     /// Files the summarised part read and modified, as tools named them; accumulates over compactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,

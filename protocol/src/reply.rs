@@ -4,6 +4,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId,
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
+    event::TurnStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +131,9 @@ replies! {
         /// The running turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<RunningTurn>,
+        /// The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_turn: Option<EndedTurn>,
         /// The running compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compaction: Option<RunningCompaction>,
@@ -167,6 +171,17 @@ replies! {
         turn_id: TurnId,
         /// Its items that are not entries yet.
         items: Vec<RunningItem>,
+    }
+
+    /// A turn that ended without an answer; the fields are those of `turn_finished`.
+    struct EndedTurn {
+        /// The turn.
+        turn_id: TurnId,
+        /// How it ended.
+        status: TurnStatus,
+        /// What went wrong, on `failed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
     }
 
     /// An item that is being streamed.
