@@ -4,6 +4,9 @@
 //! `protocol ← core ← {provider, store, hooks, tools} ← runtime ← server ← main`; `config`, `metrics` and `clock` are
 //! leaves that the core never sees.
 
+pub mod clock;
+pub mod config;
 pub mod core;
 pub mod provider;
 pub mod store;
+pub mod telemetry;

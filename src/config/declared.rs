@@ -1,0 +1,144 @@
+//! Every setting there is, each declared once. `.env.example`, the table in the README and the help are printed from
+//! here.
+
+use super::{
+    declare::{Declared, sentences, settings, variable},
+    rules,
+    values::{LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy},
+};
+use secrecy::SecretString;
+use std::{net::IpAddr, path::PathBuf};
+
+/// Tokens of the smallest window that leaves room for a summary, a question and an answer.
+const WINDOW_TOKENS_MIN: u64 = 512;
+
+/// Tokens of the largest window taken for real; ten times what models of 2026 have.
+const WINDOW_TOKENS_MAX: u64 = 100_000_000;
+
+/// Seconds of the longest time that may be set: a day.
+const DAY_SECS: u64 = 24 * 60 * 60;
+
+settings! {
+    /// Which model answers.
+    model: ModelSettings {
+        /// The kind of model server. `offline` is a built-in model that needs neither key nor network; `auto` takes it
+        /// where neither OPENAI_API_KEY nor OPENAI_BASE_URL is set.
+        model_provider: ProviderChoice = "auto", rules::choice();
+        /// Key of the model server. May stay unset for servers that want none.
+        openai_api_key: Option<SecretString> = "", rules::secret().optional();
+        /// Address of an OpenAI-compatible server, up to and with its `/v1`; unset for OpenAI's own.
+        openai_base_url: Option<String> = "", rules::base_url().optional();
+        /// Which of its APIs to speak. `auto` speaks Responses with OpenAI and Chat Completions with others.
+        openai_api: OpenAiApi = "auto", rules::choice();
+        /// The model's name; unset for `gpt-4.1-mini`, or `offline` on the built-in model. A session can choose another.
+        model: Option<String> = "", rules::text(256).optional();
+        /// What the model is told before the conversation. A session can choose others.
+        instructions: String = "You are a helpful assistant.", rules::text(65_536);
+    }
+
+    /// How the context is kept inside the model's window.
+    context: ContextSettings {
+        /// When a context is compacted: `threshold` when the window is nearly full, `manual` (also `dummy`, `none`) only
+        /// when a client asks.
+        context_strategy: Strategy = "threshold", rules::choice();
+        /// Share of the window above which `threshold` compacts.
+        context_compaction_threshold: f64 = "0.8", rules::share();
+        /// Tokens kept free for the answer: with less, `threshold` compacts. At most a fifth of the window is used.
+        context_reserve_tokens: u64 = "16384", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
+        /// Tokens of recent entries that a compaction keeps word for word. At most a quarter of the window is used.
+        context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
+        /// The model's window. Unset, it comes from the model server's list or from a table of known models.
+        context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
+    }
+
+    /// How long the model server may take.
+    upstream: UpstreamSettings {
+        /// Until it takes the connection.
+        upstream_connect_timeout_secs: u64 = "10", rules::whole("seconds", 1..=DAY_SECS);
+        /// Until the first event of an answer.
+        upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
+        /// Between two events of an answer.
+        upstream_idle_timeout_secs: u64 = "60", rules::whole("seconds", 1..=DAY_SECS);
+    }
+
+    /// The built-in model.
+    offline: OfflineSettings {
+        /// Its window; small, so that a compaction comes soon.
+        offline_window: u64 = "8000", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
+        /// Between two words of its answers; 0 for no pause.
+        offline_word_millis: u64 = "25", rules::whole("milliseconds", 0..=60_000);
+    }
+
+    /// What a turn may take.
+    turns: TurnSettings {
+        /// Until a tool's call must be answered; a tool can ask for its own.
+        tool_timeout_secs: u64 = "120", rules::whole("seconds", 1..=DAY_SECS);
+        /// Rounds of tool calls in one turn, so that a model that only calls tools ends.
+        tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
+        /// Inputs of one session that may wait for its turn.
+        queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
+        /// How long a turn runs on when nobody is connected to its session; 0 cancels it at once.
+        detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
+    }
+
+    /// Where the server listens, and how patient it is with its clients.
+    listen: ListenSettings {
+        /// The address to listen on. Any but the machine's own needs AUTH_TOKENS and ALLOWED_ORIGINS.
+        host: IpAddr = "127.0.0.1", rules::address();
+        /// The port; 0 for any free one, told in the log.
+        ws_port: u16 = "8080", rules::whole("", 0..=65_535);
+        /// Until a new connection must say something.
+        hello_timeout_secs: u64 = "10", rules::whole("seconds", 1..=3_600);
+        /// Between two pings; a client that answers none of two is closed.
+        heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
+        /// How long a client may not read what is sent to it.
+        slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
+        /// How long running turns may take to finish when the server is told to stop.
+        shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
+    }
+
+    /// How much clients may ask for.
+    limits: LimitSettings {
+        /// Connections at a time.
+        connections_max: u32 = "10000", rules::whole("connections", 1..=10_000_000);
+        /// Connections at a time from one address; 0 for no limit. Behind a proxy all come from the proxy's.
+        connections_per_address_max: u32 = "0", rules::whole("connections", 0..=10_000_000);
+        /// Sessions in memory at a time; the others are on disk.
+        sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
+        /// The largest message a client may send.
+        message_bytes_max: u64 = "1048576", rules::whole("bytes", 1_024..=67_108_864);
+        /// Commands that a client may send in a minute; 0 for no limit.
+        rate_limit_per_minute: u32 = "0", rules::whole("commands", 0..=1_000_000);
+    }
+
+    /// Who may come in.
+    auth: AuthSettings {
+        /// Who may use the server, as `name:token`. A session belongs to the name that made it. Unset, everyone who
+        /// reaches the server may.
+        auth_tokens: Vec<NamedToken> = "", rules::tokens();
+        /// Who may see the numbers of all sessions, as `name:token`.
+        operator_tokens: Vec<NamedToken> = "", rules::tokens();
+        /// Whether operators may also read what was said.
+        operators_read_content: bool = "false", rules::flag();
+        /// The web pages that may connect, beside the server's own on the machine itself.
+        allowed_origins: Vec<Origin> = "", rules::origins();
+        /// How long a ticket for a browser can be used.
+        ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
+    }
+
+    /// Where conversations are kept.
+    store: StoreSettings {
+        /// Relative paths of the other settings start here.
+        working_directory: PathBuf = ".", rules::path();
+        /// The database; made on the first start, directories included.
+        database_url: PathBuf = "sqlite://./data/reseed.db", rules::sqlite_url();
+    }
+
+    /// What the server tells about itself.
+    log: LogSettings {
+        /// What is logged. Message text and keys never are, at any level.
+        log_level: String = "info", rules::log_filter();
+        /// `text` for people, `json` for programs.
+        log_format: LogFormat = "text", rules::choice();
+    }
+}

@@ -1,0 +1,165 @@
+//! Settings: read once at the start from the environment and `.env`, checked whole, and handed out in parts.
+//!
+//! - The real environment wins over `.env`, which is read from the current directory.
+//! - A variable that is set to nothing, or to spaces, is not set.
+//! - Every fault is told at once, by the variable's name, with the value (never a secret's) and what is allowed.
+//! - Nothing here changes the environment, so tests read settings from lists.
+//!
+//! Constructors take the section they need, never [`Settings`].
+
+mod check;
+mod declare;
+mod declared;
+mod near_miss;
+mod printed;
+mod rules;
+mod values;
+
+pub use declare::Declared;
+pub use declared::{
+    AuthSettings, ContextSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings, OfflineSettings,
+    Settings, StoreSettings, TurnSettings, UpstreamSettings, declared,
+};
+pub use printed::{env_example, help, settings_table};
+pub use values::{Choice, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy};
+
+use declared::Given;
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+
+/// The model asked of OpenAI where `MODEL` is unset.
+const OPENAI_MODEL: &str = "gpt-4.1-mini";
+
+/// The built-in model's name.
+const OFFLINE_MODEL: &str = "offline";
+
+/// Why the server does not start: every fault of its settings, a line each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the settings are wrong:\n  {}", .0.join("\n  "))]
+pub struct Error(pub Vec<String>);
+
+/// The model server that is used, once `auto` is resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderKind {
+    /// An OpenAI-compatible server.
+    OpenAi,
+    /// The built-in model.
+    Offline,
+}
+
+impl Settings {
+    /// Reads the settings of this process: its environment, then `.env` of the current directory.
+    ///
+    /// # Errors
+    /// Every fault at once, also of a `.env` that cannot be read.
+    pub fn load() -> Result<Self, Error> {
+        let mut variables = dotenv()?;
+        let mut faults = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => drop(variables.insert(name, value)),
+                (Ok(name), Err(_)) if is_ours(&name) => faults.push(format!("{name} is not UTF-8")),
+                // What is neither text nor ours is somebody else's.
+                (_, Ok(_) | Err::<_, OsString>(_)) => {}
+            }
+        }
+        if faults.is_empty() { Self::from_iter(variables) } else { Err(Error(faults)) }
+    }
+
+    /// Reads settings from a list of variables, of which the last of a name counts.
+    ///
+    /// # Errors
+    /// Every fault at once.
+    #[expect(clippy::should_implement_trait, reason = "that one cannot fail")]
+    pub fn from_iter<K, V>(variables: impl IntoIterator<Item = (K, V)>) -> Result<Self, Error>
+    where
+        K: Into<String>,
+        V: Into<String>,
+    {
+        let variables: BTreeMap<String, String> =
+            variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let warnings = near_miss::warnings(variables.keys().map(String::as_str));
+        let set = variables.into_iter().filter(|(name, value)| is_ours(name) && !value.trim().is_empty());
+        // Only texts are asked of envy: its own conversions stop at the first fault and name fields, not variables.
+        let given: Given = envy::from_iter(set.map(|(name, value)| (name, value.trim().to_owned())))
+            .map_err(|fault| Error(vec![fault.to_string()]))?;
+        let mut faults = Vec::new();
+        let settings = Self::read(&given, &mut faults);
+        if let Some(settings) = &settings {
+            check::together(settings, &mut faults);
+        }
+        match settings {
+            Some(settings) if faults.is_empty() => {
+                let warnings = warnings.into_iter().chain(check::warnings(&settings)).collect();
+                Ok(Self { warnings, ..settings })
+            }
+            _ => Err(Error(faults)),
+        }
+    }
+}
+
+impl ModelSettings {
+    /// The model server that is used.
+    #[must_use]
+    pub fn provider(&self) -> ProviderKind {
+        match self.model_provider {
+            ProviderChoice::OpenAi => ProviderKind::OpenAi,
+            ProviderChoice::Offline => ProviderKind::Offline,
+            ProviderChoice::Auto if self.openai_api_key.is_some() || self.openai_base_url.is_some() => {
+                ProviderKind::OpenAi
+            }
+            ProviderChoice::Auto => ProviderKind::Offline,
+        }
+    }
+
+    /// The model that sessions start with.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        match (&self.model, self.provider()) {
+            (Some(model), _) => model,
+            (None, ProviderKind::OpenAi) => OPENAI_MODEL,
+            (None, ProviderKind::Offline) => OFFLINE_MODEL,
+        }
+    }
+}
+
+impl StoreSettings {
+    /// The database's file: under the working directory, unless its path is absolute.
+    #[must_use]
+    pub fn database_path(&self) -> PathBuf {
+        self.working_directory.join(&self.database_url)
+    }
+}
+
+/// Whether a variable is a setting of ours.
+fn is_ours(name: &str) -> bool {
+    declared().iter().any(|declared| declared.variable == name)
+}
+
+/// The variables of `.env`, none where there is no such file. A line that cannot be read may hold a key, so the fault
+/// tells where it is and not what it says.
+fn dotenv() -> Result<BTreeMap<String, String>, Error> {
+    let lines = match dotenvy::from_path_iter(".env") {
+        Ok(lines) => lines,
+        Err(fault) if fault.not_found() => return Ok(BTreeMap::new()),
+        Err(dotenvy::Error::Io(fault)) => return Err(Error(vec![format!(".env cannot be read: {fault}")])),
+        Err(_) => return Err(Error(vec![".env cannot be read".to_owned()])),
+    };
+    let mut variables = BTreeMap::new();
+    let mut place = "its first variable".to_owned();
+    for line in lines {
+        let (name, value) = line.map_err(|fault| {
+            let why = match fault {
+                dotenvy::Error::Io(fault) => fault.to_string(),
+                _ => "expected NAME=value; quote values that hold spaces, `#` or `$`".to_owned(),
+            };
+            Error(vec![format!(".env has a fault at {place}: {why}")])
+        })?;
+        place = format!("the line after {name}");
+        // dotenvy loads the first of a name.
+        variables.entry(name).or_insert(value);
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Variables that look like a misspelt setting: they change nothing, which nobody would notice.
+
+use super::declared;
+
+/// Letters that may be wrong; with more, other programs' variables would be taken for ours.
+const TYPOS_MAX: usize = 2;
+
+/// Letters of the shortest name that is compared: within two letters of `HOST` or `MODEL` lie other programs' names.
+const NAME_CHARS_MIN: usize = 7;
+
+/// A warning for each of these variables that is not ours and nearly is.
+pub(super) fn warnings<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let ours: Vec<String> = declared().into_iter().map(|declared| declared.variable).collect();
+    names
+        .filter(|name| !ours.iter().any(|own| own == name))
+        .filter_map(|name| {
+            let (typos, meant) = ours.iter().map(|own| (typos_at_best(&name.to_ascii_uppercase(), own), own)).min()?;
+            (typos <= TYPOS_MAX).then(|| format!("{name} is no setting and is ignored; was {meant} meant?"))
+        })
+        .collect()
+}
+
+/// Letters that are wrong where `own` was meant, perhaps with one of its inner words forgotten.
+fn typos_at_best(name: &str, own: &str) -> usize {
+    let words: Vec<&str> = own.split('_').collect();
+    let inner = 1..words.len().saturating_sub(1);
+    let shorter = inner.map(|forgotten| [&words[..forgotten], &words[forgotten + 1..]].concat().join("_"));
+    let spellings = std::iter::once(own.to_owned()).chain(shorter).filter(|spelling| spelling.len() >= NAME_CHARS_MIN);
+    spellings.map(|spelling| typos(name, &spelling)).min().unwrap_or(usize::MAX)
+}
+
+/// Letters to add, drop or change until one name is the other.
+fn typos(one: &str, other: &str) -> usize {
+    // Names of very different length are not worth the table.
+    if one.len().abs_diff(other.len()) > TYPOS_MAX {
+        return usize::MAX;
+    }
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, other_letter) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other_letter);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warnings;
+
+    #[test]
+    fn a_misspelt_setting_is_named_and_other_variables_are_left_alone() {
+        for (name, meant) in [
+            ("CONTEXT_TRESHOLD", Some("CONTEXT_COMPACTION_THRESHOLD")),
+            ("OPENAI_KEY", Some("OPENAI_API_KEY")),
+            ("CONTEXT_COMPACTION_TRESHOLD", Some("CONTEXT_COMPACTION_THRESHOLD")),
+            ("CONTEXT_STRATGEY", Some("CONTEXT_STRATEGY")),
+            ("AUTH_TOKEN", Some("AUTH_TOKENS")),
+            ("auth_tokens", Some("AUTH_TOKENS")),
+            ("OPENAI_APIKEY", Some("OPENAI_API_KEY")),
+            ("LOG_LEVEL", None),
+            ("HOME", None),
+            ("HOSTNAME", None),
+            ("PATH", None),
+        ] {
+            let expected: Vec<String> = meant
+                .map(|meant| format!("{name} is no setting and is ignored; was {meant} meant?"))
+                .into_iter()
+                .collect();
+            assert_eq!(warnings([name].into_iter()), expected, "{name}");
+        }
+    }
+}

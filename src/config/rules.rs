@@ -1,0 +1,211 @@
+//! How the text of a setting becomes its value, and how a person is told which texts do.
+
+use super::{
+    declare::variable,
+    values::{Choice, NamedToken, Origin},
+};
+use secrecy::SecretString;
+use std::{fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use tracing_subscriber::filter::LevelFilter;
+
+/// Characters of a value that a fault repeats; more would hide the message.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// What a parser says of a text that it refuses: a few words for the message, or none.
+type Refusal = &'static str;
+
+/// A kind of setting.
+pub(super) struct Rule<T> {
+    /// What it counts; empty where it is no number.
+    pub(super) unit: &'static str,
+    /// Which values it takes, after `allowed: `.
+    pub(super) allowed: String,
+    /// Whether its value must never be shown.
+    pub(super) secret: bool,
+    parse: Box<dyn Fn(&str) -> Result<T, Refusal>>,
+}
+
+impl<T: 'static> Rule<T> {
+    fn new(allowed: impl Into<String>, parse: impl Fn(&str) -> Result<T, Refusal> + 'static) -> Self {
+        Self { unit: "", allowed: allowed.into(), secret: false, parse: Box::new(parse) }
+    }
+
+    fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// The same, where the empty default means none.
+    pub(super) fn optional(self) -> Rule<Option<T>> {
+        let parse = self.parse;
+        Rule {
+            unit: self.unit,
+            allowed: self.allowed,
+            secret: self.secret,
+            parse: Box::new(move |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) }),
+        }
+    }
+
+    /// The value of a field: of the text given, otherwise of its default. A text that is refused is a fault.
+    pub(super) fn read(&self, field: &str, given: Option<&str>, default: &str, faults: &mut Vec<String>) -> Option<T> {
+        let text = given.unwrap_or(default);
+        let refusal = match (self.parse)(text) {
+            Ok(value) => return Some(value),
+            Err(refusal) => refusal,
+        };
+        let variable = variable(field);
+        let value = if self.secret { "set to what is not allowed".to_owned() } else { format!("`{}`", shown(text)) };
+        let why = if refusal.is_empty() { String::new() } else { format!(" ({refusal})") };
+        faults.push(format!("{variable} is {value}{why}; allowed: {}", self.allowed));
+        None
+    }
+}
+
+/// A value as a fault repeats it: one line, not too long.
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect::<String>().escape_debug().to_string();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A whole number of `unit` within bounds.
+pub(super) fn whole<T>(unit: &'static str, range: RangeInclusive<T>) -> Rule<T>
+where
+    T: FromStr + PartialOrd + Display + 'static,
+{
+    Rule::new(format!("a whole number from {} to {}", range.start(), range.end()), move |text| {
+        text.parse().ok().filter(|number| range.contains(number)).ok_or("")
+    })
+    .unit(unit)
+}
+
+/// A share of a whole: above 0, at most 1.
+pub(super) fn share() -> Rule<f64> {
+    Rule::new("a number above 0 and at most 1", |text| {
+        text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or("")
+    })
+    .unit("share")
+}
+
+/// `true` or `false`.
+pub(super) fn flag() -> Rule<bool> {
+    Rule::new("true, false", |text| text.to_ascii_lowercase().parse().map_err(|_| ""))
+}
+
+/// One of a few names, whatever their case.
+pub(super) fn choice<T: Choice>() -> Rule<T> {
+    let names: Vec<&str> = T::CHOICES.iter().map(|(name, _)| *name).collect();
+    Rule::new(names.join(", "), |text| {
+        T::CHOICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or("")
+    })
+}
+
+/// Any text of at most `chars_max` characters.
+pub(super) fn text(chars_max: usize) -> Rule<String> {
+    Rule::new(format!("text of at most {chars_max} characters"), move |text| {
+        if text.chars().count() <= chars_max { Ok(text.to_owned()) } else { Err("too long") }
+    })
+}
+
+/// A text that is never shown. It goes into an HTTP header, so it is printable ASCII.
+pub(super) fn secret() -> Rule<SecretString> {
+    Rule::new("printable ASCII without spaces", |text| {
+        if is_token(text) { Ok(SecretString::from(text)) } else { Err("it has other characters") }
+    })
+    .secret()
+}
+
+/// The address of an API. A password in it would reach logs, so none is taken, and what was given is not repeated.
+pub(super) fn base_url() -> Rule<String> {
+    Rule::new(
+        "an http:// or https:// address without user name, password, query or fragment, such as https://api.openai.com/v1",
+        |text| {
+            let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+            let rest = rest.ok_or("it begins with neither http:// nor https://")?;
+            let host = rest.split('/').next().unwrap_or_default();
+            match rest {
+                _ if host.is_empty() => Err("it names no host"),
+                _ if rest.contains('@') => Err("it has a user name or password; use OPENAI_API_KEY"),
+                _ if rest.contains(['?', '#']) => Err("it has a query or a fragment"),
+                _ if !is_token(rest) => Err("it has characters that an address cannot have"),
+                _ => Ok(text.trim_end_matches('/').to_owned()),
+            }
+        },
+    )
+    .secret()
+}
+
+/// An IP address to listen on.
+pub(super) fn address() -> Rule<IpAddr> {
+    Rule::new("an IP address such as 127.0.0.1, 0.0.0.0 or ::1, or localhost", |text| {
+        if text.eq_ignore_ascii_case("localhost") {
+            return Ok(IpAddr::from([127, 0, 0, 1]));
+        }
+        text.parse().map_err(|_| "")
+    })
+}
+
+/// A directory or file by its path.
+pub(super) fn path() -> Rule<PathBuf> {
+    Rule::new("a path", |text| Ok(PathBuf::from(text)))
+}
+
+/// The file of an SQLite database.
+pub(super) fn sqlite_url() -> Rule<PathBuf> {
+    Rule::new(
+        "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db",
+        |text| {
+            let path = text.strip_prefix("sqlite://").ok_or("")?;
+            match path {
+                "" => Err("it names no file"),
+                _ if path.contains('?') => Err("it has options after `?`; there are none"),
+                _ if path.contains(":memory:") => Err("what is kept only in memory does not survive a restart"),
+                _ => Ok(PathBuf::from(path)),
+            }
+        },
+    )
+}
+
+/// What is logged: a level, or a list of `target=level`.
+pub(super) fn log_filter() -> Rule<String> {
+    Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
+        let directive = |text: &str| match text.split_once('=') {
+            // A bare word that is no level would be taken as a target, and a misspelt level would log nothing.
+            None => text.parse::<LevelFilter>().is_ok(),
+            Some((target, level)) => !target.is_empty() && level.parse::<LevelFilter>().is_ok(),
+        };
+        if text.split(',').all(|part| directive(part.trim())) { Ok(text.to_owned()) } else { Err("") }
+    })
+}
+
+/// A list of `name:token`, separated by commas.
+pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
+    Rule::new("a list of name:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -", |text| {
+        items(text).map(NamedToken::parse).collect()
+    })
+    .secret()
+}
+
+/// A list of web origins, separated by commas.
+pub(super) fn origins() -> Rule<Vec<Origin>> {
+    Rule::new("a list of origins such as https://chat.example.org, separated by commas", |text| {
+        items(text).map(Origin::parse).collect()
+    })
+}
+
+/// The items of a list; blank ones are passed over, so that a list may end with a comma.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// Whether a text is printable ASCII without spaces, at least one character.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,230 @@
+//! Settings read from lists: what is taken, what is refused and how that is told.
+
+use super::{Error, ProviderKind, Settings, Strategy, declared, env_example};
+use secrecy::ExposeSecret;
+use std::path::Path;
+
+/// Reads settings and returns them, or the faults.
+fn read(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
+    Settings::from_iter(variables.iter().copied()).map_err(|Error(faults)| faults)
+}
+
+/// Checks that these variables are refused with exactly these faults.
+fn refused(variables: &[(&str, &str)], faults: &[&str]) {
+    assert_eq!(read(variables).map(|_| ()).unwrap_err(), faults, "{variables:?}");
+}
+
+#[test]
+fn nothing_set_is_the_offline_model_on_loopback() {
+    let settings = read(&[]).unwrap();
+    assert_eq!(settings.model.provider(), ProviderKind::Offline);
+    assert_eq!(settings.model.model_name(), "offline");
+    assert_eq!((settings.listen.host.to_string().as_str(), settings.listen.ws_port), ("127.0.0.1", 8080));
+    assert_eq!(settings.context.context_strategy, Strategy::Threshold);
+    assert_eq!(settings.context.context_compaction_threshold, 0.8);
+    assert_eq!(settings.store.database_path(), Path::new("././data/reseed.db"));
+    assert_eq!(settings.limits.message_bytes_max, 1024 * 1024);
+    assert_eq!(settings.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn the_provider_follows_from_key_and_address_unless_it_is_named() {
+    let (key, url) = (("OPENAI_API_KEY", "sk-1"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/"));
+    let (openai, offline) = (("MODEL_PROVIDER", "OpenAI"), ("MODEL_PROVIDER", "offline"));
+    for (variables, provider, model) in [
+        (vec![key], ProviderKind::OpenAi, "gpt-4.1-mini"),
+        (vec![url], ProviderKind::OpenAi, "gpt-4.1-mini"),
+        (vec![url, openai, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
+        (vec![key, url, offline], ProviderKind::Offline, "offline"),
+    ] {
+        let settings = read(&variables).unwrap().model;
+        assert_eq!((settings.provider(), settings.model_name()), (provider, model), "{variables:?}");
+    }
+    assert_eq!(read(&[url]).unwrap().model.openai_base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+}
+
+#[test]
+fn what_is_empty_is_not_set_and_what_is_unknown_is_passed_over() {
+    let settings =
+        read(&[("WS_PORT", " "), ("OPENAI_API_KEY", ""), ("ws_port", "1"), ("LANG", "C"), ("HOST", " ::1 ")]);
+    let settings = settings.unwrap();
+    assert_eq!(settings.listen.ws_port, 8080);
+    assert_eq!(settings.listen.host.to_string(), "::1");
+    assert!(settings.model.openai_api_key.is_none());
+}
+
+#[test]
+fn names_and_aliases_are_taken() {
+    for (name, strategy) in [
+        ("threshold", Strategy::Threshold),
+        ("manual", Strategy::Manual),
+        ("dummy", Strategy::Manual),
+        ("none", Strategy::Manual),
+        ("Manual", Strategy::Manual),
+    ] {
+        assert_eq!(read(&[("CONTEXT_STRATEGY", name)]).unwrap().context.context_strategy, strategy, "{name}");
+    }
+}
+
+#[test]
+fn lists_are_split_and_tidied() {
+    let auth = read(&[
+        ("AUTH_TOKENS", "ann:a-token-of-16-chars, bob:with:colon-and-more,"),
+        ("ALLOWED_ORIGINS", "https://Chat.example.org:443,http://127.0.0.1:8080"),
+    ])
+    .unwrap()
+    .auth;
+    let tokens: Vec<_> = auth.auth_tokens.iter().map(|one| (one.name.as_str(), one.token.expose_secret())).collect();
+    assert_eq!(tokens, [("ann", "a-token-of-16-chars"), ("bob", "with:colon-and-more")]);
+    let origins: Vec<_> = auth.allowed_origins.iter().map(super::Origin::as_str).collect();
+    assert_eq!(origins, ["https://chat.example.org", "http://127.0.0.1:8080"]);
+}
+
+#[test]
+fn a_value_that_is_not_allowed_is_told_with_what_is() {
+    let whole = "a whole number from";
+    for (variable, value, fault) in [
+        ("WS_PORT", "99999", format!("WS_PORT is `99999`; allowed: {whole} 0 to 65535")),
+        ("WS_PORT", "-1", format!("WS_PORT is `-1`; allowed: {whole} 0 to 65535")),
+        ("CONTEXT_WINDOW", "511", format!("CONTEXT_WINDOW is `511`; allowed: {whole} 512 to 100000000")),
+        ("TOOL_ROUNDS_MAX", "0", format!("TOOL_ROUNDS_MAX is `0`; allowed: {whole} 1 to 10000")),
+        ("HELLO_TIMEOUT_SECS", "1e9", format!("HELLO_TIMEOUT_SECS is `1e9`; allowed: {whole} 1 to 3600")),
+        (
+            "CONTEXT_STRATEGY",
+            "sliding\nwindow",
+            "CONTEXT_STRATEGY is `sliding\\nwindow`; allowed: threshold, manual, dummy, none".to_owned(),
+        ),
+        ("LOG_FORMAT", "xml", "LOG_FORMAT is `xml`; allowed: text, json".to_owned()),
+        ("OPERATORS_READ_CONTENT", "yes", "OPERATORS_READ_CONTENT is `yes`; allowed: true, false".to_owned()),
+    ] {
+        refused(&[(variable, value)], &[&fault]);
+    }
+    for share in ["0", "1.01", "-0.5", "NaN", "inf", "80%"] {
+        let fault = format!("CONTEXT_COMPACTION_THRESHOLD is `{share}`; allowed: a number above 0 and at most 1");
+        refused(&[("CONTEXT_COMPACTION_THRESHOLD", share)], &[&fault]);
+    }
+}
+
+#[test]
+fn addresses_paths_filters_and_origins_are_checked() {
+    for (variable, value) in [
+        ("HOST", "example.org"),
+        ("OPENAI_BASE_URL", "api.openai.com/v1"),
+        ("OPENAI_BASE_URL", "https:///v1"),
+        ("OPENAI_BASE_URL", "https://a/v1?key=1"),
+        ("DATABASE_URL", "postgres://db"),
+        ("DATABASE_URL", "sqlite://"),
+        ("DATABASE_URL", "sqlite://:memory:"),
+        ("LOG_LEVEL", "inof"),
+        ("LOG_LEVEL", "info,reseed=loud"),
+        ("ALLOWED_ORIGINS", "*"),
+        ("ALLOWED_ORIGINS", "https://*.example.org"),
+        ("ALLOWED_ORIGINS", "https://example.org/"),
+        ("ALLOWED_ORIGINS", "ftp://example.org"),
+        ("AUTH_TOKENS", "no-colon"),
+        ("AUTH_TOKENS", "name:"),
+        ("AUTH_TOKENS", ":token"),
+        ("AUTH_TOKENS", "na me:token"),
+        ("OPENAI_API_KEY", "sk-1 sk-2"),
+    ] {
+        let faults = read(&[(variable, value)]).map(|_| ()).unwrap_err();
+        assert_eq!(faults.len(), 1, "{variable}={value}");
+        assert!(
+            faults[0].starts_with(&format!("{variable} is ")) && faults[0].contains("; allowed: "),
+            "{}",
+            faults[0]
+        );
+    }
+    for (variable, value) in [
+        ("HOST", "localhost"),
+        ("DATABASE_URL", "sqlite:///var/lib/reseed.db"),
+        ("LOG_LEVEL", "WARN"),
+        ("LOG_LEVEL", "info, reseed::server=debug"),
+        ("OPENAI_BASE_URL", "http://[::1]:8092/v1"),
+    ] {
+        read(&[(variable, value)]).unwrap();
+    }
+}
+
+#[test]
+fn every_fault_is_told_at_once_in_one_message() {
+    let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("OFFLINE_WINDOW", "1")]).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 4, "{text}");
+    for part in ["WS_PORT is `x`", "LOG_FORMAT is `y`", "OFFLINE_WINDOW is `1`"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_tokens_and_origins() {
+    let tokens = ("AUTH_TOKENS", "ann:a-token-of-16-chars");
+    let origins = ("ALLOWED_ORIGINS", "https://example.org");
+    for (host, variables, faults) in [
+        ("127.0.0.1", vec![], 0),
+        ("127.8.8.8", vec![], 0),
+        ("::1", vec![], 0),
+        ("0.0.0.0", vec![], 2),
+        ("::", vec![tokens], 1),
+        ("10.0.0.1", vec![origins], 1),
+        ("0.0.0.0", vec![tokens, origins], 0),
+    ] {
+        let variables: Vec<_> = variables.into_iter().chain([("HOST", host)]).collect();
+        assert_eq!(read(&variables).map_or_else(|faults| faults.len(), |_| 0), faults, "{variables:?}");
+    }
+}
+
+#[test]
+fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
+    refused(
+        &[("MODEL_PROVIDER", "openai")],
+        &[
+            "MODEL_PROVIDER is `openai`, and neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; allowed: one of them set, \
+           or MODEL_PROVIDER auto or offline",
+        ],
+    );
+    refused(
+        &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],
+        &["AUTH_TOKENS and OPERATOR_TOKENS give `bob` a token that stands there before; allowed: each token once"],
+    );
+}
+
+#[test]
+fn secrets_are_in_no_message_and_in_no_debug_output() {
+    let secret = "hunter2hunter2hunter2";
+    let wrong = [
+        ("OPENAI_API_KEY", format!("{secret} {secret}")),
+        ("AUTH_TOKENS", format!("ann {secret}")),
+        ("OPERATOR_TOKENS", format!("a b:{secret}")),
+        ("OPENAI_BASE_URL", format!("https://user:{secret}@host/v1")),
+    ];
+    let text = Settings::from_iter(wrong).unwrap_err().to_string();
+    assert_eq!(text.lines().count(), 5);
+    assert!(!text.contains("hunter2"), "{text}");
+    let right = [
+        ("OPENAI_API_KEY", secret.to_owned()),
+        ("AUTH_TOKENS", format!("ann:{secret}")),
+        ("OPERATOR_TOKENS", "op:hunter2".to_owned()),
+    ];
+    let settings = Settings::from_iter(right).unwrap();
+    assert_eq!(settings.warnings, ["the token of `op` has fewer than 16 characters and could be guessed"]);
+    let debug = format!("{settings:?}");
+    assert!(!debug.contains("hunter2") && debug.contains("ann"), "{debug}");
+}
+
+#[test]
+fn a_setting_that_is_nearly_spelt_right_is_warned_about() {
+    let settings = read(&[("LOG_LEVL", "debug")]).unwrap();
+    assert_eq!(settings.warnings, ["LOG_LEVL is no setting and is ignored; was LOG_LEVEL meant?"]);
+}
+
+#[test]
+fn the_example_uncommented_is_the_defaults() {
+    let uncommented = env_example().replace("\n#", "\n").replace("\n ", "\n# ");
+    let variables: Vec<(String, String)> =
+        dotenvy::from_read_iter(uncommented.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let names: Vec<_> = variables.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(names, declared().into_iter().map(|declared| declared.variable).collect::<Vec<_>>());
+    let settings = Settings::from_iter(variables).unwrap();
+    assert_eq!(format!("{settings:?}"), format!("{:?}", read(&[]).unwrap()));
+}

@@ -1,0 +1,127 @@
+//! The values that settings have where a number or a text would say too little.
+
+use super::rules::is_token;
+use secrecy::SecretString;
+
+/// Characters of a token's name; it stands in every session's head.
+const NAME_CHARS_MAX: usize = 64;
+
+/// A value chosen by name.
+pub trait Choice: Copy + 'static {
+    /// Every name with its value; the first name of a value is its own, the others stand for it.
+    const CHOICES: &'static [(&'static str, Self)];
+}
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $Choice:ident { $($(#[$value_doc:meta])* $Value:ident = $($name:literal)|+,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $Choice { $($(#[$value_doc])* $Value,)+ }
+
+        impl Choice for $Choice {
+            const CHOICES: &'static [(&'static str, Self)] = &[$($(($name, Self::$Value),)+)+];
+        }
+    )+};
+}
+
+choices! {
+    /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
+    ProviderChoice {
+        /// `openai` where a key or a base URL is set, `offline` otherwise.
+        Auto = "auto",
+        /// An OpenAI-compatible server.
+        OpenAi = "openai",
+        /// The built-in model.
+        Offline = "offline",
+    }
+
+    /// `OPENAI_API`: which of the two APIs is spoken.
+    OpenAiApi {
+        /// Responses at OpenAI's own address, Chat Completions elsewhere.
+        Auto = "auto",
+        /// The Responses API.
+        Responses = "responses",
+        /// Chat Completions.
+        Chat = "chat",
+    }
+
+    /// `CONTEXT_STRATEGY`: when a context is compacted.
+    Strategy {
+        /// When the window is nearly full.
+        Threshold = "threshold",
+        /// Only when a client asks.
+        Manual = "manual" | "dummy" | "none",
+    }
+
+    /// `LOG_FORMAT`: how a line of the log looks.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+impl Strategy {
+    /// The strategy's own name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Threshold => "threshold",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// Who may come in, and by which token.
+#[derive(Debug, Clone)]
+pub struct NamedToken {
+    /// The name that owns what this token makes.
+    pub name: String,
+    /// The token; compare it in constant time.
+    pub token: SecretString,
+}
+
+impl NamedToken {
+    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
+        let (name, token) = item.split_once(':').ok_or("an item has no `:` between name and token")?;
+        let (name, token) = (name.trim(), token.trim());
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(is_name) {
+            return Err("an item's name is not one");
+        }
+        if !is_token(token) {
+            return Err("an item's token is empty or has other characters than printable ASCII");
+        }
+        Ok(Self { name: name.to_owned(), token: SecretString::from(token) })
+    }
+}
+
+/// A web origin as browsers send it: `scheme://host` and, where it is not the scheme's own, `:port`; lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl Origin {
+    /// The origin as it stands in an `Origin` header.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
+        let origin = item.to_ascii_lowercase();
+        let (scheme, host) = origin.split_once("://").ok_or("an origin begins with https:// or http://")?;
+        if !matches!(scheme, "http" | "https") {
+            return Err("an origin begins with https:// or http://");
+        }
+        if host.contains('*') {
+            return Err("`*` would let every page in; name each origin");
+        }
+        if host.contains(['/', '@', '?', '#']) || !is_token(host) {
+            return Err("an origin is scheme, host and port only, without a `/` at its end");
+        }
+        let own_port = if scheme == "https" { ":443" } else { ":80" };
+        let host = host.strip_suffix(own_port).unwrap_or(host);
+        Ok(Self(format!("{scheme}://{host}")))
+    }
+}

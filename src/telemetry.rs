@@ -1,0 +1,113 @@
+//! The log: structured lines to standard error, as `LOG_LEVEL` and `LOG_FORMAT` say.
+//!
+//! What never is in it, at any level: message text, keys, tokens. No formatter here hides them; the types that carry
+//! them are simply never given to a log line, and keys are `SecretString`s, which print as nothing.
+
+use crate::config::{LogFormat, LogSettings};
+use std::io;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::filter_fn,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+/// Libraries that log what they send and receive below `info`: bodies, headers, frames. They are held at `info` whatever
+/// `LOG_LEVEL` says, since what they log is message text and keys.
+const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "reqwest", "rustls", "tungstenite"];
+
+/// Why the log could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The filter is none. [`crate::config`] checks it first.
+    #[error("LOG_LEVEL: {0}")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// This process has a log already.
+    #[error("log set up twice: {0}")]
+    Twice(#[from] tracing_subscriber::util::TryInitError),
+}
+
+/// Sets up this process's log, once.
+///
+/// # Errors
+/// A filter that is none; a second call.
+pub fn install(settings: &LogSettings) -> Result<(), Error> {
+    Ok(subscriber(settings, io::stderr)?.try_init()?)
+}
+
+/// The log as it is set up, written to `writer`.
+fn subscriber<W>(settings: &LogSettings, writer: W) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let chosen = EnvFilter::builder().parse(&settings.log_level)?;
+    let quiet = filter_fn(|about| {
+        let name = about.target().split("::").next().unwrap_or_default();
+        *about.level() <= Level::INFO || !CHATTY_CRATES.contains(&name)
+    });
+    let registry = tracing_subscriber::registry().with(chosen).with(quiet);
+    let lines = fmt::layer().with_writer(writer).with_ansi(false);
+    Ok(match settings.log_format {
+        LogFormat::Text => Box::new(registry.with(lines)),
+        LogFormat::Json => Box::new(registry.with(lines.json().flatten_event(true))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subscriber;
+    use crate::config::Settings;
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    /// What was logged, by all of its copies.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Logs one line of each kind under these settings and returns what was written.
+    fn logged(level: &str, format: &str) -> String {
+        let settings = Settings::from_iter([("LOG_LEVEL", level), ("LOG_FORMAT", format)]).unwrap();
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = subscriber(&settings.log, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(session = "s1", "opened");
+            tracing::debug!("detail");
+            tracing::debug!(target: "hyper::proto", "body of a request");
+        });
+        let bytes = written.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn level_and_format_are_as_set_and_libraries_never_log_bodies() {
+        let text = logged("info", "text");
+        assert!(text.contains("opened") && text.contains("session=\"s1\"") && !text.contains("detail"), "{text}");
+        assert!(logged("warn", "text").is_empty());
+        for level in ["trace", "info,hyper=trace", "trace,hyper::proto=trace"] {
+            let text = logged(level, "text");
+            assert!(text.contains("opened") && !text.contains("body"), "{level}: {text}");
+        }
+        let line = logged("info", "json");
+        let value: serde_json::Value = serde_json::from_str(line.trim()).unwrap();
+        assert_eq!(
+            (&value["message"], &value["session"], &value["level"]),
+            (&"opened".into(), &"s1".into(), &"INFO".into())
+        );
+    }
+}
