@@ -1,0 +1,254 @@
+//! How many tokens a text, a message or a tool costs in the next request.
+//!
+//! Two methods, chosen by the model's name: the model's own byte-pair tokenizer where it is known and the feature
+//! `exact-tokens` is on, and per-script character weights everywhere else. Both are estimates of a request, since what
+//! a provider wraps around messages is not published; [`Calibration`] corrects them from what it reports.
+//!
+//!
+//! What always holds: counting reads nothing but its arguments, never panics, takes time linear in the text, and an
+//! empty text costs nothing.
+
+mod calibration;
+mod characters;
+mod payload;
+#[cfg(feature = "exact-tokens")]
+mod tokenizer;
+
+pub use calibration::Calibration;
+
+use reseed_protocol::{Message, Part, context::ToolDefinition};
+
+/// Tokens around every message: a start mark, the role, a separator and an end mark. Chat templates of OpenAI's models,
+/// Llama 3 and ChatML (Qwen and many others) use 4 or 5.
+const MESSAGE_TOKENS: u64 = 4;
+
+/// Tokens that open the answer at the end of a request: start mark, role, separator.
+const ANSWER_START_TOKENS: u64 = 3;
+
+/// Tokens around a tool call beside its name and arguments: the marks of the call and the keys that name the two.
+const TOOL_CALL_TOKENS: u64 = 10;
+
+/// Tokens around a tool's answer beside the message's own: whose answer it is. Call ids are not shown to the model by
+/// the common templates, so they are not counted.
+const TOOL_RESULT_TOKENS: u64 = 4;
+
+/// Tokens around a tool definition beside its JSON: the `{"type":"function","function":…}` in which open models get it.
+/// OpenAI's models get a shorter notation, for which JSON text with this is an upper estimate.
+const TOOL_DEFINITION_TOKENS: u64 = 10;
+
+/// Tokens of a picture with `detail: low`: the base price of a picture for GPT-4o in OpenAI's vision guide
+/// (<https://platform.openai.com/docs/guides/images-vision>).
+const IMAGE_LOW_TOKENS: u64 = 85;
+
+/// Tokens of any other picture. Its size is not known here (an address is not fetched, a `data:` URL not decoded), so
+/// this is the guide's worked example of a large one, 2048 × 4096 pixels: six tiles of 170 and the base price of 85.
+/// A small picture costs a quarter of it, the largest possible 1,445.
+const IMAGE_TOKENS: u64 = 6 * 170 + IMAGE_LOW_TOKENS;
+
+/// How a [`Counter`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// With the model's tokenizer: `o200k` or `cl100k`.
+    Tokenizer(&'static str),
+    /// With per-script character weights.
+    Characters,
+}
+
+/// Counts for one model.
+#[derive(Debug, Clone, Copy)]
+pub struct Counter {
+    rule: Rule,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    #[cfg(feature = "exact-tokens")]
+    Tokenizer(tokenizer::Vocabulary),
+    Characters,
+}
+
+/// Tokens of one message by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageTokens {
+    /// Text, tool calls, tool results, and what surrounds the message.
+    pub text: u64,
+    /// What the model thought.
+    pub reasoning: u64,
+    /// Pictures.
+    pub images: u64,
+}
+
+impl MessageTokens {
+    /// All kinds together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.text + self.reasoning + self.images
+    }
+}
+
+impl Counter {
+    /// The counter for this model: its tokenizer where the name tells it, character weights otherwise. Prefixes of
+    /// routers and fine-tunes (`openai/`, `ft:`) are understood.
+    #[must_use]
+    pub fn for_model(model: &str) -> Self {
+        #[cfg(feature = "exact-tokens")]
+        if let Some(vocabulary) = tokenizer::Vocabulary::of_model(model) {
+            return Self { rule: Rule::Tokenizer(vocabulary) };
+        }
+        let _ = model;
+        Self { rule: Rule::Characters }
+    }
+
+    /// How this counter counts.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        match self.rule {
+            #[cfg(feature = "exact-tokens")]
+            Rule::Tokenizer(vocabulary) => Method::Tokenizer(vocabulary.name()),
+            Rule::Characters => Method::Characters,
+        }
+    }
+
+    /// Loads the tokenizer's tables now, on the calling thread, rather than at the first count. They are shared by the
+    /// whole process and loaded once; a second call returns at once, and so does any call for character weights.
+    pub fn warm(&self) {
+        let _ = self.text("warm");
+    }
+
+    /// Tokens of a text by itself.
+    #[must_use]
+    pub fn text(&self, text: &str) -> u64 {
+        match self.rule {
+            #[cfg(feature = "exact-tokens")]
+            Rule::Tokenizer(vocabulary) => vocabulary.count(text),
+            Rule::Characters => characters::count(text),
+        }
+    }
+
+    /// Tokens of a message, with what surrounds it. Each tool result is sent as a message of its own.
+    #[must_use]
+    pub fn message(&self, message: &Message) -> MessageTokens {
+        let mut tokens = MessageTokens::default();
+        let mut results = 0;
+        for part in &message.content {
+            match part {
+                Part::Text { text } => tokens.text += self.text(text),
+                Part::Image { detail, .. } => tokens.images += image(detail.as_deref()),
+                Part::Reasoning { text, payload } => {
+                    let sealed = payload.as_ref().map_or(0, |payload| payload::tokens(self, payload));
+                    tokens.reasoning += self.text(text).max(sealed);
+                }
+                Part::ToolCall { name, arguments, .. } => {
+                    tokens.text += self.text(name) + self.text(arguments) + TOOL_CALL_TOKENS;
+                }
+                Part::ToolResult { output, .. } => {
+                    tokens.text += self.text(output) + TOOL_RESULT_TOKENS;
+                    results += 1;
+                }
+            }
+        }
+        tokens.text += MESSAGE_TOKENS * results.max(1);
+        tokens
+    }
+
+    /// Tokens of the system prompt with what surrounds it; 0 for an empty one, which is not sent.
+    #[must_use]
+    pub fn system(&self, compiled: &str) -> u64 {
+        if compiled.is_empty() { 0 } else { self.text(compiled) + MESSAGE_TOKENS }
+    }
+
+    /// Tokens of a tool definition: its JSON text and what surrounds it.
+    #[must_use]
+    pub fn tool(&self, tool: &ToolDefinition) -> u64 {
+        self.text(&tool.name)
+            + self.text(&tool.description)
+            + self.text(&tool.parameters.to_string())
+            + TOOL_DEFINITION_TOKENS
+    }
+
+    /// Tokens that every request costs beside its system prompt, tools and messages.
+    #[must_use]
+    pub fn request_overhead(&self) -> u64 {
+        ANSWER_START_TOKENS
+    }
+}
+
+/// Tokens of a picture by the detail asked for. Its address is never counted as text, however long.
+fn image(detail: Option<&str>) -> u64 {
+    if detail == Some("low") { IMAGE_LOW_TOKENS } else { IMAGE_TOKENS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::Role;
+    use serde_json::{Value, json};
+
+    fn parts(parts: Value) -> Message {
+        Message::new(Role::Assistant, serde_json::from_value(parts).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_part_has_its_price() {
+        let counter = Counter::for_model("a model nobody knows");
+        let text = |text: &str| counter.text(text);
+        let sealed = |bytes: usize| json!({ "type": "reasoning", "encrypted_content": "A".repeat(bytes) });
+        let long = format!("data:image/png;base64,{}", "A".repeat(100_000));
+        let cases = [
+            (json!([]), (4, 0, 0)),
+            (json!([{ "type": "text", "text": "Good morning" }]), (4 + text("Good morning"), 0, 0)),
+            (json!([{ "type": "image", "url": "https://a.example/b.png", "detail": "low" }]), (4, 0, 85)),
+            (json!([{ "type": "image", "url": "https://a.example/b.png", "detail": "high" }]), (4, 0, 1_105)),
+            (json!([{ "type": "image", "url": long }]), (4, 0, 1_105)),
+            (json!([{ "type": "reasoning", "text": "I wonder." }]), (4, text("I wonder."), 0)),
+            (json!([{ "type": "reasoning", "text": "", "payload": sealed(10_000) }]), (4, 1_712, 0)),
+            (json!([{ "type": "reasoning", "text": "", "payload": sealed(400) }]), (4, 0, 0)),
+            (
+                json!([{ "type": "tool_call", "callId": "c1", "name": "read", "arguments": "{\"path\":\"a.txt\"}" }]),
+                (4 + text("read") + text("{\"path\":\"a.txt\"}") + 10, 0, 0),
+            ),
+            (
+                json!([
+                    { "type": "tool_result", "callId": "c1", "output": "one" },
+                    { "type": "tool_result", "callId": "c2", "output": "", "isError": true },
+                ]),
+                (2 * (4 + 4) + text("one"), 0, 0),
+            ),
+        ];
+        for (content, (text, reasoning, images)) in cases {
+            let tokens = counter.message(&parts(content.clone()));
+            assert_eq!(tokens, MessageTokens { text, reasoning, images }, "{content}");
+            assert_eq!(tokens.total(), text + reasoning + images);
+        }
+    }
+
+    #[test]
+    fn an_empty_system_prompt_costs_nothing_and_a_tool_costs_its_json() {
+        let counter = Counter::for_model("a model nobody knows");
+        assert_eq!(counter.text(""), 0);
+        assert_eq!(counter.system(""), 0);
+        assert_eq!(counter.system("Be brief."), counter.text("Be brief.") + 4);
+        let parameters = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+        let tool = |parameters| ToolDefinition { name: "read".into(), description: "Reads a file".into(), parameters };
+        let small = counter.tool(&tool(json!({})));
+        let whole = counter.tool(&tool(parameters.clone()));
+        assert_eq!(whole - small, counter.text(&parameters.to_string()) - counter.text("{}"));
+    }
+
+    #[cfg(not(feature = "exact-tokens"))]
+    #[test]
+    fn without_the_feature_every_model_is_counted_by_characters() {
+        assert_eq!(Counter::for_model("gpt-4o").method(), Method::Characters);
+    }
+
+    #[cfg(feature = "exact-tokens")]
+    #[test]
+    fn a_known_model_is_counted_with_its_tokenizer() {
+        assert_eq!(Counter::for_model("gpt-4o").method(), Method::Tokenizer("o200k"));
+        assert_eq!(Counter::for_model("gpt-4").method(), Method::Tokenizer("cl100k"));
+        assert_eq!(Counter::for_model("llama-3.1-8b").method(), Method::Characters);
+        // Figures that OpenAI's cookbook prints.
+        assert_eq!(Counter::for_model("gpt-4o").text("お誕生日おめでとう"), 8);
+        assert_eq!(Counter::for_model("gpt-4").text("お誕生日おめでとう"), 9);
+    }
+}

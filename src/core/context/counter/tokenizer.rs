@@ -1,0 +1,179 @@
+//! Exact counts of plain text with the published byte-pair vocabularies of OpenAI's models.
+//!
+//! The tables are part of the binary, loaded at the first count and shared by the whole process.
+
+/// Bytes of text that the tokenizer sees at once. Its time and memory grow with the longest text it is given, so a
+/// long one is cut; this is enough to make the cuts rare and small enough that a piece takes milliseconds.
+pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
+
+/// A published vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vocabulary {
+    O200k,
+    Cl100k,
+}
+
+/// Model families and their vocabulary. A family matches a name that continues with nothing, `-`, `.`, `:` or `@`;
+/// the longest family that matches decides, so `gpt-4.1` is not `gpt-4`.
+const FAMILIES: [(&str, Vocabulary); 17] = [
+    ("gpt-5", Vocabulary::O200k),
+    ("gpt-4.5", Vocabulary::O200k),
+    ("gpt-4.1", Vocabulary::O200k),
+    ("gpt-4o", Vocabulary::O200k),
+    ("chatgpt-4o", Vocabulary::O200k),
+    ("gpt-oss", Vocabulary::O200k),
+    ("codex-mini", Vocabulary::O200k),
+    ("computer-use-preview", Vocabulary::O200k),
+    ("o1", Vocabulary::O200k),
+    ("o3", Vocabulary::O200k),
+    ("o4", Vocabulary::O200k),
+    ("o4-mini", Vocabulary::O200k),
+    ("gpt-4", Vocabulary::Cl100k),
+    ("gpt-3.5", Vocabulary::Cl100k),
+    ("gpt-35", Vocabulary::Cl100k),
+    ("text-embedding-3", Vocabulary::Cl100k),
+    ("text-embedding-ada-002", Vocabulary::Cl100k),
+];
+
+impl Vocabulary {
+    /// The vocabulary of a model, where its name tells it.
+    pub(super) fn of_model(model: &str) -> Option<Self> {
+        let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+        let name = name.strip_prefix("ft:").unwrap_or(&name);
+        FAMILIES
+            .into_iter()
+            .filter(|(family, _)| {
+                name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.', ':', '@']))
+            })
+            .max_by_key(|(family, _)| family.len())
+            .map(|(_, vocabulary)| vocabulary)
+    }
+
+    /// Its short name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::O200k => "o200k",
+            Self::Cl100k => "cl100k",
+        }
+    }
+
+    /// Tokens of a text. What looks like a special token is counted as the plain text that it is sent as.
+    pub(super) fn count(self, text: &str) -> u64 {
+        let tokenizer = match self {
+            Self::O200k => bpe_openai::o200k_base(),
+            Self::Cl100k => bpe_openai::cl100k_base(),
+        };
+        pieces(text).map(|piece| tokenizer.count(piece) as u64).sum()
+    }
+}
+
+/// Cuts a text into pieces of at most [`PIECE_BYTES_MAX`]. A cut before a space that follows something else is one
+/// that the tokenizer makes itself, so it changes no count. Where a piece holds no such place it ends between two
+/// characters, which can change the count by a token or two in 64 KiB.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, tail) = rest.split_at(cut(rest));
+        rest = tail;
+        Some(piece)
+    })
+}
+
+/// Where the first piece of a text ends: after at least one character and at most [`PIECE_BYTES_MAX`] bytes.
+fn cut(text: &str) -> usize {
+    if text.len() <= PIECE_BYTES_MAX {
+        return text.len();
+    }
+    let end = text.floor_char_boundary(PIECE_BYTES_MAX);
+    text[..end]
+        .rmatch_indices(' ')
+        .map(|(at, _)| at)
+        .find(|&at| text[..at].chars().next_back().is_some_and(|before| !before.is_whitespace()))
+        .unwrap_or(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_the_vocabulary() {
+        use Vocabulary::{Cl100k, O200k};
+        let cases = [
+            ("gpt-4o", Some(O200k)),
+            ("gpt-4o-mini-2024-07-18", Some(O200k)),
+            ("GPT-4o", Some(O200k)),
+            ("openai/gpt-4.1-nano", Some(O200k)),
+            ("openrouter/openai/gpt-5.1-codex", Some(O200k)),
+            ("ft:gpt-4o-mini:acme::abc", Some(O200k)),
+            ("ft:gpt-3.5-turbo:acme::abc", Some(Cl100k)),
+            ("o3", Some(O200k)),
+            ("o4-mini", Some(O200k)),
+            ("gpt-oss-20b", Some(O200k)),
+            ("gpt-oss:20b", Some(O200k)),
+            ("gpt-4", Some(Cl100k)),
+            ("gpt-4-turbo", Some(Cl100k)),
+            ("gpt-35-turbo", Some(Cl100k)),
+            ("gpt-4x", None),
+            ("o10", None),
+            ("olmo-2", None),
+            ("llama-3.1-8b-instruct", None),
+            ("qwen2.5", None),
+            ("", None),
+            ("/", None),
+        ];
+        for (model, vocabulary) in cases {
+            assert_eq!(Vocabulary::of_model(model), vocabulary, "{model}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_bounded_and_lose_nothing() {
+        let texts = [
+            "a".repeat(200_000),
+            " ".repeat(200_000),
+            "\n".repeat(200_000),
+            "語".repeat(70_000),
+            "👩‍👩‍👧‍👦".repeat(9_000),
+            "a ".repeat(100_000),
+            format!("{}{}", " x".repeat(20_000), "字".repeat(50_000)),
+            "a".repeat(PIECE_BYTES_MAX),
+            format!("{}é", "a".repeat(PIECE_BYTES_MAX - 1)),
+            String::new(),
+        ];
+        for text in texts {
+            let pieces: Vec<&str> = pieces(&text).collect();
+            assert_eq!(pieces.concat(), text);
+            assert!(pieces.iter().all(|piece| (1..=PIECE_BYTES_MAX).contains(&piece.len())));
+            // A piece is never small for nothing, so the number of cuts is bounded as well.
+            let least = if text.contains(char::is_whitespace) { 1 } else { PIECE_BYTES_MAX - 3 };
+            assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() >= least));
+        }
+    }
+
+    #[test]
+    fn cutting_words_apart_changes_no_count() {
+        let sentence =
+            "Let x = 3.14159; don't \"quote\" me,  please:\n\n\tindented\r\n    four spaces, 東京 タワー 🙂 ...\n";
+        let text = sentence.repeat(2_000);
+        assert!(text.len() > 3 * PIECE_BYTES_MAX);
+        for (vocabulary, whole) in
+            [(Vocabulary::O200k, bpe_openai::o200k_base()), (Vocabulary::Cl100k, bpe_openai::cl100k_base())]
+        {
+            assert_eq!(vocabulary.count(&text), whole.count(text.as_str()) as u64, "{vocabulary:?}");
+        }
+    }
+
+    #[test]
+    fn cutting_one_endless_word_changes_the_count_by_little() {
+        for text in ["a".repeat(150_000), "長".repeat(50_000), "=".repeat(150_000), " ".repeat(150_000)] {
+            let whole = bpe_openai::o200k_base().count(text.as_str()) as u64;
+            let cuts = (text.len() / PIECE_BYTES_MAX) as u64;
+            let counted = Vocabulary::O200k.count(&text);
+            assert!(counted.abs_diff(whole) <= 2 * cuts, "{counted} for {whole}");
+        }
+    }
+}
