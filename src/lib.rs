@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod core;
+pub mod metrics;
 pub mod provider;
 pub mod store;
 pub mod telemetry;

@@ -14,6 +14,9 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// What a parser says of a text that it refuses: a few words for the message, or none.
 type Refusal = &'static str;
 
+/// Reads a text, which is empty only where a setting has no default.
+type Parse<T> = Box<dyn Fn(&str) -> Result<T, Refusal>>;
+
 /// A kind of setting.
 pub(super) struct Rule<T> {
     /// What it counts; empty where it is no number.
@@ -22,7 +25,7 @@ pub(super) struct Rule<T> {
     pub(super) allowed: String,
     /// Whether its value must never be shown.
     pub(super) secret: bool,
-    parse: Box<dyn Fn(&str) -> Result<T, Refusal>>,
+    parse: Parse<T>,
 }
 
 impl<T: 'static> Rule<T> {

@@ -1,0 +1,505 @@
+//! What the server counts, for Prometheus.
+//!
+//! - Each metric is declared once, below: kind, name, labels, unit, help.
+//! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no text
+//!   of a user's, no id and no address can become one, and the number of series has a bound.
+//! - Until [`install`] is called, recording does nothing.
+//!
+//! Gauges follow guards: what is counted while it lives is given back when it is dropped, on every way out.
+
+use crate::core::model::{Purpose, ReportedUsage};
+use ::metrics::{Counter, Gauge, Histogram, Label, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use reseed_protocol::{
+    CloseCode, ErrorCode,
+    event::{CompactionTrigger, TurnStatus},
+};
+use std::{sync::OnceLock, thread, time::Duration};
+
+/// Between two times that samples of histograms are gathered: they wait in memory until then, and a server that nobody
+/// scrapes must not keep them for ever.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Upper bounds, in seconds, for what takes from the blink of a model without delay to a long chain of tools.
+const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Upper bounds, in seconds, for a commit: a fast disk syncs in half a millisecond, a tired one in a second.
+const COMMIT_SECONDS: &[f64] = &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    /// With the upper bounds of its buckets.
+    Histogram(&'static [f64]),
+}
+
+/// A metric with `N` labels.
+struct Metric<const N: usize> {
+    kind: Kind,
+    name: &'static str,
+    labels: [&'static str; N],
+    unit: Unit,
+    help: &'static str,
+}
+
+impl<const N: usize> Metric<N> {
+    fn labelled(&self, values: [&'static str; N]) -> Vec<Label> {
+        self.labels.into_iter().zip(values).map(|(label, value)| Label::from_static_parts(label, value)).collect()
+    }
+
+    fn counter(&self, values: [&'static str; N]) -> Counter {
+        ::metrics::counter!(self.name, self.labelled(values))
+    }
+
+    fn gauge(&self, values: [&'static str; N]) -> Gauge {
+        ::metrics::gauge!(self.name, self.labelled(values))
+    }
+
+    fn histogram(&self, values: [&'static str; N]) -> Histogram {
+        ::metrics::histogram!(self.name, self.labelled(values))
+    }
+
+    /// Adds the bounds of its buckets, where it has any.
+    fn shape(&self, builder: PrometheusBuilder) -> PrometheusBuilder {
+        let Kind::Histogram(bounds) = self.kind else { return builder };
+        builder
+            .set_buckets_for_metric(Matcher::Full(self.name.to_owned()), bounds)
+            .expect("the constants above hold bounds")
+    }
+
+    /// Tells the recorder its unit and help.
+    fn describe(&self) {
+        match self.kind {
+            Kind::Counter => ::metrics::describe_counter!(self.name, self.unit, self.help),
+            Kind::Gauge => ::metrics::describe_gauge!(self.name, self.unit, self.help),
+            Kind::Histogram(_) => ::metrics::describe_histogram!(self.name, self.unit, self.help),
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($($NAME:ident = $kind:expr, $name:literal $labels:tt, $unit:ident, $help:literal;)*) => {
+        $(const $NAME: Metric<{ count_labels($labels.as_slice()) }> =
+            Metric { kind: $kind, name: $name, labels: $labels, unit: Unit::$unit, help: $help };)*
+
+        /// The buckets of every metric.
+        fn shaped(builder: PrometheusBuilder) -> PrometheusBuilder {
+            $(let builder = $NAME.shape(builder);)*
+            builder
+        }
+
+        /// Describes every metric to the recorder in charge.
+        fn describe_all() {
+            $($NAME.describe();)*
+        }
+
+        /// The names of every metric.
+        #[cfg(test)]
+        const NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+/// How many labels a metric has; arrays of none have no type of their own to take it from.
+const fn count_labels(labels: &[&str]) -> usize {
+    labels.len()
+}
+
+metrics! {
+    CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
+        "Connections now, by the dialect they speak; `none` has not said anything yet.";
+    CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
+        "Connections taken since the start.";
+    CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,
+        "Connections that the server closed, by close code.";
+    FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,
+        "Frames answered with an error, by its code.";
+    COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
+        "Commands answered, by type; outcome is `ok` or the error's code.";
+    SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
+        "Sessions in memory now.";
+    TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
+        "Turns that ended, by how.";
+    TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,
+        "From the start of a turn to its end.";
+    FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
+        "From the start of a turn to the first piece of its answer.";
+    TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["kind"], Count,
+        "Tokens that the model server reported; `cached` is part of `input`, `reasoning` of `output`.";
+    MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
+        "Requests to the model, by what for; outcome is `ok`, `cancelled` or the error's code.";
+    COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "outcome"], Count,
+        "Compactions that ended, by what asked for them and how they ended.";
+    COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" [], Seconds,
+        "From the start of a compaction to its end.";
+    COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
+        "Tokens that contexts became smaller by compaction.";
+    STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
+        "Commits of the store, each of one or more appends, by outcome `ok` or `failed`.";
+    STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,
+        "What a commit of the store took, the disk's sync included.";
+    STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
+        "Records made durable.";
+}
+
+/// Reads what was counted, in this process, by every server in it.
+#[derive(Clone)]
+pub struct Handle(PrometheusHandle);
+
+impl Handle {
+    /// The text that `/metrics` answers: Prometheus' exposition format, version 0.0.4.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.0.render()
+    }
+}
+
+/// Starts counting. Called again, also from another server in the same process, it returns the same counts.
+pub fn install() -> Handle {
+    static INSTALLED: OnceLock<Handle> = OnceLock::new();
+    INSTALLED
+        .get_or_init(|| {
+            let recorder = recorder();
+            let handle = recorder.handle();
+            if ::metrics::set_global_recorder(recorder).is_err() {
+                tracing::error!("something else in this process counts already: /metrics stays empty");
+            }
+            describe_all();
+            let gathered = handle.clone();
+            let upkeep = move || {
+                loop {
+                    thread::sleep(UPKEEP_INTERVAL);
+                    gathered.run_upkeep();
+                }
+            };
+            if let Err(fault) = thread::Builder::new().name("metrics-upkeep".to_owned()).spawn(upkeep) {
+                tracing::warn!(%fault, "start thread metrics-upkeep: samples are gathered only when /metrics is read");
+            }
+            Handle(handle)
+        })
+        .clone()
+}
+
+/// A recorder that knows every histogram's buckets.
+fn recorder() -> PrometheusRecorder {
+    shaped(PrometheusBuilder::new()).build_recorder()
+}
+
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// It has not said anything yet.
+    Undecided,
+    /// The older dialect.
+    V1,
+    /// The newer one.
+    V2,
+}
+
+impl Dialect {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Undecided => "none",
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        }
+    }
+}
+
+/// A connection that is counted until this is dropped.
+#[derive(Debug)]
+pub struct OpenConnection {
+    dialect: Dialect,
+}
+
+impl OpenConnection {
+    /// Counts a new connection.
+    #[must_use]
+    pub fn new() -> Self {
+        CONNECTIONS_TOTAL.counter([]).increment(1);
+        CONNECTIONS.gauge([Dialect::Undecided.label()]).increment(1.0);
+        Self { dialect: Dialect::Undecided }
+    }
+
+    /// Counts it under what it turned out to speak.
+    pub fn speaks(&mut self, dialect: Dialect) {
+        CONNECTIONS.gauge([self.dialect.label()]).decrement(1.0);
+        CONNECTIONS.gauge([dialect.label()]).increment(1.0);
+        self.dialect = dialect;
+    }
+}
+
+impl Default for OpenConnection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        CONNECTIONS.gauge([self.dialect.label()]).decrement(1.0);
+    }
+}
+
+/// A session in memory that is counted until this is dropped.
+#[derive(Debug)]
+pub struct OpenSession(());
+
+impl OpenSession {
+    /// Counts a session that was opened.
+    #[must_use]
+    pub fn new() -> Self {
+        SESSIONS_OPEN.gauge([]).increment(1.0);
+        Self(())
+    }
+}
+
+impl Default for OpenSession {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        SESSIONS_OPEN.gauge([]).decrement(1.0);
+    }
+}
+
+/// How something that was asked for ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// As asked.
+    Ok,
+    /// It was stopped.
+    Cancelled,
+    /// With this error.
+    Error(ErrorCode),
+}
+
+impl Outcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Cancelled => "cancelled",
+            Self::Error(code) => code.as_str(),
+        }
+    }
+}
+
+/// How a compaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionOutcome {
+    /// The context is smaller.
+    Committed,
+    /// It is as it was.
+    Failed,
+    /// Someone stopped it.
+    Cancelled,
+}
+
+/// The server closes a connection.
+pub fn closed(code: CloseCode) {
+    let label = match code {
+        CloseCode::Normal => "1000",
+        CloseCode::Protocol => "1002",
+        CloseCode::InvalidUtf8 => "1007",
+        CloseCode::TooLarge => "1009",
+        CloseCode::Internal => "1011",
+        CloseCode::Restarting => "1012",
+        CloseCode::Overloaded => "1013",
+        CloseCode::BadFrames => "4400",
+        CloseCode::Credentials => "4401",
+        CloseCode::Forbidden => "4403",
+        CloseCode::NoSuchSession => "4404",
+        CloseCode::NoHello => "4408",
+        CloseCode::TakenOver => "4409",
+        CloseCode::RateLimit => "4429",
+        CloseCode::SlowReader => "4504",
+        CloseCode::NoPong => "4508",
+    };
+    CLOSES_TOTAL.counter([label]).increment(1);
+}
+
+/// A frame was answered with an error.
+pub fn frame_refused(code: ErrorCode) {
+    FRAMES_REFUSED_TOTAL.counter([code.as_str()]).increment(1);
+}
+
+/// A command was answered. `name` is its type's, of [`reseed_protocol::command::Command::name`] or v1's like.
+pub fn command_answered(name: &'static str, outcome: Outcome) {
+    COMMANDS_TOTAL.counter([name, outcome.label()]).increment(1);
+}
+
+/// A turn ended, `duration` after it began.
+pub fn turn_finished(status: TurnStatus, duration: Duration) {
+    let label = match status {
+        TurnStatus::Completed => "completed",
+        TurnStatus::Failed => "failed",
+        TurnStatus::Cancelled => "cancelled",
+        TurnStatus::Interrupted => "interrupted",
+    };
+    TURNS_TOTAL.counter([label]).increment(1);
+    TURN_SECONDS.histogram([]).record(duration);
+}
+
+/// The first piece of a turn's answer came, `duration` after the turn began.
+pub fn first_delta(duration: Duration) {
+    FIRST_DELTA_SECONDS.histogram([]).record(duration);
+}
+
+/// A request to the model ended; `usage` is what the model server reported for it, if it did.
+pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
+    let label = match purpose {
+        Purpose::Turn => "turn",
+        Purpose::Summary => "summary",
+    };
+    MODEL_REQUESTS_TOTAL.counter([label, outcome.label()]).increment(1);
+    let Some(usage) = usage else { return };
+    for (kind, tokens) in [
+        ("input", usage.input_tokens),
+        ("cached", usage.cached_tokens.unwrap_or(0)),
+        ("output", usage.output_tokens),
+        ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
+    ] {
+        TOKENS_TOTAL.counter([kind]).increment(tokens);
+    }
+}
+
+/// A compaction ended, `duration` after it began; `tokens_saved` is 0 unless it was committed.
+pub fn compaction_finished(
+    trigger: CompactionTrigger,
+    outcome: CompactionOutcome,
+    duration: Duration,
+    tokens_saved: u64,
+) {
+    let trigger = match trigger {
+        CompactionTrigger::Manual => "manual",
+        CompactionTrigger::Threshold => "threshold",
+        CompactionTrigger::Overflow => "overflow",
+        CompactionTrigger::Strategy => "strategy",
+    };
+    let outcome = match outcome {
+        CompactionOutcome::Committed => "committed",
+        CompactionOutcome::Failed => "failed",
+        CompactionOutcome::Cancelled => "cancelled",
+    };
+    COMPACTIONS_TOTAL.counter([trigger, outcome]).increment(1);
+    COMPACTION_SECONDS.histogram([]).record(duration);
+    COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(tokens_saved);
+}
+
+/// The store made `records` durable in one commit.
+pub fn store_committed(records: u64, duration: Duration) {
+    STORE_COMMITS_TOTAL.counter(["ok"]).increment(1);
+    STORE_COMMIT_SECONDS.histogram([]).record(duration);
+    STORE_RECORDS_TOTAL.counter([]).increment(records);
+}
+
+/// A commit of the store failed: nothing of it was acknowledged.
+pub fn store_commit_failed() {
+    STORE_COMMITS_TOTAL.counter(["failed"]).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What is rendered after `record`, in a recorder of its own.
+    fn rendered(record: impl FnOnce()) -> String {
+        let recorder = recorder();
+        let handle = recorder.handle();
+        ::metrics::with_local_recorder(&recorder, || {
+            describe_all();
+            record();
+        });
+        handle.render()
+    }
+
+    /// Records each metric at least once.
+    fn record_all() {
+        let mut connection = OpenConnection::new();
+        connection.speaks(Dialect::V2);
+        drop(OpenConnection::new());
+        std::mem::forget((connection, OpenSession::new()));
+        closed(CloseCode::NoHello);
+        frame_refused(ErrorCode::InvalidJson);
+        command_answered("user_input", Outcome::Error(ErrorCode::QueueFull));
+        turn_finished(TurnStatus::Completed, Duration::from_millis(70));
+        first_delta(Duration::from_millis(20));
+        let usage =
+            ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
+        model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
+        model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
+        let took = Duration::from_secs(1);
+        compaction_finished(CompactionTrigger::Threshold, CompactionOutcome::Committed, took, 700);
+        store_committed(3, Duration::from_micros(400));
+        store_commit_failed();
+    }
+
+    #[test]
+    fn what_is_recorded_is_rendered_under_its_labels() {
+        let text = rendered(record_all);
+        for line in [
+            r#"reseed_connections{dialect="none"} 0"#,
+            r#"reseed_connections{dialect="v2"} 1"#,
+            "reseed_connections_total 2",
+            "reseed_sessions_open 1",
+            r#"reseed_closes_total{code="4408"} 1"#,
+            r#"reseed_frames_refused_total{code="invalid_json"} 1"#,
+            r#"reseed_commands_total{type="user_input",outcome="queue_full"} 1"#,
+            r#"reseed_turns_total{status="completed"} 1"#,
+            r#"reseed_turn_duration_seconds_bucket{le="0.05"} 0"#,
+            r#"reseed_turn_duration_seconds_bucket{le="0.1"} 1"#,
+            "reseed_first_delta_seconds_count 1",
+            r#"reseed_tokens_total{kind="input"} 9"#,
+            r#"reseed_tokens_total{kind="reasoning"} 1"#,
+            r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
+            r#"reseed_compactions_total{trigger="threshold",outcome="committed"} 1"#,
+            "reseed_compaction_tokens_saved_total 700",
+            r#"reseed_store_commits_total{outcome="failed"} 1"#,
+            r#"reseed_store_commit_seconds_bucket{le="0.0005"} 1"#,
+            "reseed_store_records_total 3",
+        ] {
+            assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_declared_described_and_recorded_and_none_is_a_summary() {
+        let text = rendered(record_all);
+        let named = |prefix: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+            lines.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
+        };
+        let declared: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(declared.len(), NAMES.len(), "a name is declared twice");
+        assert!(declared.iter().all(|name| name.starts_with("reseed_")));
+        assert_eq!(named("# HELP "), declared);
+        assert_eq!(named("# TYPE "), declared);
+        assert!(!text.contains(" summary"), "{text}");
+    }
+
+    #[test]
+    fn gauges_come_back_to_nothing() {
+        let text = rendered(|| {
+            let mut connection = OpenConnection::new();
+            connection.speaks(Dialect::V1);
+            drop((connection, OpenSession::new()));
+        });
+        for line in [r#"reseed_connections{dialect="v1"} 0"#, "reseed_sessions_open 0"] {
+            assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn several_servers_in_a_process_share_their_counts() {
+        let (one, other) = (install(), install());
+        frame_refused(ErrorCode::TooDeep);
+        for handle in [one, other] {
+            assert!(handle.render().contains(r#"reseed_frames_refused_total{code="too_deep"}"#));
+        }
+    }
+}
