@@ -94,7 +94,6 @@ pub(super) fn share() -> Rule<f64> {
     Rule::new("a number above 0 and at most 1", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or("")
     })
-    .unit("share")
 }
 
 /// `true` or `false`.

@@ -1,15 +1,18 @@
 //! What the server counts, for Prometheus.
 //!
-//! - Each metric is declared once, below: kind, name, labels, unit, help.
+//! - Each metric is declared once, in `declared.rs`.
 //! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no text
 //!   of a user's, no id and no address can become one, and the number of series has a bound.
 //! - Until [`install`] is called, recording does nothing.
 //!
 //! Gauges follow guards: what is counted while it lives is given back when it is dropped, on every way out.
 
+mod declared;
+
+use declared::*;
+
 use crate::core::model::{Purpose, ReportedUsage};
-use ::metrics::{Counter, Gauge, Histogram, Label, Unit};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use reseed_protocol::{
     CloseCode, ErrorCode,
     event::{CompactionTrigger, TurnStatus},
@@ -19,129 +22,6 @@ use std::{sync::OnceLock, thread, time::Duration};
 /// Between two times that samples of histograms are gathered: they wait in memory until then, and a server that nobody
 /// scrapes must not keep them for ever.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Upper bounds, in seconds, for what takes from the blink of a model without delay to a long chain of tools.
-const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-
-/// Upper bounds, in seconds, for a commit: a fast disk syncs in half a millisecond, a tired one in a second.
-const COMMIT_SECONDS: &[f64] = &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
-
-/// What a metric is.
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    /// With the upper bounds of its buckets.
-    Histogram(&'static [f64]),
-}
-
-/// A metric with `N` labels.
-struct Metric<const N: usize> {
-    kind: Kind,
-    name: &'static str,
-    labels: [&'static str; N],
-    unit: Unit,
-    help: &'static str,
-}
-
-impl<const N: usize> Metric<N> {
-    fn labelled(&self, values: [&'static str; N]) -> Vec<Label> {
-        self.labels.into_iter().zip(values).map(|(label, value)| Label::from_static_parts(label, value)).collect()
-    }
-
-    fn counter(&self, values: [&'static str; N]) -> Counter {
-        ::metrics::counter!(self.name, self.labelled(values))
-    }
-
-    fn gauge(&self, values: [&'static str; N]) -> Gauge {
-        ::metrics::gauge!(self.name, self.labelled(values))
-    }
-
-    fn histogram(&self, values: [&'static str; N]) -> Histogram {
-        ::metrics::histogram!(self.name, self.labelled(values))
-    }
-
-    /// Adds the bounds of its buckets, where it has any.
-    fn shape(&self, builder: PrometheusBuilder) -> PrometheusBuilder {
-        let Kind::Histogram(bounds) = self.kind else { return builder };
-        builder
-            .set_buckets_for_metric(Matcher::Full(self.name.to_owned()), bounds)
-            .expect("the constants above hold bounds")
-    }
-
-    /// Tells the recorder its unit and help.
-    fn describe(&self) {
-        match self.kind {
-            Kind::Counter => ::metrics::describe_counter!(self.name, self.unit, self.help),
-            Kind::Gauge => ::metrics::describe_gauge!(self.name, self.unit, self.help),
-            Kind::Histogram(_) => ::metrics::describe_histogram!(self.name, self.unit, self.help),
-        }
-    }
-}
-
-macro_rules! metrics {
-    ($($NAME:ident = $kind:expr, $name:literal $labels:tt, $unit:ident, $help:literal;)*) => {
-        $(const $NAME: Metric<{ count_labels($labels.as_slice()) }> =
-            Metric { kind: $kind, name: $name, labels: $labels, unit: Unit::$unit, help: $help };)*
-
-        /// The buckets of every metric.
-        fn shaped(builder: PrometheusBuilder) -> PrometheusBuilder {
-            $(let builder = $NAME.shape(builder);)*
-            builder
-        }
-
-        /// Describes every metric to the recorder in charge.
-        fn describe_all() {
-            $($NAME.describe();)*
-        }
-
-        /// The names of every metric.
-        #[cfg(test)]
-        const NAMES: &[&str] = &[$($name,)*];
-    };
-}
-
-/// How many labels a metric has; arrays of none have no type of their own to take it from.
-const fn count_labels(labels: &[&str]) -> usize {
-    labels.len()
-}
-
-metrics! {
-    CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
-        "Connections now, by the dialect they speak; `none` has not said anything yet.";
-    CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
-        "Connections taken since the start.";
-    CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,
-        "Connections that the server closed, by close code.";
-    FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,
-        "Frames answered with an error, by its code.";
-    COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
-        "Commands answered, by type; outcome is `ok` or the error's code.";
-    SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
-        "Sessions in memory now.";
-    TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
-        "Turns that ended, by how.";
-    TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,
-        "From the start of a turn to its end.";
-    FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
-        "From the start of a turn to the first piece of its answer.";
-    TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["kind"], Count,
-        "Tokens that the model server reported; `cached` is part of `input`, `reasoning` of `output`.";
-    MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
-        "Requests to the model, by what for; outcome is `ok`, `cancelled` or the error's code.";
-    COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "outcome"], Count,
-        "Compactions that ended, by what asked for them and how they ended.";
-    COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" [], Seconds,
-        "From the start of a compaction to its end.";
-    COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
-        "Tokens that contexts became smaller by compaction.";
-    STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
-        "Commits of the store, each of one or more appends, by outcome `ok` or `failed`.";
-    STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,
-        "What a commit of the store took, the disk's sync included.";
-    STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
-        "Records made durable.";
-}
 
 /// Reads what was counted, in this process, by every server in it.
 #[derive(Clone)]

@@ -1,0 +1,34 @@
+//! What is printed from the settings' declaration is what stands in the tree. `UPDATE=1 cargo test` prints it again.
+
+use reseed::config;
+use std::{fs, path::Path};
+
+/// Compares a file of the tree with what is printed now, or writes it where `UPDATE` is set.
+fn printed(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == text, "{file} is not what is printed from src/config/declared.rs: run `UPDATE=1 cargo test`");
+}
+
+#[test]
+fn the_example_is_printed_from_the_declaration() {
+    printed(".env.example", &config::env_example());
+}
+
+#[test]
+fn help_and_table_name_every_setting() {
+    let (help, table) = (config::help(), config::settings_table());
+    for declared in config::declared() {
+        assert!(help.contains(&format!("\n  {} [", declared.variable)), "{} is not in the help", declared.variable);
+        assert!(
+            table.contains(&format!("\n| `{}` | ", declared.variable)),
+            "{} is not in the table",
+            declared.variable
+        );
+    }
+    let widest = help.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "a line of the help has {widest:?} columns");
+}

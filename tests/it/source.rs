@@ -1,0 +1,139 @@
+//! Just enough reading of Rust for the house rules: code without comments and quotes, without tests, and its paths.
+
+use std::ops::Range;
+
+/// A file's code: comments and what stands between quotes become spaces, line ends stay.
+pub(crate) fn code(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let hidden = hidden_len(rest, code.chars().last());
+        let taken = if hidden == 0 { first.len_utf8() } else { hidden };
+        let (now, later) = rest.split_at(taken);
+        if hidden == 0 {
+            code.push(first);
+        } else {
+            code.extend(now.chars().map(|letter| if letter == '\n' { '\n' } else { ' ' }));
+        }
+        rest = later;
+    }
+    code
+}
+
+/// Bytes of the comment, text or letter in quotes that `rest` begins with; 0 for none.
+fn hidden_len(rest: &str, before: Option<char>) -> usize {
+    let until = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return until("*/", 2);
+    }
+    let in_word = before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    if rest.starts_with('r') && !in_word {
+        let hashes = rest[1..].len() - rest[1..].trim_start_matches('#').len();
+        if rest[1 + hashes..].starts_with('"') {
+            return until(&format!("\"{}", "#".repeat(hashes)), 2 + hashes);
+        }
+    }
+    let quote = match rest.as_bytes()[0] {
+        b'"' => '"',
+        // A lifetime has no second quote after its first letter.
+        b'\'' if rest[1..].starts_with('\\') || rest.chars().nth(2) == Some('\'') => '\'',
+        _ => return 0,
+    };
+    let mut escaped = false;
+    for (at, letter) in rest.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if letter == quote => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// Code without what only tests are built with.
+pub(crate) fn without_tests(code: &str) -> String {
+    let mut kept = code.to_owned();
+    while let Some(start) = kept.find("#[cfg(test)]") {
+        let end = start + item_len(&kept[start..]);
+        kept.replace_range(start..end, &"\n".repeat(kept[start..end].matches('\n').count()));
+    }
+    kept
+}
+
+/// Bytes of the item that `code` begins with, its attributes included: up to its `;` or the end of its block.
+fn item_len(code: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, letter) in code.char_indices() {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                if letter == '}' && depth == 0 {
+                    return at + 1;
+                }
+            }
+            ';' if depth == 0 => return at + 1,
+            _ => {}
+        }
+    }
+    code.len()
+}
+
+/// The words of code, with where they stand.
+pub(crate) fn words(code: &str) -> Vec<(&str, Range<usize>)> {
+    let mut words = Vec::new();
+    let mut start = None;
+    for (at, letter) in code.char_indices().chain([(code.len(), ' ')]) {
+        let inside = letter.is_alphanumeric() || letter == '_';
+        match start {
+            None if inside => start = Some(at),
+            Some(from) if !inside => {
+                words.push((&code[from..at], from..at));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// Every path that code names, with the branches of its groups: `a::{b::c, d}` is `a::b::c` and `a::d`.
+pub(crate) fn paths(code: &str) -> Vec<Vec<String>> {
+    let words = words(code);
+    let mut found = Vec::new();
+    // The path so far; and for each group that is open, how long its path was.
+    let (mut path, mut groups): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (index, (word, place)) in words.iter().enumerate() {
+        path.push((*word).to_owned());
+        let next = words.get(index + 1).map_or(code.len(), |(_, next)| next.start);
+        let between: String = code[place.end..next].split_whitespace().collect();
+        if between == "::" {
+            continue;
+        }
+        if between == "::{" {
+            groups.push(path.len());
+            continue;
+        }
+        if path.len() > 1 {
+            found.push(path.clone());
+        }
+        for letter in between.chars() {
+            match letter {
+                '{' if !groups.is_empty() => groups.push(groups[groups.len() - 1]),
+                '}' => drop(groups.pop()),
+                ';' => groups.clear(),
+                _ => {}
+            }
+        }
+        path.truncate(groups.last().copied().unwrap_or(0));
+        if between.ends_with("::{") || between.ends_with("::") {
+            // Something like `<T as Trait>::name`: what follows is no path of its own.
+            path.clear();
+        }
+    }
+    found
+}

@@ -1,0 +1,313 @@
+//! The house rules that a compiler does not know: which room may import which, what the core never touches, how long a
+//! file may be and how it opens. Each rule is a function from a file to its violations, and is shown one it must catch.
+
+use crate::source::{code, paths, without_tests, words};
+use std::{fs, path::Path};
+
+/// Lines of the longest file; one that wants to be longer holds a second noun.
+const LINES_MAX: usize = 600;
+
+/// Each room of `src/` and those it may import. Imports point one way, so no room stands right of one that it lists.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("config", &[]),
+    ("clock", &[]),
+    ("metrics", &["core"]),
+    ("telemetry", &["config"]),
+    ("provider", LEAVES),
+    ("store", LEAVES),
+    ("hooks", LEAVES),
+    ("tools", LEAVES),
+    ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools"]),
+    ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime"]),
+    (
+        "cli",
+        &[
+            "core",
+            "config",
+            "clock",
+            "metrics",
+            "telemetry",
+            "provider",
+            "store",
+            "hooks",
+            "tools",
+            "runtime",
+            "server",
+        ],
+    ),
+];
+
+/// What the rooms between core and runtime may import.
+const LEAVES: &[&str] = &["core", "config", "clock", "metrics"];
+
+/// Paths that the core never touches: waiting, the network, clocks, chance, files, the process.
+const IMPURE: &[&[&str]] = &[
+    &["tokio"],
+    &["axum"],
+    &["futures_util"],
+    &["reqwest"],
+    &["async_openai"],
+    &["rusqlite"],
+    &["rand"],
+    &["fastrand"],
+    &["getrandom"],
+    &["uuid"],
+    &["std", "env"],
+    &["std", "fs"],
+    &["std", "net"],
+    &["std", "process"],
+    &["std", "thread"],
+    &["std", "time", "Instant"],
+    &["std", "time", "SystemTime"],
+    &["jiff", "Timestamp", "now"],
+    &["jiff", "Zoned"],
+];
+
+/// What stands at the top of the tree, hidden files aside; more would bury the README.
+const TOP: &[&str] = &["Cargo.lock", "Cargo.toml", "README.md", "docker", "protocol", "src", "tests"];
+
+/// What tools put there and `.gitignore` names.
+const TOP_IGNORED: &[&str] = &["data", "node_modules", "target"];
+
+/// Calls that end the process where an error should be returned. (`expect` says why it cannot fail.)
+const SHORTCUTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!(", "dbg!("];
+
+/// A rule: the violations of the file `path`, which reads `text`.
+type Rule = fn(path: &str, text: &str) -> Vec<String>;
+
+/// Rules for Rust files, by the tree they hold in.
+const RULES: &[(&str, Rule)] = &[
+    ("src/", imports),
+    ("src/core/", purity),
+    ("src/", shortcuts),
+    ("protocol/src/", shortcuts),
+    ("src/", head),
+    ("protocol/", head),
+    ("tests/", head),
+    ("src/", length),
+    ("protocol/", length),
+    ("tests/", length),
+];
+
+/// Imports point one way.
+fn imports(path: &str, text: &str) -> Vec<String> {
+    let modules = modules(path);
+    let Some(room) = modules.first().filter(|room| room.as_str() != "main") else { return Vec::new() };
+    let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| name == room) else {
+        return vec![format!("{path}: room `{room}` is not in the order of rooms")];
+    };
+    let mut violations = Vec::new();
+    for used in paths(&without_tests(&code(text))) {
+        let Some(used) = within_crate(&modules, &used) else { continue };
+        if ROOMS.iter().any(|(name, _)| *name == used) && used != *room && !allowed.contains(&used.as_str()) {
+            violations.push(format!("{path}: `{room}` imports `{used}`"));
+        }
+    }
+    violations
+}
+
+/// The core waits for nothing and asks nothing of the machine.
+fn purity(path: &str, text: &str) -> Vec<String> {
+    let code = without_tests(&code(text));
+    let words = words(&code);
+    let waiting = ["async", "await"].into_iter().filter(|word| words.iter().any(|(found, _)| found == word));
+    let mut violations: Vec<String> = waiting.map(|word| format!("{path}: the core says `{word}`")).collect();
+    for used in paths(&code) {
+        if IMPURE.iter().any(|impure| used.iter().map(String::as_str).take(impure.len()).eq(impure.iter().copied())) {
+            violations.push(format!("{path}: the core uses `{}`", used.join("::")));
+        }
+    }
+    violations
+}
+
+/// Errors are returned.
+fn shortcuts(path: &str, text: &str) -> Vec<String> {
+    let code = if is_test(path) { String::new() } else { without_tests(&code(text)) };
+    let lines = code.lines().enumerate();
+    let calls = lines.flat_map(|(index, line)| {
+        SHORTCUTS.iter().filter(|call| line.contains(**call)).map(move |call| (index + 1, *call))
+    });
+    calls.map(|(line, call)| format!("{path}:{line}: `{call}` outside tests")).collect()
+}
+
+/// A file opens with what it is for.
+fn head(path: &str, text: &str) -> Vec<String> {
+    if text.starts_with("//! ") { Vec::new() } else { vec![format!("{path}: does not open with `//!`")] }
+}
+
+/// A file is not too long.
+fn length(path: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().count();
+    if lines <= LINES_MAX { Vec::new() } else { vec![format!("{path}: {lines} lines, at most {LINES_MAX}")] }
+}
+
+/// The page asks nothing of other hosts. Names of XML vocabularies are not asked for.
+fn addresses(path: &str, text: &str) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for scheme in ["http://", "https://", "src=\"//", "href=\"//", "url(//"] {
+            for (at, _) in line.match_indices(scheme) {
+                let address = &line[at + scheme.len()..];
+                let names_host = address.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+                if names_host && !address.starts_with("www.w3.org/") {
+                    violations.push(format!("{path}:{}: an address of another host", index + 1));
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// The names at the top of the tree that have no place there.
+fn strangers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    names.filter(|name| !name.starts_with('.') && !TOP.contains(name) && !TOP_IGNORED.contains(name)).collect()
+}
+
+/// The modules of a file of `src/`, outermost first.
+fn modules(path: &str) -> Vec<String> {
+    let inner = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let names = inner.split('/').filter(|name| *name != "mod" && *name != "lib");
+    names.map(str::to_owned).collect()
+}
+
+/// Whether a file holds only tests.
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// The room that a path leads to, seen from `modules`; `None` where it leaves the crate.
+fn within_crate(modules: &[String], path: &[String]) -> Option<String> {
+    let supers = path.iter().take_while(|name| *name == "super").count();
+    match path.first()?.as_str() {
+        "crate" | "reseed" => path.get(1).cloned(),
+        "super" if supers >= modules.len() => path.get(supers).cloned(),
+        _ => None,
+    }
+}
+
+/// Every file below a folder of the tree, by its path in the tree.
+fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut open = vec![root.join(folder)];
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                if !path.ends_with("node_modules") && !path.ends_with("target") {
+                    open.push(path);
+                }
+            } else {
+                found.push((name, fs::read(path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Fails with every violation, a line each.
+fn none(violations: &[String]) {
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+#[test]
+fn the_tree_keeps_the_house_rules() {
+    let mut violations = Vec::new();
+    for (path, bytes) in ["src", "protocol", "tests"].into_iter().flat_map(files) {
+        if !path.ends_with(".rs") {
+            continue;
+        }
+        let text = String::from_utf8(bytes).unwrap();
+        for (folder, rule) in RULES {
+            if path.starts_with(folder) {
+                violations.extend(rule(&path, &text));
+            }
+        }
+    }
+    none(&violations);
+}
+
+#[test]
+fn the_page_asks_nothing_of_other_hosts() {
+    let page = files("src/server/web");
+    let texts = page.iter().filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)));
+    none(&texts.flat_map(|(path, text)| addresses(path, text)).collect::<Vec<_>>());
+}
+
+#[test]
+fn only_what_belongs_there_stands_at_the_top() {
+    let names: Vec<String> = fs::read_dir(env!("CARGO_MANIFEST_DIR"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(strangers(names.iter().map(String::as_str)), Vec::<&str>::new());
+}
+
+#[test]
+fn the_order_of_rooms_has_no_way_back() {
+    for (index, (room, allowed)) in ROOMS.iter().enumerate() {
+        for import in *allowed {
+            let place = ROOMS.iter().position(|(name, _)| name == import);
+            assert!(place.is_some_and(|place| place < index), "`{room}` may import `{import}`, which stands after it");
+        }
+    }
+}
+
+#[test]
+fn each_rule_catches_what_it_is_for_and_nothing_else() {
+    let long = "//! A file.\n".repeat(LINES_MAX + 1);
+    let cases: &[(Rule, &str, &str, usize)] = &[
+        (imports, "src/core/a.rs", "use crate::store::Lease;", 1),
+        (imports, "src/core/a.rs", "use crate::{config::Settings, metrics, core::model::Part};", 2),
+        (imports, "src/core/a/b.rs", "use super::super::super::clock::Clock;", 1),
+        (imports, "src/core/mod.rs", "fn a() { super::server::start() }", 1),
+        (imports, "src/core/a.rs", "use super::model::Part; use crate::core::b; use self::c;", 0),
+        (
+            imports,
+            "src/core/a.rs",
+            "// crate::store\nconst A: &str = \"crate::store\"; const B: &str = r#\"crate::store\"#;",
+            0,
+        ),
+        (imports, "src/core/a.rs", "#[cfg(test)]\nmod tests { use crate::store::memory; }\nfn a() {}", 0),
+        (imports, "src/core/a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\nuse crate::store::memory;", 1),
+        (imports, "src/store/a.rs", "use crate::{core::{a, b}, provider::{self, c::{d, e}}};", 3),
+        (imports, "src/store/sqlite/a.rs", "use crate::{config::StoreSettings, metrics}; use super::super::Lease;", 0),
+        (
+            imports,
+            "src/runtime/a.rs",
+            "use crate::server;fn a(b: crate::cli::C<'static>, c: char) -> bool { c == '\"' }",
+            2,
+        ),
+        (imports, "src/main.rs", "use reseed::{cli, server};", 0),
+        (imports, "src/attic.rs", "", 1),
+        (purity, "src/core/a.rs", "async fn a() { b().await }", 2),
+        (purity, "src/core/a.rs", "use std::{fmt, fs::File, time::{Duration, Instant}};", 2),
+        (purity, "src/core/a.rs", "fn a() { std::env::var(\"A\"); tokio::spawn(b); fastrand::u64(..); }", 3),
+        (purity, "src/core/a.rs", "//! No async, no tokio::spawn.\nuse std::{fmt, time::Duration};", 0),
+        (shortcuts, "src/a.rs", "fn a() { b.unwrap(); panic!(\"no\") }", 2),
+        (
+            shortcuts,
+            "src/a.rs",
+            "fn a() { b.expect(\"panic!(\"); c.unwrap_or(1) }\n#[cfg(test)]\nmod tests { fn a() { b.unwrap() } }",
+            0,
+        ),
+        (shortcuts, "src/a.rs", "#[cfg(test)]\nconst A: [u8; 1] = [1];\nfn a() { b.unwrap() }", 1),
+        (shortcuts, "src/config/tests.rs", "fn a() { b.unwrap() }", 0),
+        (head, "src/a.rs", "use b;\n", 1),
+        (head, "src/a.rs", "//! A file.\n", 0),
+        (length, "src/a.rs", &long, 1),
+        (addresses, "src/server/web/a.html", "<script src=\"https://cdn.example.org/a.js\"></script>", 1),
+        (addresses, "src/server/web/a.html", "<link href=\"//cdn.example.org/a.css\">", 1),
+        (addresses, "src/server/web/a.js", "text.startsWith('https://'); // xmlns=\"http://www.w3.org/2000/svg\"", 0),
+    ];
+    for (rule, path, text, count) in cases {
+        let violations = rule(path, text);
+        assert_eq!(violations.len(), *count, "{path}: {text}\n{violations:?}");
+    }
+    let names = ["src", ".ci", "target", "notes.md", "Makefile"];
+    assert_eq!(strangers(names.into_iter()), ["notes.md", "Makefile"]);
+}
