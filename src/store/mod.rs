@@ -4,6 +4,15 @@
 //! the idempotency marks and one head per session. It fits a single node and a cluster alike: `open` hands out a lease
 //! whose `term` fences stale writers.
 
+mod check;
+pub mod faulty;
+pub mod memory;
+mod page;
+
+#[cfg(test)]
+mod conformance;
+
+
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -187,6 +196,27 @@ pub enum Error {
         /// The command.
         command_id: String,
     },
+    /// An entry of this id is there already: nothing was written.
+    #[error("session `{session}` has an entry `{entry}` already")]
+    DuplicateEntry {
+        /// The session.
+        session: SessionId,
+        /// The entry.
+        entry: EntryId,
+    },
+    /// A record does not read back as it was written: its disk or file has gone bad. The rest of the log is still readable.
+    #[error("record {seq} of session `{session}` is damaged: {reason}")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// The record.
+        seq: u64,
+        /// What does not fit.
+        reason: &'static str,
+    },
+    /// The cursor of a list did not come from this store: the client's fault, not the store's.
+    #[error("`{0}` is not a cursor of a list")]
+    Cursor(String),
     /// It is not known whether the append was written: open again and read. Disk full and I/O errors are this.
     #[error("the store failed: {0}")]
     Unknown(String),
@@ -194,8 +224,9 @@ pub enum Error {
 
 /// The log of every session.
 ///
-/// Contract, checked by [`conformance`] for each implementation: an append is durable when it is `Ok`; it is whole or
+/// Contract, checked by `store/conformance/` for each implementation: an append is durable when it is `Ok`; it is whole or
 /// nothing; appends of one session are in order without a gap; a stale term or a wrong `first_seq` is `Fenced`.
+/// A write whose future is dropped may still be done. Reads see everything acknowledged before they began.
 pub trait SessionStore: Send + Sync {
     /// Makes an empty session and opens it.
     ///
@@ -217,7 +248,8 @@ pub trait SessionStore: Send + Sync {
     /// Appends at `first_seq`, which must be the next one. Durable when `Ok`.
     ///
     /// # Errors
-    /// [`Error::Fenced`], [`Error::DuplicateCommand`], [`Error::NotFound`] (deleted meanwhile), [`Error::Unknown`].
+    /// [`Error::Fenced`], [`Error::DuplicateCommand`], [`Error::DuplicateEntry`], [`Error::NotFound`] (deleted
+    /// meanwhile), [`Error::Unknown`]. With all but the last nothing was written.
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Gives the lease back. Harmless when it is stale.
@@ -226,7 +258,7 @@ pub trait SessionStore: Send + Sync {
     /// Records with `seq > after_seq`, oldest first, at most `limit`.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn read<'a>(
         &'a self,
         session: &'a SessionId,
@@ -234,10 +266,11 @@ pub trait SessionStore: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
-    /// Records that append entries.
+    /// Records that append entries. An entry that the session does not have ends its path: the last
+    /// record returned may then name a parent that is not there.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn entries<'a>(
         &'a self,
         session: &'a SessionId,
@@ -254,7 +287,7 @@ pub trait SessionStore: Send + Sync {
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Result<Option<u64>, Error>>;
 
-    /// The mark of a command, if the session has it.
+    /// The mark of a command, if there is such a session and it has it.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -270,10 +303,10 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::NotFound`], [`Error::Unknown`].
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>>;
 
-    /// Lists sessions.
+    /// Lists sessions. `head.state` is left empty, so that a page stays small however much the sessions hold.
     ///
     /// # Errors
-    /// [`Error::Unknown`], also for a cursor that is none.
+    /// [`Error::Cursor`], [`Error::Unknown`].
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>>;
 
     /// Deletes a session and all it holds, whoever has it open.
@@ -282,6 +315,10 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::NotFound`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Waits until everything accepted is durable and closes the store.
+    /// Waits until everything accepted is durable and closes the store: every later read and write
+    /// is [`Error::Unknown`]. Closing twice is harmless.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
     fn close(&self) -> StoreFuture<'_, Result<(), Error>>;
 }

@@ -1,0 +1,35 @@
+//! What every store checks before it writes, so that all refuse alike and a refused append leaves nothing behind.
+
+use super::{Append, Error, Lease};
+use std::collections::HashSet;
+
+impl Lease {
+    /// Whether an append at `first_seq` under this lease may go into a log that stands at `term` and `last_seq`. The
+    /// epoch is looked at too: a session deleted and made again under its old id counts its terms from 1 again.
+    pub(super) fn check(&self, first_seq: u64, epoch: &str, term: u64, last_seq: u64) -> Result<(), Error> {
+        if self.epoch == epoch && self.term == term && last_seq.checked_add(1) == Some(first_seq) {
+            return Ok(());
+        }
+        Err(Error::Fenced { session: self.session.clone(), term, last_seq, append_term: self.term, first_seq })
+    }
+}
+
+impl Append {
+    /// Refuses an append that names one command or one entry twice, under `lease`.
+    pub(super) fn check_distinct(&self, lease: &Lease) -> Result<(), Error> {
+        let mut commands = HashSet::new();
+        for mark in &self.marks {
+            if !commands.insert(mark.command_id.as_str()) {
+                let (session, command_id) = (lease.session.clone(), mark.command_id.clone());
+                return Err(Error::DuplicateCommand { session, command_id });
+            }
+        }
+        let mut entries = HashSet::new();
+        for entry in self.records.iter().filter_map(|record| record.entry.as_ref()) {
+            if !entries.insert(&entry.entry_id) {
+                return Err(Error::DuplicateEntry { session: lease.session.clone(), entry: entry.entry_id.clone() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! The contract of [`SessionStore`]: one suite that every store passes.
+//!
+//! A store's tests call [`contract_suite!`] with an expression that builds a [`Subject`]; each case becomes a test.
+
+pub(crate) mod tests;
+
+pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
+
+use crate::store::SessionStore;
+use std::any::Any;
+
+/// An empty store to be tested, and what must live as long as it does (a directory).
+pub(crate) struct Subject {
+    pub(crate) store: Box<dyn SessionStore>,
+    _keep: Box<dyn Any + Send>,
+}
+
+impl Subject {
+    pub(crate) fn new(store: impl SessionStore + 'static, keep: impl Any + Send) -> Self {
+        Self { store: Box::new(store), _keep: Box::new(keep) }
+    }
+}
+
+/// Makes a test of each case of the contract; the argument builds a [`Subject`] in a future.
+macro_rules! contract_suite {
+    ($build:expr) => {
+        $crate::store::conformance::contract_suite!($build;
+            writing: a_session_is_made_once,
+            writing: a_session_that_is_not_there_is_not_found,
+            writing: what_is_appended_is_read_back_in_order,
+            writing: a_wrong_seq_or_term_is_fenced_and_nothing_is_written,
+            writing: a_later_open_fences_the_lease_before_it,
+            writing: a_command_is_written_once,
+            writing: an_entry_is_written_once,
+            writing: a_mark_is_kept_without_a_record,
+            writing: the_head_is_that_of_the_last_append,
+            writing: a_body_of_any_text_comes_back_byte_for_byte,
+            writing: a_deleted_session_leaves_nothing_behind,
+            writing: of_many_appends_at_one_place_one_is_written,
+            writing: sessions_written_at_once_do_not_mix,
+            writing: a_closed_store_refuses_everything,
+            reading: records_are_read_from_any_place,
+            reading: an_entry_is_found_by_its_id,
+            reading: a_path_is_one_branch_newest_first,
+            reading: a_log_window_holds_entries_only,
+            reading: a_list_is_ordered_paged_searched_and_of_one_owner,
+            reading: pages_hold_each_session_once,
+            reading: a_cursor_that_is_none_is_refused,
+        );
+    };
+    ($build:expr; $($file:ident: $case:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $case() {
+                let subject: $crate::store::conformance::Subject = $build.await;
+                $crate::store::conformance::tests::$file::$case(&*subject.store).await;
+            }
+        )*
+    };
+}
+pub(crate) use contract_suite;

@@ -1,0 +1,49 @@
+//! The cases of the contract, and the few words in which they are written.
+
+pub(crate) mod reading;
+pub(crate) mod writing;
+
+use crate::store::{Append, EntryColumns, Head, NewRecord, SessionStore, StoredRecord};
+use reseed_protocol::{SessionId, Timestamp};
+
+/// When everything in the suite happens that does not say otherwise.
+pub(crate) const NOW: Timestamp = Timestamp(1_795_243_504_123);
+
+/// An id of any kind.
+pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+/// A control record with this body.
+pub(crate) fn control(body: &str) -> NewRecord {
+    NewRecord { body: body.into(), entry: None }
+}
+
+/// An entry whose body is its id; no parent where that is empty.
+pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
+    let parent_id = (!parent.is_empty()).then(|| id(parent));
+    NewRecord {
+        body: entry.into(),
+        entry: Some(EntryColumns { entry_id: id(entry), parent_id, kind: "message".into() }),
+    }
+}
+
+/// An append of records and nothing else.
+pub(crate) fn append(records: Vec<NewRecord>) -> Append {
+    Append { records, marks: Vec::new(), head: Head::default() }
+}
+
+/// An append of control records with these bodies.
+pub(crate) fn append_of<const N: usize>(bodies: [&str; N]) -> Append {
+    append(bodies.map(control).into())
+}
+
+/// Records as `seq:body`, for comparing.
+pub(crate) fn short(records: &[StoredRecord]) -> String {
+    records.iter().map(|record| format!("{}:{}", record.seq, record.body)).collect::<Vec<_>>().join(" ")
+}
+
+/// The whole log, as [`short`] text.
+pub(crate) async fn log(store: &dyn SessionStore, session: &SessionId) -> String {
+    short(&store.read(session, 0, u32::MAX).await.unwrap())
+}

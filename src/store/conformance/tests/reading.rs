@@ -1,0 +1,201 @@
+//! The contract of reading and listing.
+
+use super::{NOW, append, append_of, control, entry, id, short};
+use crate::store::{Append, EntryQuery, Error, Head, ListQuery, SessionStore};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+
+pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    store.append(&lease, 1, append_of(["a", "b", "c", "d"])).await.unwrap();
+    let cases = [
+        (0, 9, "1:a 2:b 3:c 4:d"),
+        (0, 2, "1:a 2:b"),
+        (2, 1, "3:c"),
+        (3, 9, "4:d"),
+        (4, 9, ""),
+        (u64::MAX, 9, ""),
+        (0, 0, ""),
+    ];
+    for (after_seq, limit, want) in cases {
+        let read = store.read(&lease.session, after_seq, limit).await.unwrap();
+        assert_eq!(short(&read), want, "after {after_seq}, at most {limit}");
+    }
+}
+
+/// Two branches and a second root, control records between them:
+///
+/// ```text
+/// a ─ b ─ c ─ f      g (its parent is not in this session)
+///      └─ d ─ e
+/// ```
+async fn tree(store: &dyn SessionStore) -> SessionId {
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    let records = vec![
+        control("x"),
+        entry("a", ""),
+        entry("b", "a"),
+        entry("c", "b"),
+        control("y"),
+        entry("d", "b"),
+        entry("e", "d"),
+        control("z"),
+        entry("f", "c"),
+        entry("g", "gone"),
+    ];
+    store.append(&lease, 1, append(records)).await.unwrap();
+    // The same ids in another session must not be found from this one.
+    let other = store.create(&id("t"), "", NOW).await.unwrap();
+    store.append(&other, 1, append(vec![entry("gone", ""), entry("b", "gone")])).await.unwrap();
+    lease.session
+}
+
+pub(crate) async fn an_entry_is_found_by_its_id(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    for (entry, want) in [("a", Some(2)), ("e", Some(7)), ("g", Some(10)), ("gone", None), ("x", None)] {
+        assert_eq!(store.entry_seq(&session, &id::<EntryId>(entry)).await, Ok(want), "{entry}");
+    }
+}
+
+pub(crate) async fn a_path_is_one_branch_newest_first(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let cases = [
+        ("f", 9, "9:f 4:c 3:b 2:a"),
+        ("e", 9, "7:e 6:d 3:b 2:a"),
+        ("e", 2, "7:e 6:d"),
+        ("a", 9, "2:a"),
+        ("g", 9, "10:g"),
+        ("gone", 9, ""),
+        ("f", 0, ""),
+    ];
+    for (from, limit, want) in cases {
+        let query = EntryQuery::Path { from: id(from), limit };
+        assert_eq!(short(&store.entries(&session, query.clone()).await.unwrap()), want, "{query:?}");
+    }
+}
+
+pub(crate) async fn a_log_window_holds_entries_only(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let cases = [
+        (None, None, 9, "2:a 3:b 4:c 6:d 7:e 9:f 10:g"),
+        (None, None, 2, "9:f 10:g"),
+        (Some(9), None, 2, "6:d 7:e"),
+        (Some(3), None, 9, "2:a"),
+        (Some(2), None, 9, ""),
+        (Some(u64::MAX), None, 1, "10:g"),
+        (None, Some(0), 2, "2:a 3:b"),
+        (None, Some(4), 2, "6:d 7:e"),
+        (None, Some(10), 2, ""),
+        (None, Some(u64::MAX), 2, ""),
+        (Some(9), Some(3), 9, "4:c 6:d 7:e"),
+        (Some(9), Some(3), 1, "4:c"),
+        (Some(3), Some(9), 9, ""),
+        (None, None, 0, ""),
+    ];
+    for (before_seq, after_seq, limit, want) in cases {
+        let query = EntryQuery::Log { before_seq, after_seq, limit };
+        assert_eq!(short(&store.entries(&session, query.clone()).await.unwrap()), want, "{query:?}");
+    }
+}
+
+/// Sessions as (id, owner, name, `updated_at`).
+const SESSIONS: [(&str, &str, &str, i64); 6] = [
+    ("s1", "alice", "Holiday in Rome", 50),
+    ("s2", "bob", "", 20),
+    ("s3", "alice", "ROME, once more", 30),
+    ("s4", "alice", "100 % of a_b", 30),
+    ("s5", "bob", "Größe ÄÖÜ", 60),
+    ("s6", "", "rome", -10),
+];
+
+async fn sessions(store: &dyn SessionStore) {
+    for (session, owner, name, updated_at) in SESSIONS {
+        let lease = store.create(&id(session), owner, NOW).await.unwrap();
+        let head = Head {
+            name: name.into(),
+            updated_at: Timestamp(updated_at),
+            token_count: 7,
+            state: "large".into(),
+            ..Head::default()
+        };
+        store.append(&lease, 1, Append { head, ..append_of(["a"]) }).await.unwrap();
+    }
+}
+
+/// All pages of a list; the sessions of a page are joined by spaces, pages by a bar.
+async fn pages(store: &dyn SessionStore, mut query: ListQuery) -> String {
+    let mut pages = Vec::new();
+    loop {
+        let page = store.list(query.clone()).await.unwrap();
+        assert!(page.items.len() <= query.limit as usize);
+        pages.push(page.items.iter().map(|item| item.session.as_str()).collect::<Vec<_>>().join(" "));
+        match page.next_cursor {
+            Some(cursor) => query.cursor = Some(cursor),
+            None => return pages.join(" | "),
+        }
+    }
+}
+
+pub(crate) async fn a_list_is_ordered_paged_searched_and_of_one_owner(store: &dyn SessionStore) {
+    let page = store.list(ListQuery { limit: 5, ..ListQuery::default() }).await.unwrap();
+    assert_eq!((page.items.len(), page.next_cursor), (0, None), "an empty store");
+    sessions(store).await;
+    let cases = [
+        (None, None, 9, "s5 s1 s4 s3 s2 s6"),
+        (None, None, 6, "s5 s1 s4 s3 s2 s6"),
+        (None, None, 5, "s5 s1 s4 s3 s2 | s6"),
+        (None, None, 3, "s5 s1 s4 | s3 s2 s6"),
+        (None, None, 0, ""),
+        (Some("alice"), None, 2, "s1 s4 | s3"),
+        (Some("bob"), None, 1, "s5 | s2"),
+        (Some(""), None, 9, "s6"),
+        (Some("carol"), None, 9, ""),
+        (None, Some("rome"), 9, "s1 s3 s6"),
+        (None, Some("RoMe"), 2, "s1 s3 | s6"),
+        (Some("alice"), Some("rome"), 1, "s1 | s3"),
+        (None, Some("größe äöü"), 9, "s5"),
+        (None, Some("%"), 9, "s4"),
+        (None, Some("a_b"), 9, "s4"),
+        (None, Some("'"), 9, ""),
+        (None, Some(""), 9, "s5 s1 s4 s3 s2 s6"),
+    ];
+    for (owner, search, limit, want) in cases {
+        let query =
+            ListQuery { owner: owner.map(str::to_owned), search: search.map(str::to_owned), cursor: None, limit };
+        assert_eq!(pages(store, query.clone()).await, want, "{query:?}");
+    }
+
+    let page = store.list(ListQuery { limit: 1, ..ListQuery::default() }).await.unwrap();
+    let mut want = store.head(&id("s5")).await.unwrap();
+    assert_eq!(&*want.head.state, "large");
+    want.head.state = "".into();
+    assert_eq!(page.items, [want], "all of the head but its state");
+}
+
+pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
+    // All at one time: only the order in which they were made tells them apart.
+    let mut newest_first = Vec::new();
+    for n in 0..23 {
+        let session: SessionId = id(&format!("s{n}"));
+        store.create(&session, "", NOW).await.unwrap();
+        newest_first.insert(0, session);
+    }
+    let text = newest_first.iter().map(SessionId::as_str).collect::<Vec<_>>().join(" ");
+    for limit in [1, 5, 22, 23, 24] {
+        let found = pages(store, ListQuery { limit, ..ListQuery::default() }).await;
+        assert_eq!(found.replace(" | ", " "), text, "pages of {limit}");
+    }
+    // A session that moves to the top between two pages does not disturb what follows the cursor.
+    let first = store.list(ListQuery { limit: 20, ..ListQuery::default() }).await.unwrap();
+    let (lease, _) = store.open(&id("s2")).await.unwrap();
+    let head = Head { updated_at: NOW.plus_millis(1), ..Head::default() };
+    store.append(&lease, 1, Append { head, ..append_of(["a"]) }).await.unwrap();
+    let rest = ListQuery { cursor: first.next_cursor, limit: 20, ..ListQuery::default() };
+    assert_eq!(pages(store, rest).await, "s1 s0");
+}
+
+pub(crate) async fn a_cursor_that_is_none_is_refused(store: &dyn SessionStore) {
+    for cursor in ["", "nonsense", "1", "1.x", "'; --"] {
+        let query = ListQuery { cursor: Some(cursor.into()), limit: 1, ..ListQuery::default() };
+        assert_eq!(store.list(query).await, Err(Error::Cursor(cursor.into())));
+    }
+}

@@ -1,0 +1,181 @@
+//! A store that fails when told to, for tests of the layers above. Everything but [`SessionStore::append`] passes through.
+
+use super::{
+    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
+    StoredRecord,
+};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Where an append fails. The caller gets [`Error::Unknown`] either way, and cannot tell which it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Before it is written: the log does not have it.
+    Before,
+    /// After it was written: the log has it.
+    After,
+}
+
+/// Wraps a store and fails chosen appends. For tests.
+#[derive(Debug)]
+pub struct Faulty<S> {
+    inner: S,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    /// Appends begun so far.
+    appends: u64,
+    faults: BTreeMap<u64, Fault>,
+}
+
+impl<S: SessionStore> Faulty<S> {
+    /// A wrapped store without any fault yet.
+    pub fn new(inner: S) -> Self {
+        Self { inner, plan: Mutex::default() }
+    }
+
+    /// Lets the `nth` append from now fail; 1 is the next one. Sessions are counted together.
+    pub fn fail_append(&self, nth: u64, fault: Fault) {
+        let mut plan = self.plan();
+        let at = plan.appends + nth;
+        plan.faults.insert(at, fault);
+    }
+
+    /// How many appends were begun, failed ones among them.
+    pub fn appends(&self) -> u64 {
+        self.plan().appends
+    }
+
+    /// The store inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    fn next_fault(&self) -> Option<Fault> {
+        let mut plan = self.plan();
+        plan.appends += 1;
+        let now = plan.appends;
+        plan.faults.remove(&now)
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: SessionStore> SessionStore for Faulty<S> {
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        self.inner.create(session, owner, now)
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        self.inner.open(session)
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            match self.next_fault() {
+                None => self.inner.append(lease, first_seq, append).await,
+                Some(Fault::Before) => Err(Error::Unknown("a fault was asked for".into())),
+                Some(Fault::After) => {
+                    self.inner.append(lease, first_seq, append).await?;
+                    Err(Error::Unknown("a fault was asked for".into()))
+                }
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        self.inner.release(lease)
+    }
+
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.inner.read(session, after_seq, limit)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.inner.entries(session, query)
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        self.inner.entry_seq(session, entry)
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        self.inner.command(session, command_id)
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        self.inner.head(session)
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        self.inner.list(query)
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        self.inner.delete(session)
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Faulty};
+    use crate::store::{
+        Error, SessionStore,
+        conformance::{self, Subject, append_of, contract_suite, id},
+        memory::MemoryStore,
+    };
+
+    async fn build() -> Subject {
+        Subject::new(Faulty::new(MemoryStore::new()), ())
+    }
+
+    contract_suite!(build());
+
+    #[tokio::test]
+    async fn the_append_named_fails_before_or_after_it_is_written_and_no_other() {
+        for (fault, last_seq) in [(Fault::Before, 1), (Fault::After, 2)] {
+            let store = Faulty::new(MemoryStore::new());
+            let lease = store.create(&id("s"), "", conformance::NOW).await.unwrap();
+            store.fail_append(2, fault);
+            store.append(&lease, 1, append_of(["a"])).await.unwrap();
+            let failed = store.append(&lease, 2, append_of(["b"])).await;
+            assert!(matches!(failed, Err(Error::Unknown(_))), "{failed:?}");
+            assert_eq!(store.head(&lease.session).await.unwrap().last_seq, last_seq, "{fault:?}");
+            store.append(&lease, last_seq + 1, append_of(["c"])).await.unwrap();
+            assert_eq!(store.appends(), 3);
+        }
+    }
+}

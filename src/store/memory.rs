@@ -1,0 +1,326 @@
+//! The store of `DATABASE_URL=memory:` and of tests: the whole contract except that nothing outlives the process.
+
+use super::{
+    Append, CommandMark, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
+    StoreFuture, StoredRecord,
+    page::{self, Cursor},
+};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, PoisonError},
+};
+
+/// Sessions in memory. Bounded by what is put in: nothing is dropped but by [`SessionStore::delete`].
+#[derive(Debug)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    sessions: BTreeMap<SessionId, Session>,
+    /// Numbers given so far.
+    numbers: i64,
+    epochs: fastrand::Rng,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: i64,
+    owner: String,
+    epoch: String,
+    term: u64,
+    /// The record with `seq` n is at n - 1.
+    records: Vec<NewRecord>,
+    seq_of_entry: HashMap<EntryId, u64>,
+    marks: HashMap<String, CommandMark>,
+    head: Head,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store. Its logs get random epochs, so that a client that resumes against a new process finds out.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_epochs(fastrand::Rng::new())
+    }
+
+    /// An empty store whose epochs follow from `seed`, for tests that run twice and compare.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self::with_epochs(fastrand::Rng::with_seed(seed))
+    }
+
+    fn with_epochs(epochs: fastrand::Rng) -> Self {
+        Self { state: Mutex::new(State { sessions: BTreeMap::new(), numbers: 0, epochs, closed: false }) }
+    }
+
+    /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics under the lock, so a
+    /// poisoned one still holds whole sessions.
+    fn with<'a, T: 'a>(
+        &'a self,
+        work: impl FnOnce(&mut State) -> Result<T, Error> + Send + 'a,
+    ) -> StoreFuture<'a, Result<T, Error>> {
+        Box::pin(async move {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.closed {
+                return Err(Error::Unknown("it is closed".into()));
+            }
+            work(&mut state)
+        })
+    }
+}
+
+impl State {
+    fn session(&self, id: &SessionId) -> Result<&Session, Error> {
+        self.sessions.get(id).ok_or_else(|| Error::NotFound(id.clone()))
+    }
+
+    fn session_mut(&mut self, id: &SessionId) -> Result<&mut Session, Error> {
+        self.sessions.get_mut(id).ok_or_else(|| Error::NotFound(id.clone()))
+    }
+}
+
+impl Session {
+    fn last_seq(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    fn lease(&self, id: &SessionId) -> Lease {
+        Lease { session: id.clone(), term: self.term, next_seq: self.last_seq() + 1, epoch: self.epoch.clone() }
+    }
+
+    fn session_head(&self, id: &SessionId) -> SessionHead {
+        SessionHead {
+            session: id.clone(),
+            owner: self.owner.clone(),
+            epoch: self.epoch.clone(),
+            last_seq: self.last_seq(),
+            head: self.head.clone(),
+        }
+    }
+
+    fn append(&mut self, lease: &Lease, first_seq: u64, append: Append) -> Result<(), Error> {
+        lease.check(first_seq, &self.epoch, self.term, self.last_seq())?;
+        append.check_distinct(lease)?;
+        if let Some(mark) = append.marks.iter().find(|mark| self.marks.contains_key(&mark.command_id)) {
+            let (session, command_id) = (lease.session.clone(), mark.command_id.clone());
+            return Err(Error::DuplicateCommand { session, command_id });
+        }
+        let mut entries = append.records.iter().filter_map(|record| record.entry.as_ref());
+        if let Some(entry) = entries.find(|entry| self.seq_of_entry.contains_key(&entry.entry_id)) {
+            return Err(Error::DuplicateEntry { session: lease.session.clone(), entry: entry.entry_id.clone() });
+        }
+        for record in append.records {
+            self.records.push(record);
+            if let Some(entry) = self.records.last().and_then(|record| record.entry.as_ref()) {
+                self.seq_of_entry.insert(entry.entry_id.clone(), self.records.len() as u64);
+            }
+        }
+        self.marks.extend(append.marks.into_iter().map(|mark| (mark.command_id.clone(), mark)));
+        self.head = append.head;
+        Ok(())
+    }
+
+    /// Records with `after_seq < seq < before_seq`, oldest first.
+    fn between(&self, after_seq: u64, before_seq: u64) -> impl DoubleEndedIterator<Item = (u64, &NewRecord)> {
+        let start = usize::try_from(after_seq).unwrap_or(usize::MAX);
+        let end = usize::try_from(before_seq.saturating_sub(1)).unwrap_or(usize::MAX).min(self.records.len());
+        let records = self.records.get(start..end).unwrap_or_default();
+        records.iter().enumerate().map(move |(i, record)| ((start + i) as u64 + 1, record))
+    }
+
+    fn path(&self, from: &EntryId, limit: u32) -> Vec<StoredRecord> {
+        let mut path = Vec::new();
+        let mut next = Some(from);
+        while path.len() < limit as usize {
+            let Some(seq) = next.and_then(|entry| self.seq_of_entry.get(entry)) else { break };
+            let record = &self.records[*seq as usize - 1];
+            path.push(stored((*seq, record)));
+            next = record.entry.as_ref().and_then(|entry| entry.parent_id.as_ref());
+        }
+        path
+    }
+
+    fn entries(&self, query: &EntryQuery) -> Vec<StoredRecord> {
+        match query {
+            EntryQuery::Path { from, limit } => self.path(from, *limit),
+            EntryQuery::Log { before_seq, after_seq, limit } => {
+                let entries = self
+                    .between(after_seq.unwrap_or(0), before_seq.unwrap_or(u64::MAX))
+                    .filter(|(_, record)| record.entry.is_some())
+                    .map(stored);
+                if after_seq.is_some() {
+                    return entries.take(*limit as usize).collect();
+                }
+                let mut newest: Vec<_> = entries.rev().take(*limit as usize).collect();
+                newest.reverse();
+                newest
+            }
+        }
+    }
+}
+
+fn stored((seq, record): (u64, &NewRecord)) -> StoredRecord {
+    StoredRecord { seq, body: record.body.clone() }
+}
+
+impl SessionStore for MemoryStore {
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        self.with(move |state| {
+            if state.sessions.contains_key(session) {
+                return Err(Error::Exists(session.clone()));
+            }
+            state.numbers += 1;
+            let made = Session {
+                number: state.numbers,
+                owner: owner.to_owned(),
+                epoch: format!("{:016x}", state.epochs.u64(..)),
+                term: 1,
+                records: Vec::new(),
+                seq_of_entry: HashMap::new(),
+                marks: HashMap::new(),
+                head: Head { created_at: now, updated_at: now, ..Head::default() },
+            };
+            let lease = made.lease(session);
+            state.sessions.insert(session.clone(), made);
+            Ok(lease)
+        })
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        self.with(move |state| {
+            let found = state.session_mut(session)?;
+            found.term += 1;
+            Ok((found.lease(session), found.session_head(session)))
+        })
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        self.with(move |state| state.session_mut(&lease.session)?.append(lease, first_seq, append))
+    }
+
+    fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        // One node: there is nobody to leave it to. The next `open` makes the lease stale.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.with(move |state| {
+            let records = state.session(session)?.between(after_seq, u64::MAX);
+            Ok(records.take(limit as usize).map(stored).collect())
+        })
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.with(move |state| Ok(state.session(session)?.entries(&query)))
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        self.with(move |state| Ok(state.session(session)?.seq_of_entry.get(entry).copied()))
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        self.with(move |state| Ok(state.sessions.get(session).and_then(|found| found.marks.get(command_id)).cloned()))
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        self.with(move |state| Ok(state.session(session)?.session_head(session)))
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        self.with(move |state| {
+            let start = page::start(query.cursor.as_deref())?;
+            let search = query.search.as_deref().map(page::fold).unwrap_or_default();
+            let mut found: Vec<(Cursor, &SessionId, &Session)> = state
+                .sessions
+                .iter()
+                .filter(|(_, session)| query.owner.as_ref().is_none_or(|owner| *owner == session.owner))
+                .filter(|(_, session)| page::fold(&session.head.name).contains(&search))
+                .map(|(id, session)| {
+                    (Cursor { updated_at: session.head.updated_at.0, number: session.number }, id, session)
+                })
+                .filter(|(place, _, _)| *place < start)
+                .collect();
+            found.sort_by_key(|(place, _, _)| std::cmp::Reverse(*place));
+            let limit = query.limit as usize;
+            let next_cursor = found.get(limit.wrapping_sub(1)).filter(|_| found.len() > limit).map(|l| l.0.to_string());
+            let items = found.into_iter().take(limit).map(|(_, id, session)| {
+                let mut head = session.session_head(id);
+                head.head.state = "".into();
+                head
+            });
+            Ok(ListPage { items: items.collect(), next_cursor })
+        })
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        self.with(move |state| {
+            state.sessions.remove(session).map(|_| ()).ok_or_else(|| Error::NotFound(session.clone()))
+        })
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.closed = true;
+            state.sessions.clear();
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryStore;
+    use crate::store::{
+        SessionStore,
+        conformance::{self, Subject, contract_suite, id},
+    };
+
+    async fn build() -> Subject {
+        Subject::new(MemoryStore::new(), ())
+    }
+
+    contract_suite!(build());
+
+    #[tokio::test]
+    async fn epochs_follow_from_the_seed() {
+        let mut epochs = Vec::new();
+        for seed in [1, 1, 2] {
+            let store = MemoryStore::seeded(seed);
+            epochs.push(store.create(&id("s"), "", conformance::NOW).await.unwrap().epoch);
+        }
+        assert_eq!(epochs[0], epochs[1]);
+        assert_ne!(epochs[0], epochs[2]);
+    }
+}

@@ -1,0 +1,81 @@
+//! How a list is paged and searched, the same in every store.
+
+use super::Error;
+use std::{fmt, str::FromStr};
+
+/// Longest part of a cursor that is no cursor, in characters, to be repeated in the error: clients choose the text.
+const ECHO_CHARS_MAX: usize = 64;
+
+/// A place in the list of sessions, whose order is newest `updated_at` first, then newest made first.
+///
+/// As text it is opaque to clients: `updated_at` in milliseconds, a dot, the session's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cursor {
+    pub(super) updated_at: i64,
+    /// The number the store gave the session when it was made; never used twice.
+    pub(super) number: i64,
+}
+
+impl Cursor {
+    /// Before the first session.
+    pub(super) const START: Self = Self { updated_at: i64::MAX, number: i64::MAX };
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.updated_at, self.number)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parse = || {
+            let (updated_at, number) = text.split_once('.')?;
+            Some(Self { updated_at: updated_at.parse().ok()?, number: number.parse().ok()? })
+        };
+        parse().ok_or_else(|| Error::Cursor(text.chars().take(ECHO_CHARS_MAX).collect()))
+    }
+}
+
+/// The place after which a page starts.
+pub(super) fn start(cursor: Option<&str>) -> Result<Cursor, Error> {
+    cursor.map_or(Ok(Cursor::START), str::parse)
+}
+
+/// Text in the form in which names are searched. Letter by letter, because `str::to_lowercase` looks at the letters around
+/// a sigma: a name folded whole would then not contain a part of it folded alone. By way of the upper case, which is one
+/// where the lower case has two forms (`ς` and `σ`).
+pub(super) fn fold(text: &str) -> String {
+    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cursor, Error, fold};
+
+    #[test]
+    fn a_cursor_reads_back_as_it_was_written() {
+        for (updated_at, number) in [(0, 1), (1_795_243_504_123, 42), (-5, i64::MAX)] {
+            let cursor = Cursor { updated_at, number };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn any_other_text_is_refused_and_repeated_only_in_part() {
+        for text in ["", ".", "7", "7.", ".7", "a.b", "1.2.3", "9223372036854775808.1"] {
+            assert_eq!(text.parse::<Cursor>(), Err(Error::Cursor(text.to_owned())));
+        }
+        assert_eq!("é".repeat(1_000_000).parse::<Cursor>(), Err(Error::Cursor("é".repeat(64))));
+    }
+
+    #[test]
+    fn a_part_of_a_name_is_found_whatever_its_case() {
+        for (name, part) in
+            [("Ünïcode", "ÜNÏ"), ("ΟΔΟΣ", "οδος"), ("ΟΔΟΣ ΜΟΥ", "οδος"), ("Straße", "STRASSE"), ("A b", "A B")]
+        {
+            assert!(fold(name).contains(&fold(part)), "{name} {part}");
+        }
+    }
+}
