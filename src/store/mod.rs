@@ -8,6 +8,7 @@ mod check;
 pub mod faulty;
 pub mod memory;
 mod page;
+pub mod sqlite;
 
 #[cfg(test)]
 mod conformance;

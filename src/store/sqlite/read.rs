@@ -1,0 +1,217 @@
+//! The questions, each answered on one connection inside one snapshot.
+
+use super::{
+    Fault,
+    record::{self, COLUMNS},
+};
+use crate::store::{
+    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, SessionHead, StoredRecord,
+    page::{self, Cursor},
+};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
+use std::sync::Arc;
+
+/// Columns of a [`SessionHead`] but its state, in the order in which [`session_head`] reads them.
+const HEAD_COLUMNS: &str = "id, owner, epoch, last_seq, name, created_at, updated_at, entries, token_count, \
+                            window_tokens, running";
+
+/// A number as SQLite keeps it. It has no larger ones; counts that stand beyond are held there.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.cast_unsigned())
+}
+
+/// The session's number.
+pub(super) fn number(db: &Connection, session: &SessionId) -> Result<i64, Fault> {
+    let found = db
+        .prepare_cached("SELECT number FROM session WHERE id = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()?;
+    found.ok_or_else(|| Error::NotFound(session.clone()).into())
+}
+
+pub(super) fn records(
+    db: &Connection,
+    session: &SessionId,
+    after_seq: u64,
+    limit: u32,
+) -> Result<Vec<StoredRecord>, Fault> {
+    let number = number(db, session)?;
+    let statement = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    ))?;
+    collect(session, statement, (number, int(after_seq), limit))
+}
+
+fn collect(
+    session: &SessionId,
+    mut statement: CachedStatement<'_>,
+    params: impl Params,
+) -> Result<Vec<StoredRecord>, Fault> {
+    let mut rows = statement.query(params)?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        records.push(record::decode(session, row)?);
+    }
+    Ok(records)
+}
+
+pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) -> Result<Vec<StoredRecord>, Fault> {
+    let number = number(db, session)?;
+    match query {
+        EntryQuery::Path { from, limit } => path(db, session, number, from, *limit),
+        EntryQuery::Log { before_seq, after_seq, limit } => {
+            let order = if after_seq.is_some() { "ASC" } else { "DESC" };
+            let statement = db.prepare_cached(&log_sql(order))?;
+            let (after, before) = (int(after_seq.unwrap_or(0)), int(before_seq.unwrap_or(u64::MAX)));
+            let mut found = collect(session, statement, (number, after, before, limit))?;
+            if after_seq.is_none() {
+                found.reverse();
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn log_sql(order: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 AND seq < ?3 AND entry IS NOT NULL \
+         ORDER BY seq {order} LIMIT ?4"
+    )
+}
+
+/// Walks from child to parent, one look-up in an index a step, so other branches are not touched. A parent that is not
+/// there ends the path; `limit` ends it also should damage have made a circle.
+fn path(
+    db: &Connection,
+    session: &SessionId,
+    number: i64,
+    from: &EntryId,
+    limit: u32,
+) -> Result<Vec<StoredRecord>, Fault> {
+    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
+    let mut path = Vec::new();
+    let mut next = Some(from.as_str().to_owned());
+    while let Some(entry) = next.filter(|_| path.len() < limit as usize) {
+        let mut rows = step.query((number, &entry))?;
+        let Some(row) = rows.next()? else { break };
+        path.push(record::decode(session, row)?);
+        next = row.get(record::PARENT)?;
+    }
+    Ok(path)
+}
+
+pub(super) fn entry_seq(db: &Connection, session: &SessionId, entry: &EntryId) -> Result<Option<u64>, Fault> {
+    let number = number(db, session)?;
+    let mut statement = db.prepare_cached("SELECT seq FROM record WHERE session = ?1 AND entry = ?2")?;
+    Ok(statement.query_row((number, entry.as_str()), |row| count(row, 0)).optional()?)
+}
+
+pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) -> Result<Option<CommandMark>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT fingerprint, reply FROM mark \
+         WHERE session = (SELECT number FROM session WHERE id = ?1) AND command = ?2",
+    )?;
+    let mark = |row: &Row<'_>| {
+        // The bits of the hash, of which SQLite sees a signed number.
+        let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
+        Ok(CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? })
+    };
+    Ok(statement.query_row((session.as_str(), command_id), mark).optional()?)
+}
+
+pub(super) fn head(db: &Connection, session: &SessionId) -> Result<SessionHead, Fault> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {HEAD_COLUMNS}, state FROM session JOIN session_state ON session = number WHERE id = ?1"
+    ))?;
+    let mut rows = statement.query([session.as_str()])?;
+    let row = rows.next()?.ok_or_else(|| Error::NotFound(session.clone()))?;
+    let mut found = session_head(row, 0)?;
+    found.head.state = row.get(11)?;
+    Ok(found)
+}
+
+/// Reads [`HEAD_COLUMNS`] from column `at` on; the state is left empty.
+fn session_head(row: &Row<'_>, at: usize) -> Result<SessionHead, Fault> {
+    let id: String = row.get(at)?;
+    let session = id.parse().map_err(|error| Error::Unknown(format!("the id of a session does not read: {error}")))?;
+    Ok(SessionHead {
+        session,
+        owner: row.get(at + 1)?,
+        epoch: row.get(at + 2)?,
+        last_seq: count(row, at + 3)?,
+        head: Head {
+            name: row.get(at + 4)?,
+            created_at: Timestamp(row.get(at + 5)?),
+            updated_at: Timestamp(row.get(at + 6)?),
+            entries: count(row, at + 7)?,
+            token_count: count(row, at + 8)?,
+            window_tokens: count(row, at + 9)?,
+            running: row.get(at + 10)?,
+            state: Arc::from(""),
+        },
+    })
+}
+
+pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {
+    let start = page::start(query.cursor.as_deref())?;
+    let search = query.search.as_deref().map(page::fold).unwrap_or_default();
+    // One more than asked for, to know whether there is a next page.
+    let rows_max = i64::from(query.limit) + 1;
+    let mut statement = db.prepare_cached(&list_sql(query.owner.is_some()))?;
+    let mut rows = match &query.owner {
+        Some(owner) => statement.query((start.updated_at, start.number, search, rows_max, owner))?,
+        None => statement.query((start.updated_at, start.number, search, rows_max))?,
+    };
+    let mut page = ListPage::default();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        if page.items.len() == query.limit as usize {
+            page.next_cursor = last.map(|last: Cursor| last.to_string());
+            break;
+        }
+        let item = session_head(row, 1)?;
+        last = Some(Cursor { updated_at: item.head.updated_at.0, number: row.get(0)? });
+        page.items.push(item);
+    }
+    Ok(page)
+}
+
+/// `instr` finds the empty text everywhere, so no search is a search for nothing. An index row ends with the number
+/// (SQLite's rowid), so the index has the order of the list without naming it.
+fn list_sql(of_owner: bool) -> String {
+    let owner = if of_owner { "AND owner = ?5" } else { "" };
+    format!(
+        "SELECT number, {HEAD_COLUMNS} FROM session \
+         WHERE (updated_at, number) < (?1, ?2) {owner} AND instr(name_folded, ?3) > 0 \
+         ORDER BY updated_at DESC, number DESC LIMIT ?4"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{list_sql, log_sql};
+    use crate::store::sqlite::schema;
+    use rusqlite::Connection;
+
+    #[test]
+    fn each_question_of_a_range_walks_the_index_made_for_it_and_sorts_nothing() {
+        let mut db = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut db).unwrap();
+        let cases = [
+            (list_sql(false), "SEARCH session USING INDEX session_recent (updated_at<?)"),
+            (list_sql(true), "SEARCH session USING INDEX session_recent_of_owner (owner=? AND updated_at<?)"),
+            (log_sql("ASC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
+            (log_sql("DESC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
+        ];
+        for (sql, want) in cases {
+            let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan = statement.raw_query().mapped(|row| row.get::<_, String>(3)).collect::<Result<Vec<_>, _>>();
+            assert_eq!(plan.unwrap(), [want], "{sql}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! One stored record: its columns, its format version and its checksum.
+//!
+//! SQLite does not check what it reads from the disk, so each record carries a CRC-32 of all that it is: a flipped bit in
+//! a body, and also one in a parent, which would lead a path astray, is found when the record is read.
+
+use super::Fault;
+use crate::store::{EntryColumns, Error, StoredRecord};
+use reseed_protocol::SessionId;
+use rusqlite::{Row, types::ValueRef};
+
+/// The version of the format of the records written now.
+pub(super) const VERSION: i64 = 1;
+
+/// What [`decode`] wants to be selected, in its order.
+pub(super) const COLUMNS: &str = "seq, version, checksum, entry, parent, kind, body";
+
+/// Where the parent stands in [`COLUMNS`].
+pub(super) const PARENT: usize = 4;
+
+/// The checksum of a record of version 1: CRC-32 (IEEE) over the session's id and a zero byte, `seq` as 8 bytes little
+/// end first, entry, parent and kind, each followed by a zero byte or, where there is none, a one byte; and the body.
+pub(super) fn checksum(session: &SessionId, seq: u64, entry: Option<&EntryColumns>, body: &str) -> u32 {
+    let columns = [
+        entry.map(|entry| entry.entry_id.as_str().as_bytes()),
+        entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str().as_bytes()),
+        entry.map(|entry| entry.kind.as_bytes()),
+    ];
+    checksum_of(session, seq, columns, body.as_bytes())
+}
+
+fn checksum_of(session: &SessionId, seq: u64, columns: [Option<&[u8]>; 3], body: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(session.as_str().as_bytes());
+    crc.update(&[0]);
+    crc.update(&seq.to_le_bytes());
+    for column in columns {
+        crc.update(column.unwrap_or_default());
+        crc.update(&[u8::from(column.is_none())]);
+    }
+    crc.update(body);
+    crc.finalize()
+}
+
+/// Reads a row of [`COLUMNS`] and checks it.
+pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
+    let seq = row.get::<_, i64>(0)?.cast_unsigned();
+    let damaged = |reason| Fault::Refused(Error::Damaged { session: session.clone(), seq, reason });
+    let text = |column| match row.get_ref(column)? {
+        ValueRef::Text(bytes) => Ok(Some(bytes)),
+        ValueRef::Null => Ok(None),
+        _ => Err(damaged("a column is not text")),
+    };
+    if row.get_ref(1)? != ValueRef::Integer(VERSION) {
+        return Err(damaged("its format version is not known"));
+    }
+    let body = text(6)?.ok_or_else(|| damaged("it has no body"))?;
+    let want = checksum_of(session, seq, [text(3)?, text(PARENT)?, text(5)?], body);
+    if row.get_ref(2)? != ValueRef::Integer(want.into()) {
+        return Err(damaged("its checksum does not fit"));
+    }
+    let body = str::from_utf8(body).map_err(|_| damaged("its body is not UTF-8"))?;
+    Ok(StoredRecord { seq, body: body.into() })
+}

@@ -1,0 +1,87 @@
+//! The tables, and the steps that lead an older file to them.
+//!
+//! `PRAGMA application_id` says that a file is ours, `PRAGMA user_version` how many steps it has seen. A step, once
+//! released, never changes: a change of the tables is a new step at the end of [`STEPS`].
+
+use rusqlite::Connection;
+
+/// Stands in the header of each of our files: `rsed` in ASCII.
+pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"rsed");
+
+/// The newest version of the tables that this program knows.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// Step n leads from version n to n + 1.
+///
+/// Step 0: rowid tables with a separate unique index, not `WITHOUT ROWID`: with bodies of 1 KB that spills to overflow
+/// pages and is seven times slower. Sessions are numbered so that records and index rows stay small; a number is never
+/// used twice. The state of a session has a table of its own: it may be large, and lists do not want it.
+const STEPS: &[&str] = &["
+CREATE TABLE session (
+    number        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id            TEXT NOT NULL UNIQUE,
+    owner         TEXT NOT NULL,
+    epoch         TEXT NOT NULL,
+    term          INTEGER NOT NULL,
+    last_seq      INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    name_folded   TEXT NOT NULL,
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    entries       INTEGER NOT NULL,
+    token_count   INTEGER NOT NULL,
+    window_tokens INTEGER NOT NULL,
+    running       INTEGER NOT NULL
+);
+CREATE INDEX session_recent ON session (updated_at);
+CREATE INDEX session_recent_of_owner ON session (owner, updated_at);
+
+CREATE TABLE session_state (
+    session INTEGER PRIMARY KEY,
+    state   TEXT NOT NULL
+);
+
+CREATE TABLE record (
+    session  INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    entry    TEXT,
+    parent   TEXT,
+    kind     TEXT,
+    body     TEXT NOT NULL
+);
+CREATE UNIQUE INDEX record_seq ON record (session, seq);
+CREATE UNIQUE INDEX record_entry ON record (session, entry) WHERE entry IS NOT NULL;
+
+CREATE TABLE mark (
+    session     INTEGER NOT NULL,
+    command     TEXT NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    reply       TEXT NOT NULL
+);
+CREATE UNIQUE INDEX mark_command ON mark (session, command);
+"];
+
+/// How many steps the file has seen; 0 for a new one.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Takes the steps that the file has not seen, all in one transaction, and marks the file as ours.
+///
+/// A new file must not be in WAL mode yet: its `application_id` is looked for in the file itself at the next start, and
+/// would be only in the WAL if the process died before a checkpoint.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let from = version(connection)?;
+    if from == VERSION {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    for step in STEPS.iter().skip(usize::try_from(from).unwrap_or(0)) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}

@@ -1,0 +1,281 @@
+//! What only the SQLite store promises: its file, its lock, its columns.
+
+use super::{CommitStats, OpenError, SqliteStore, schema};
+use crate::store::{
+    Append, CommandMark, EntryQuery, Error, Head, SessionStore,
+    conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log, short},
+};
+use futures_util::future::join_all;
+use rusqlite::Connection;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use tempfile::TempDir;
+
+async fn build() -> Subject {
+    let (dir, path) = place();
+    Subject::new(SqliteStore::open(&path).unwrap(), dir)
+}
+
+contract_suite!(build());
+
+fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("reseed.db");
+    (dir, path)
+}
+
+/// A file with one closed session `s` of three entries, `e1` to `e3`.
+async fn written() -> (TempDir, PathBuf) {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let lease = store.create(&id("s"), "alice", NOW).await.unwrap();
+    let records = vec![entry("e1", ""), entry("e2", "e1"), entry("e3", "e2")];
+    store.append(&lease, 1, append(records)).await.unwrap();
+    store.close().await.unwrap();
+    (dir, path)
+}
+
+/// Changes the file behind the store's back.
+fn tamper(path: &Path, sql: &str) {
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_reopened_file_has_everything_and_its_terms_go_on() {
+    let (_dir, path) = place();
+    let mut term = 0;
+    for round in 0..3 {
+        let store = SqliteStore::open(&path).unwrap();
+        if round == 0 {
+            store.create(&id("s"), "alice", NOW).await.unwrap();
+        }
+        let (lease, head) = store.open(&id("s")).await.unwrap();
+        assert!(lease.term > term);
+        term = lease.term;
+        assert_eq!((head.last_seq, head.owner.as_str()), (round, "alice"));
+        let full = Append {
+            marks: vec![CommandMark { command_id: format!("c{round}"), fingerprint: u64::MAX, reply: "{}".into() }],
+            head: Head { state: format!("{round}").into(), ..Head::default() },
+            ..append(vec![entry(&format!("e{round}"), "")])
+        };
+        store.append(&lease, round + 1, full).await.unwrap();
+        for earlier in 0..=round {
+            assert!(store.command(&id("s"), &format!("c{earlier}")).await.unwrap().is_some());
+            assert_eq!(store.entry_seq(&id("s"), &id(&format!("e{earlier}"))).await, Ok(Some(earlier + 1)));
+        }
+        assert_eq!(&*store.head(&id("s")).await.unwrap().head.state, round.to_string());
+        // The last round only drops it.
+        if round < 2 {
+            store.close().await.unwrap();
+            assert!(!path.with_extension("db-wal").exists(), "a closed store leaves one file and its lock");
+        }
+    }
+    assert_eq!(log(&SqliteStore::open(&path).unwrap(), &id("s")).await, "1:e0 2:e1 3:e2");
+}
+
+/// What a killed process leaves behind is what stands in the files while it lives: a copy of them is opened.
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_files_at_once() {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let copy_of = |round: u64| {
+        let copy = dir.path().join(format!("copy{round}.db"));
+        fs::copy(&path, &copy).unwrap();
+        // There is no WAL before the first write.
+        let wal = fs::copy(path.with_extension("db-wal"), copy.with_extension("db-wal"));
+        assert_eq!(wal.is_ok(), round > 0);
+        copy
+    };
+    assert!(SqliteStore::open(&copy_of(0)).is_ok(), "a file just made is known as ours");
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    for round in 1..=5 {
+        store.append(&lease, round, append_of(["a"])).await.unwrap();
+        let copy = SqliteStore::open(&copy_of(round)).unwrap();
+        assert_eq!(copy.read(&id("s"), 0, 9).await.unwrap(), store.read(&id("s"), 0, 9).await.unwrap());
+        assert_eq!(copy.head(&id("s")).await.unwrap().last_seq, round);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_open_is_refused_under_each_of_its_names() {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let link = dir.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for name in [path.clone(), dir.path().join("./reseed.db"), link] {
+        let error = SqliteStore::open(&name).err().map(|error| error.to_string());
+        let want = format!("is in use by process {};", std::process::id());
+        assert!(error.as_ref().is_some_and(|error| error.contains(&want)), "{name:?}: {error:?}");
+    }
+    store.close().await.unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    drop(store);
+    SqliteStore::open(&path).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let sqlite = dir.path().join("sqlite");
+    tamper(&sqlite, "PRAGMA journal_mode=WAL; PRAGMA user_version=1; CREATE TABLE session (id)");
+    let contents = [
+        ("text", b"a letter to my mother".to_vec()),
+        ("zeros", vec![0; 8192]),
+        ("short", b"SQLite format 3\0rsed".to_vec()),
+        ("other", fs::read(&sqlite).unwrap()),
+    ];
+    for (name, content) in contents {
+        let path = dir.path().join(name);
+        fs::write(&path, &content).unwrap();
+        let before = fs::read_dir(dir.path()).unwrap().count();
+        let error = SqliteStore::open(&path).err();
+        assert!(matches!(error, Some(OpenError::NotOurs { .. })), "{name}: {error:?}");
+        assert_eq!(fs::read(&path).unwrap(), content, "{name}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before, "{name}: nothing is put beside it");
+    }
+    let error = SqliteStore::open(dir.path()).err();
+    assert!(matches!(error, Some(OpenError::Io { .. })), "a directory: {error:?}");
+}
+
+#[tokio::test]
+async fn a_newer_file_is_refused_and_left_as_it_is() {
+    let (_dir, path) = written().await;
+    tamper(&path, "PRAGMA user_version = 99");
+    let before = fs::read(&path).unwrap();
+    let error = SqliteStore::open(&path).err().unwrap();
+    assert!(matches!(error, OpenError::Newer { version: 99, known: schema::VERSION, .. }), "{error:?}");
+    assert!(error.to_string().contains("has version 99, this program knows versions up to 1"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn damage_is_found_named_and_confined() {
+    let cases = [
+        ("body = 'E2'", "its checksum does not fit"),
+        ("body = CAST(x'ff' AS TEXT)", "its checksum does not fit"),
+        // SQLite turns the number into text: it is a text column.
+        ("body = 2", "its checksum does not fit"),
+        ("body = x'6532'", "a column is not text"),
+        ("entry = 'f2'", "its checksum does not fit"),
+        ("parent = 'e0'", "its checksum does not fit"),
+        ("parent = NULL", "its checksum does not fit"),
+        ("kind = 'custom'", "its checksum does not fit"),
+        ("checksum = checksum + 1", "its checksum does not fit"),
+        ("checksum = 'x'", "its checksum does not fit"),
+        ("version = 2", "its format version is not known"),
+    ];
+    for (change, reason) in cases {
+        let (_dir, path) = written().await;
+        tamper(&path, &format!("UPDATE record SET {change} WHERE seq = 2"));
+        let store = SqliteStore::open(&path).unwrap();
+        let damaged = Error::Damaged { session: id("s"), seq: 2, reason };
+        assert_eq!(store.read(&id("s"), 0, 9).await.unwrap_err(), damaged, "{change}");
+        assert_eq!(short(&store.read(&id("s"), 0, 1).await.unwrap()), "1:e1", "{change}");
+        assert_eq!(short(&store.read(&id("s"), 2, 9).await.unwrap()), "3:e3", "{change}");
+        if !change.starts_with("entry") {
+            let path = EntryQuery::Path { from: id("e3"), limit: 9 };
+            assert_eq!(store.entries(&id("s"), path).await.unwrap_err(), damaged, "{change}");
+        }
+    }
+}
+
+/// What one record of version 1 looks like in the file. These are the bytes on people's disks: a change of the format is a
+/// new version beside this one, never another line here.
+#[tokio::test]
+async fn a_record_of_version_1_has_these_columns() {
+    let (_dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let lease = store.create(&id("golden"), "", NOW).await.unwrap();
+    let body = r#"{"type":"entry_appended","payload":{"text":"Grüße 🦀"}}"#;
+    let mut records = vec![entry("e_1", ""), entry("e_2", "e_1"), control(body)];
+    records[1].body = body.into();
+    store.append(&lease, 1, append(records)).await.unwrap();
+
+    let db = Connection::open(&path).unwrap();
+    let mut select = db
+        .prepare(
+            "SELECT concat_ws(' ', session, seq, version, checksum, quote(entry), quote(parent), quote(kind), \
+             hex(body), typeof(body)) FROM record ORDER BY seq",
+        )
+        .unwrap();
+    let rows: Vec<String> = select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let hex: String = body.bytes().map(|byte| format!("{byte:02X}")).collect();
+    let want = [
+        "1 1 1 2965396023 'e_1' NULL 'message' 655F31 text".to_owned(),
+        format!("1 2 1 3202296012 'e_2' 'e_1' 'message' {hex} text"),
+        format!("1 3 1 605175533 NULL NULL NULL {hex} text"),
+    ];
+    assert_eq!(rows, want);
+    let header: (i64, i64, i64, String) = db
+        .query_row(
+            "SELECT application_id, user_version, page_size, journal_mode FROM pragma_application_id, \
+             pragma_user_version, pragma_page_size, pragma_journal_mode",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )
+        .unwrap();
+    assert_eq!(header, (0x7273_6564, 1, 8192, "wal".to_owned()));
+}
+
+#[tokio::test]
+async fn appends_that_wait_share_a_commit_and_each_commit_is_observed() {
+    const SESSIONS: u64 = 200;
+    const APPENDS: u64 = 5;
+    let (_dir, path) = place();
+    let seen = Arc::new(Mutex::new(Vec::<CommitStats>::new()));
+    let observed = seen.clone();
+    let store = SqliteStore::open_observed(&path, move |stats| observed.lock().unwrap().push(stats)).unwrap();
+    join_all((0..SESSIONS).map(|n| {
+        let store = &store;
+        async move {
+            let lease = store.create(&id(&format!("s{n}")), "", NOW).await.unwrap();
+            for seq in 1..=APPENDS {
+                store.append(&lease, seq, append_of(["12345"])).await.unwrap();
+            }
+        }
+    }))
+    .await;
+    let seen = seen.lock().unwrap();
+    let last = *seen.last().unwrap();
+    assert_eq!((last.records, last.bytes), (SESSIONS * APPENDS, 5 * SESSIONS * APPENDS));
+    assert_eq!(last.commits, seen.len() as u64);
+    assert!(
+        last.commits * 4 < SESSIONS * (APPENDS + 1),
+        "{} commits for {} writes",
+        last.commits,
+        SESSIONS * (APPENDS + 1)
+    );
+    assert!(seen.iter().all(|stats| !stats.last_commit.is_zero()));
+}
+
+#[tokio::test]
+async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
+    let (_dir, path) = written().await;
+    let store = SqliteStore::open(&path).unwrap();
+    let (lease, _) = store.open(&id("s")).await.unwrap();
+    // Another process holds the file's write lock, so the append cannot come through until that is given up.
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut append = store.append(&lease, 4, append_of(["a"]));
+    assert!(futures_util::poll!(&mut append).is_pending());
+    assert_eq!(log(&store, &id("s")).await, "1:e1 2:e2 3:e3");
+    assert!(futures_util::poll!(&mut append).is_pending());
+    other.execute_batch("ROLLBACK").unwrap();
+    append.await.unwrap();
+    assert_eq!(store.head(&id("s")).await.unwrap().last_seq, 4);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    store.create(&id("s"), "", NOW).await.unwrap();
+    for file in [path.clone(), path.with_extension("db-wal")] {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
+}
