@@ -5,6 +5,7 @@
 //! whose `term` fences stale writers.
 
 mod check;
+mod connect;
 pub mod faulty;
 pub mod memory;
 mod page;
@@ -13,6 +14,7 @@ pub mod sqlite;
 #[cfg(test)]
 mod conformance;
 
+pub use connect::{ConnectError, connect, connect_observed};
 
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{future::Future, pin::Pin, sync::Arc};
