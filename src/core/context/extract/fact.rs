@@ -1,0 +1,334 @@
+//! What a sentence claims, and how much it would hurt to lose it.
+//!
+//! Nothing is understood here: a handful of words in a few languages tell a personal fact from small talk, and a name
+//! from a passing remark. When in doubt a sentence is kept beside an older one instead of replacing it.
+
+use super::words::{is_question, words};
+
+/// How much a sentence matters; what matters least goes first when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Weight {
+    /// Said in passing.
+    Passing,
+    /// Names a value, but nobody who matters said it.
+    Detail,
+    /// The user named a value, a place, a name.
+    Firm,
+    /// The user told a fact about the user's own things, or asked to remember it.
+    Told,
+    /// As `Told`, and what the user asked this summary to look at.
+    Asked,
+}
+
+/// What a sentence claims about what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// What it is about, without "my" and "the".
+    pub(crate) subject: String,
+    /// Claims of one key are about the same: the newest holds. `None` where several may be true together.
+    pub(crate) key: Option<String>,
+    /// It says that something changed: older claims about the subject no longer hold.
+    pub(crate) is_change: bool,
+    /// About something of the user's own.
+    is_own: bool,
+}
+
+const OWN: [&str; 19] = [
+    "my", "our", "mein", "meine", "meinen", "unser", "unsere", "mon", "ma", "mes", "notre", "mi", "mis", "nuestro",
+    "nuestra", "mio", "mia", "我", "私",
+];
+const ARTICLES: [&str; 19] = [
+    "the", "this", "that", "a", "an", "der", "die", "das", "ein", "eine", "le", "la", "les", "el", "il", "的", "们",
+    "們", "の",
+];
+/// Words in front of a claim that are no part of it.
+const LEADING: [&str; 23] = [
+    "please", "remember", "note", "and", "but", "also", "now", "actually", "by", "way", "oh", "well", "so", "btw",
+    "fyi", "hi", "hello", "hey", "ok", "okay", "for", "record", "user",
+];
+const IS: [&str; 12] = ["is", "are", "ist", "sind", "est", "sont", "es", "son", "è", "是", "は", "lautet"];
+const IS_CALLED: [&str; 9] = ["called", "named", "heißt", "heisst", "heiße", "appelle", "llama", "chiama", "叫"];
+const CHANGE: [&str; 12] = [
+    "now",
+    "actually",
+    "anymore",
+    "longer",
+    "changed",
+    "correction",
+    "renamed",
+    "moved",
+    "jetzt",
+    "inzwischen",
+    "现在",
+    "已",
+];
+/// Subjects that mean something else in every sentence.
+const PRONOUNS: [&str; 14] =
+    ["it", "there", "here", "he", "she", "they", "we", "you", "who", "what", "es", "er", "sie", "i"];
+/// What has one value at a time.
+const ONE_VALUED: [&str; 44] = [
+    "name",
+    "number",
+    "address",
+    "colour",
+    "color",
+    "code",
+    "password",
+    "passphrase",
+    "port",
+    "deadline",
+    "birthday",
+    "date",
+    "budget",
+    "age",
+    "city",
+    "language",
+    "version",
+    "email",
+    "url",
+    "path",
+    "goal",
+    "job",
+    "size",
+    "price",
+    "limit",
+    "timeout",
+    "status",
+    "id",
+    "key",
+    "token",
+    "word",
+    "branch",
+    "host",
+    "hostname",
+    "phone",
+    "food",
+    "drink",
+    "region",
+    "model",
+    "database",
+    "directory",
+    "title",
+    "time",
+    "hometown",
+];
+/// Beginnings with which people tell about themselves.
+const ABOUT_ONESELF: [&str; 33] = [
+    "i live",
+    "i work",
+    "i was born",
+    "i am from",
+    "i m from",
+    "i come from",
+    "i moved",
+    "i study",
+    "i studied",
+    "i speak",
+    "i own",
+    "i have a",
+    "i have an",
+    "i have two",
+    "i have three",
+    "i am allergic",
+    "i m allergic",
+    "i am a ",
+    "i m a ",
+    "i am an ",
+    "i m an ",
+    "call me",
+    "i am called",
+    "i use",
+    "we use",
+    "we deploy",
+    "we live",
+    "we have",
+    "ich heiße",
+    "ich wohne",
+    "ich arbeite",
+    "ich habe",
+    "j habite",
+];
+/// Requests to keep something.
+const KEEP: [&str; 12] = [
+    "remember",
+    "don t forget",
+    "do not forget",
+    "keep in mind",
+    "note that",
+    "for the record",
+    "merk dir",
+    "denk daran",
+    "vergiss nicht",
+    "记住",
+    "别忘",
+    "覚えて",
+];
+
+/// How much a sentence of the user matters as a fact, and what it claims. Questions matter not at all.
+pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
+    let words = words(sentence);
+    if words.is_empty() || is_question(sentence, &words) {
+        return None;
+    }
+    let spaced = words.join(" ");
+    let claim = claim(&words);
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| contains_words(&spaced, phrase));
+    // Scripts without spaces come as single characters with spaces between: compared without them.
+    let keeps = says(&KEEP) || KEEP.iter().any(|phrase| !phrase.is_ascii() && sentence.contains(phrase));
+    let is_told = claim.as_ref().is_some_and(|claim| claim.is_own || claim.key.is_some());
+    let about_oneself = ABOUT_ONESELF.iter().any(|start| spaced.starts_with(start));
+    let is_name = names_oneself(sentence, &words);
+    let weight = if keeps || is_told || about_oneself || is_name {
+        Weight::Told
+    } else if has_value(sentence) {
+        Weight::Firm
+    } else {
+        Weight::Passing
+    };
+    Some((weight, claim))
+}
+
+/// Whether words that were joined by spaces hold this phrase at word boundaries.
+pub(crate) fn contains_words(spaced: &str, phrase: &str) -> bool {
+    spaced.match_indices(phrase).any(|(at, _)| {
+        let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
+        let end = at + phrase.len();
+        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ' || phrase.ends_with(' '))
+    })
+}
+
+/// "I am Anna": a capital letter tells a name from a mood.
+pub(crate) fn names_oneself(sentence: &str, words: &[String]) -> bool {
+    let begins =
+        |start: &[&str]| words.len() > start.len() && words.iter().zip(start).all(|(word, start)| word == start);
+    let at = [&["i", "am"][..], &["i", "m"], &["call", "me"], &["ich", "bin"], &["ich", "heiße"]]
+        .into_iter()
+        .find(|start| begins(start))
+        .map(<[_]>::len);
+    let Some(at) = at else { return false };
+    sentence
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .nth(at)
+        .is_some_and(|word| word.starts_with(char::is_uppercase))
+}
+
+/// Whether a sentence holds something exact: a number, a path, an identifier, something quoted, a name.
+pub(crate) fn has_value(sentence: &str) -> bool {
+    if sentence.contains(['"', '“', '”', '„', '«', '`', '「', '『', '@', '_', '\\']) {
+        return true;
+    }
+    sentence.split_whitespace().enumerate().any(|(at, word)| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '/');
+        let has_digit = word.contains(char::is_numeric);
+        let is_joined = word.contains(['/', ':', '='])
+            || word.split(['.', '-']).filter(|piece| !piece.is_empty()).count() > 1 && word.is_ascii();
+        let is_name = at > 0 && word.starts_with(char::is_uppercase) && !matches!(word, "I" | "I'm" | "I'll" | "I've");
+        has_digit || is_joined || is_name
+    })
+}
+
+/// What the words claim: a subject, a word like "is", a value.
+fn claim(words: &[String]) -> Option<Claim> {
+    // A subject longer than this is a story with an "is" in it somewhere.
+    const SUBJECT_WORDS_MAX: usize = 10;
+    let contains = |list: &[&str], word: &String| list.contains(&word.as_str());
+    let verb = words
+        .iter()
+        .take(SUBJECT_WORDS_MAX + 1)
+        .position(|word| contains(&IS, word) || contains(&IS_CALLED, word))
+        .filter(|at| *at > 0)?;
+    let lead = words[..verb].iter().take_while(|word| contains(&LEADING, word) || contains(&ARTICLES, word)).count();
+    let is_own = words[..verb].iter().skip(lead).take(1).any(|word| contains(&OWN, word));
+    let mut subject: Vec<&str> = words[lead..verb]
+        .iter()
+        .filter(|word| !contains(&OWN, word) && !contains(&ARTICLES, word) && !contains(&CHANGE, word) && *word != "s")
+        .map(String::as_str)
+        .collect();
+    let mut value: Vec<&str> = words[verb + 1..].iter().map(String::as_str).collect();
+    let is_change = words.iter().any(|word| contains(&CHANGE, word));
+    value.retain(|word| !CHANGE.contains(word) && !matches!(*word, "no" | "not"));
+    let mut is_name = contains(&IS_CALLED, &words[verb]);
+    if value.first().is_some_and(|word| IS_CALLED.contains(word)) {
+        value.remove(0);
+        is_name = true;
+    }
+    if subject.len() > 1 && matches!(subject.last(), Some(&("name" | "名" | "字"))) {
+        subject.pop();
+        is_name = true;
+    }
+    if value.is_empty() {
+        return None;
+    }
+    let is_one_valued = subject.iter().any(|word| ONE_VALUED.contains(word) || word.starts_with("favo"));
+    let subject = subject.join(" ");
+    if subject.is_empty() && !(is_own && is_name) || PRONOUNS.contains(&subject.as_str()) {
+        return None;
+    }
+    let key = if is_name {
+        Some(format!("name {subject}"))
+    } else if is_one_valued {
+        Some(format!("is {subject}"))
+    } else {
+        // The same sentence with another number in it is a newer number.
+        let shape: Vec<String> = value
+            .iter()
+            .map(|word| if word.contains(char::is_numeric) { "#".to_owned() } else { (*word).to_owned() })
+            .collect();
+        shape.iter().any(|word| word == "#").then(|| format!("is {subject} {}", shape.join(" ")))
+    };
+    Some(Claim { subject, key, is_change, is_own })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_told_from_small_talk() {
+        for (sentence, expected) in [
+            ("My cat is called Miso.", Some(Weight::Told)),
+            ("By the way, my sister's name is Paula", Some(Weight::Told)),
+            ("Please remember: pineapple.", Some(Weight::Told)),
+            ("I live in Ulm", Some(Weight::Told)),
+            ("I'm Anna", Some(Weight::Told)),
+            ("The deadline is next Friday", Some(Weight::Told)),
+            ("我的猫叫咪咪。", Some(Weight::Told)),
+            ("请记住，密码是菠萝。", Some(Weight::Told)),
+            ("Mein Hund heißt Rex.", Some(Weight::Told)),
+            ("We met in Paris", Some(Weight::Firm)),
+            ("look at src/main.rs", Some(Weight::Firm)),
+            ("it took 40 minutes", Some(Weight::Firm)),
+            ("I'm tired", Some(Weight::Passing)),
+            ("nice weather today", Some(Weight::Passing)),
+            ("that is funny", Some(Weight::Passing)),
+            ("It is 21 degrees", Some(Weight::Firm)),
+            ("What is my cat called?", None),
+            ("!!!", None),
+        ] {
+            assert_eq!(judge(sentence).map(|(weight, _)| weight), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn claims_about_the_same_share_a_key() {
+        let key = |sentence: &str| judge(sentence).and_then(|(_, claim)| claim?.key);
+        for (older, newer, is_same) in [
+            ("My cat is called Miso", "Correction: my cat is named Luna", true),
+            ("My cat is called Miso", "Actually my cat is now called Luna", true),
+            ("My cat's name is Miso", "My cat is called Luna", true),
+            ("My cat is called Miso", "My dog is called Rex", false),
+            ("My favourite colour is blue", "My favourite colour is green", true),
+            ("The port is 8080", "The port is 9090", true),
+            ("My cat is 4 years old", "My cat is 5 years old", true),
+            ("My cat is 4 years old", "My cat is called Miso", false),
+            ("My name is Anna", "My dog's name is Rex", false),
+            ("我的猫叫咪咪", "我的猫叫花花", true),
+            ("我的猫叫咪咪", "我的狗叫花花", false),
+        ] {
+            assert!(key(older).is_some(), "{older}");
+            assert_eq!(key(older) == key(newer), is_same, "{older} / {newer}");
+        }
+        assert_eq!(key("My cat is black"), None);
+    }
+}

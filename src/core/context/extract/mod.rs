@@ -1,0 +1,480 @@
+//! A summary made without a model: sentences picked by rule, in the six sections, the same for the same input.
+//!
+//! It is the rung of the ladder that cannot fail, and the offline model's whole wit. What always holds:
+//! - the result has every section and at most `chars_max` characters (or the empty skeleton, if that is longer);
+//! - among claims about the same thing the newest stands; nothing stands twice;
+//! - a section that overflows keeps what matters most, and of what matters alike the oldest and the newest by turns, so
+//!   that what was told early is not pushed out by later chatter, however often summaries are made of summaries;
+//! - the work is linear in the text but for sorting.
+
+mod fact;
+mod words;
+
+use fact::contains_words;
+use words::{is_question, is_unspaced, sentences, words};
+
+use crate::core::context::{
+    serialize::prefix,
+    summary::{SKELETON_CHARS, Sections, Slot, item_text, strip_files},
+};
+use fact::{Weight, has_value, judge};
+use reseed_protocol::{Message, Part, Role};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+
+/// Sentences of one tool result or answer that may become facts: a log of a thousand lines tells no more than this.
+const DETAILS_PER_PART_MAX: usize = 5;
+/// Characters of a call's arguments that are worth a line.
+const ARGUMENTS_CHARS_MAX: usize = 100;
+/// An item is cut to what room a section has rather than left out, if at least this much of it can stay.
+const ITEM_CHARS_MIN: usize = 24;
+
+/// Who said a fact; stands in front of it, so that the next summary still knows.
+const USER: &str = "User: ";
+const ASSISTANT: &str = "Assistant: ";
+const TOOL: &str = "Tool: ";
+const FIRST_REQUEST: &str = "First request: ";
+const LATEST_REQUEST: &str = "Latest request: ";
+const OPEN_QUESTION: &str = "answer the user: ";
+
+/// Each place's share of the room in percent; what it does not need goes to the others in the order given here.
+const SHARES: [(Slot, usize); 8] = [
+    (Slot::Context, 42),
+    (Slot::Constraints, 14),
+    (Slot::Decisions, 10),
+    (Slot::Goal, 12),
+    (Slot::Done, 8),
+    (Slot::NextSteps, 6),
+    (Slot::Blocked, 4),
+    (Slot::InProgress, 4),
+];
+
+const CONSTRAINT: [&str; 21] = [
+    "always",
+    "never",
+    "please use",
+    "i prefer",
+    "prefer",
+    "must",
+    "must not",
+    "don t",
+    "do not",
+    "avoid",
+    "only use",
+    "should",
+    "make sure",
+    "instead of",
+    "at most",
+    "at least",
+    "immer",
+    "niemals",
+    "nie",
+    "bitte",
+    "keinesfalls",
+];
+const CONSTRAINT_UNSPACED: [&str; 8] = ["总是", "不要", "必须", "请用", "请使用", "只用", "必ず", "しないで"];
+const DECISION: [&str; 16] = [
+    "decided",
+    "let s use",
+    "let us use",
+    "we ll use",
+    "we will use",
+    "i ll use",
+    "go with",
+    "going with",
+    "chose",
+    "chosen",
+    "agreed",
+    "settled on",
+    "opted",
+    "entschieden",
+    "beschlossen",
+    "decision",
+];
+const DONE: [&str; 16] = [
+    "is done",
+    "are done",
+    "finished",
+    "completed",
+    "fixed",
+    "implemented",
+    "works now",
+    "deployed",
+    "merged",
+    "passes",
+    "passed",
+    "i ve added",
+    "i ve created",
+    "i ve updated",
+    "erledigt",
+    "fertig",
+];
+const BLOCKED: [&str; 10] =
+    ["blocked", "cannot", "can t", "fails", "failed", "error", "broken", "stuck", "waiting for", "geht nicht"];
+const IN_PROGRESS: [&str; 6] = ["working on", "in progress", "currently", "i am now", "i m now", "half way"];
+const NEXT: [&str; 9] =
+    ["next step", "next steps", "todo", "to do", "still need", "still needs", "remaining", "after that", "follow up"];
+const GOAL: [&str; 12] = [
+    "i want",
+    "i d like",
+    "i would like",
+    "help me",
+    "i need",
+    "we need",
+    "my goal",
+    "the goal",
+    "the task",
+    "we are building",
+    "i am building",
+    "ich möchte",
+];
+const ORDERS: [&str; 30] = [
+    "please",
+    "can",
+    "could",
+    "build",
+    "write",
+    "make",
+    "fix",
+    "add",
+    "implement",
+    "create",
+    "plan",
+    "explain",
+    "find",
+    "show",
+    "tell",
+    "translate",
+    "list",
+    "compare",
+    "check",
+    "review",
+    "summarise",
+    "summarize",
+    "refactor",
+    "change",
+    "give",
+    "use",
+    "run",
+    "call",
+    "let",
+    "help",
+];
+
+/// The summary of these messages and of what came before them.
+#[must_use]
+pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Option<&str>, chars_max: usize) -> String {
+    let mut gathering = Gathering::new(instructions);
+    if let Some(previous) = previous {
+        gathering.take_previous(strip_files(previous));
+    }
+    for message in messages {
+        gathering.take_message(message);
+    }
+    gathering.into_sections(chars_max).to_string()
+}
+
+struct Item {
+    text: String,
+    weight: Weight,
+}
+
+impl Item {
+    /// Characters of its line.
+    fn cost(&self) -> usize {
+        self.text.chars().count() + "\n- ".len()
+    }
+}
+
+/// What was found so far, in the order in which it was said.
+struct Gathering {
+    items: [Vec<Option<Item>>; 8],
+    /// What stands where already, by its words.
+    seen: BTreeSet<(Slot, String)>,
+    /// The fact that holds for a key, as an index into the facts.
+    holders: BTreeMap<String, usize>,
+    /// Facts by what they are about.
+    by_subject: BTreeMap<String, Vec<usize>>,
+    focus: BTreeSet<String>,
+    first_request: Option<String>,
+    latest_request: Option<String>,
+    /// A question of the user that nobody has answered yet.
+    open_question: Option<String>,
+}
+
+impl Gathering {
+    fn new(instructions: Option<&str>) -> Self {
+        // Short words are grammar in the languages that have spaces.
+        let focus = instructions.map(words).unwrap_or_default();
+        let focus = focus.into_iter().filter(|word| word.chars().count() > 3 || word.starts_with(is_unspaced));
+        Self {
+            items: std::array::from_fn(|_| Vec::new()),
+            seen: BTreeSet::new(),
+            holders: BTreeMap::new(),
+            by_subject: BTreeMap::new(),
+            focus: focus.collect(),
+            first_request: None,
+            latest_request: None,
+            open_question: None,
+        }
+    }
+
+    fn take_previous(&mut self, previous: &str) {
+        let sections = Sections::parse(previous);
+        if sections.is_empty() {
+            // A summary of another make: all of it counts as told.
+            for sentence in sentences(previous) {
+                self.add_fact("", sentence, Some(Weight::Told));
+            }
+            return;
+        }
+        for slot in Slot::ALL {
+            for line in sections.lines(slot) {
+                self.take_previous_line(slot, item_text(line));
+            }
+        }
+    }
+
+    fn take_previous_line(&mut self, slot: Slot, text: &str) {
+        if let Some(request) = text.strip_prefix(FIRST_REQUEST).filter(|_| slot == Slot::Goal) {
+            self.first_request = Some(request.to_owned());
+        } else if let Some(request) = text.strip_prefix(LATEST_REQUEST).filter(|_| slot == Slot::Goal) {
+            self.latest_request = Some(request.to_owned());
+        } else if slot == Slot::Context {
+            let speaker = [USER, ASSISTANT, TOOL].into_iter().find(|speaker| text.starts_with(speaker)).unwrap_or("");
+            // What the user said is judged as it was the first time; what a model chose to keep counts as told.
+            let weight = match speaker {
+                USER => None,
+                "" => Some(Weight::Told),
+                _ => Some(Weight::Detail),
+            };
+            for sentence in sentences(&text[speaker.len()..]) {
+                self.add_fact(speaker, sentence, weight);
+            }
+        } else if !text.starts_with(OPEN_QUESTION) {
+            for sentence in sentences(text) {
+                self.add(slot, sentence.to_owned(), Weight::Firm);
+            }
+        }
+    }
+
+    fn take_message(&mut self, message: &Message) {
+        for part in &message.content {
+            match part {
+                Part::Text { text } if message.role == Role::User => self.take_user(text),
+                Part::Text { text } => self.take_answer(text),
+                Part::ToolCall { name, arguments, .. } => {
+                    let arguments = prefix(arguments, ARGUMENTS_CHARS_MAX);
+                    let text = words_on_one_line(&format!("called {name} {arguments}"));
+                    self.add(Slot::Done, text, Weight::Passing);
+                }
+                Part::ToolResult { output, is_error, .. } => self.take_result(output, *is_error),
+                Part::Image { .. } | Part::Reasoning { .. } => {}
+            }
+        }
+    }
+
+    fn take_user(&mut self, text: &str) {
+        let mut request = None;
+        for sentence in sentences(text) {
+            let words = words(sentence);
+            let spaced = words.join(" ");
+            let asks = is_question(sentence, &words);
+            let says = |phrases: &[&str]| phrases.iter().any(|phrase| contains_words(&spaced, phrase));
+            let wants = says(&GOAL);
+            if asks || wants || words.first().is_some_and(|word| ORDERS.contains(&word.as_str())) {
+                request = request.or(Some(sentence));
+            }
+            if asks {
+                self.open_question = Some(sentence.to_owned());
+                continue;
+            }
+            let limits = says(&CONSTRAINT) || CONSTRAINT_UNSPACED.iter().any(|phrase| sentence.contains(phrase));
+            let judged = judge(sentence);
+            let is_told = judged.as_ref().is_some_and(|(weight, _)| *weight >= Weight::Told);
+            if is_told {
+                self.add_fact(USER, sentence, None);
+            } else if limits && !spaced.starts_with("i don t") && !spaced.starts_with("i do not") {
+                self.add(Slot::Constraints, sentence.to_owned(), Weight::Told);
+            } else if let Some(slot) = work(&spaced) {
+                self.add(slot, sentence.to_owned(), Weight::Firm);
+            } else if wants {
+                self.add(Slot::Goal, sentence.to_owned(), Weight::Firm);
+            } else {
+                self.add_fact(USER, sentence, None);
+            }
+        }
+        let request = request.or_else(|| sentences(text).first().copied());
+        if let Some(request) = request {
+            self.first_request.get_or_insert_with(|| request.to_owned());
+            self.latest_request = Some(request.to_owned());
+        }
+    }
+
+    fn take_answer(&mut self, text: &str) {
+        self.open_question = None;
+        let mut details = 0;
+        for sentence in sentences(text) {
+            let words = words(sentence);
+            if is_question(sentence, &words) {
+                continue;
+            }
+            if let Some(slot) = work(&words.join(" ")) {
+                self.add(slot, sentence.to_owned(), Weight::Detail);
+            } else if details < DETAILS_PER_PART_MAX && has_value(sentence) {
+                details += 1;
+                self.add_fact(ASSISTANT, sentence, Some(Weight::Detail));
+            }
+        }
+    }
+
+    fn take_result(&mut self, output: &str, is_error: bool) {
+        let found = sentences(output);
+        if is_error {
+            if let Some(first) = found.first() {
+                self.add(Slot::Blocked, format!("a tool failed: {first}"), Weight::Detail);
+            }
+            return;
+        }
+        for sentence in found.into_iter().filter(|sentence| has_value(sentence)).take(DETAILS_PER_PART_MAX) {
+            self.add_fact(TOOL, sentence, Some(Weight::Detail));
+        }
+    }
+
+    /// Adds a fact; one of the same key takes the older one's place at the end. Without a weight it is judged.
+    fn add_fact(&mut self, speaker: &str, sentence: &str, weight: Option<Weight>) {
+        let judged = judge(sentence);
+        let weight = weight.or(judged.as_ref().map(|(weight, _)| *weight)).unwrap_or(Weight::Passing);
+        // Only what the user or a summary says may replace what the user said.
+        let may_replace = weight >= Weight::Told;
+        let claim = judged.and_then(|(_, claim)| claim).filter(|_| may_replace);
+        let Some(at) = self.add(Slot::Context, format!("{speaker}{sentence}"), weight) else { return };
+        let Some(claim) = claim else { return };
+        let facts = &mut self.items[Slot::Context as usize];
+        let about = self.by_subject.entry(claim.subject).or_default();
+        if claim.is_change && claim.key.is_none() {
+            about.drain(..).for_each(|older| forget(&mut facts[older], &mut self.seen));
+        }
+        match claim.key {
+            Some(key) => {
+                if let Some(older) = self.holders.insert(key, at) {
+                    forget(&mut facts[older], &mut self.seen);
+                }
+            }
+            None => about.push(at),
+        }
+    }
+
+    /// Adds an item unless it stands there already; says where.
+    fn add(&mut self, slot: Slot, text: String, weight: Weight) -> Option<usize> {
+        let text = words_on_one_line(&text);
+        let words = words(&text);
+        let is_focus = words.iter().any(|word| self.focus.contains(word));
+        let weight = if is_focus { Weight::Asked } else { weight };
+        if !self.seen.insert((slot, words.join(" "))) {
+            return None;
+        }
+        let items = &mut self.items[slot as usize];
+        items.push(Some(Item { text, weight }));
+        Some(items.len() - 1)
+    }
+
+    fn into_sections(mut self, chars_max: usize) -> Sections {
+        self.close_requests();
+        let mut places: BTreeMap<Slot, Vec<Item>> = BTreeMap::new();
+        for (slot, items) in Slot::ALL.into_iter().zip(self.items) {
+            places.insert(slot, items.into_iter().flatten().collect());
+        }
+        let room = rooms(&places, chars_max.saturating_sub(SKELETON_CHARS));
+        let mut sections = Sections::default();
+        for (slot, items) in places {
+            for text in chosen(items, room[&slot]) {
+                sections.push_item(slot, &text);
+            }
+        }
+        sections
+    }
+
+    fn close_requests(&mut self) {
+        let first = self.first_request.take();
+        let latest = self.latest_request.take().filter(|latest| Some(latest) != first.as_ref());
+        for (head, request) in [(FIRST_REQUEST, first), (LATEST_REQUEST, latest)] {
+            if let Some(request) = request {
+                self.add(Slot::Goal, format!("{head}{request}"), Weight::Told);
+            }
+        }
+        if let Some(question) = self.open_question.take() {
+            self.add(Slot::NextSteps, format!("{OPEN_QUESTION}{question}"), Weight::Told);
+        }
+    }
+}
+
+/// Takes a fact out that holds no longer; it may come to hold again.
+fn forget(fact: &mut Option<Item>, seen: &mut BTreeSet<(Slot, String)>) {
+    if let Some(fact) = fact.take() {
+        seen.remove(&(Slot::Context, words(&fact.text).join(" ")));
+    }
+}
+
+/// Where a sentence about the work belongs.
+fn work(spaced: &str) -> Option<Slot> {
+    let places: [(Slot, &[&str]); 5] = [
+        (Slot::Decisions, &DECISION),
+        (Slot::Done, &DONE),
+        (Slot::NextSteps, &NEXT),
+        (Slot::InProgress, &IN_PROGRESS),
+        (Slot::Blocked, &BLOCKED),
+    ];
+    places
+        .into_iter()
+        .find(|(_, phrases)| phrases.iter().any(|phrase| contains_words(spaced, phrase)))
+        .map(|(slot, _)| slot)
+}
+
+fn words_on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How many characters each place gets of the room.
+fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap<Slot, usize> {
+    let need = |slot: Slot| places[&slot].iter().map(Item::cost).sum::<usize>();
+    let share = |percent: usize| room.saturating_mul(percent) / 100;
+    let mut rooms: BTreeMap<Slot, usize> =
+        SHARES.into_iter().map(|(slot, percent)| (slot, share(percent).min(need(slot)))).collect();
+    let mut left = room.saturating_sub(rooms.values().sum());
+    for (slot, _) in SHARES {
+        if let btree_map::Entry::Occupied(mut given) = rooms.entry(slot) {
+            let more = (need(slot) - given.get()).min(left);
+            *given.get_mut() += more;
+            left -= more;
+        }
+    }
+    rooms
+}
+
+/// The items that fit, in their order: the weightiest first, among equals the oldest and the newest by turns.
+fn chosen(items: Vec<Item>, room: usize) -> Vec<String> {
+    let mut by_weight: BTreeMap<Weight, Vec<usize>> = BTreeMap::new();
+    for (at, item) in items.iter().enumerate() {
+        by_weight.entry(item.weight).or_default().push(at);
+    }
+    let mut left = room;
+    let mut kept: BTreeMap<usize, String> = BTreeMap::new();
+    for equals in by_weight.into_values().rev() {
+        for turn in 0..equals.len() {
+            let at = if turn % 2 == 0 { equals[turn / 2] } else { equals[equals.len() - 1 - turn / 2] };
+            let cost = items[at].cost();
+            if cost <= left {
+                left -= cost;
+                kept.insert(at, items[at].text.clone());
+            } else if kept.is_empty() && left >= ITEM_CHARS_MIN {
+                let text = prefix(&items[at].text, left - "\n- …".chars().count());
+                kept.insert(at, format!("{text}…"));
+                left = 0;
+            }
+        }
+    }
+    kept.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests;

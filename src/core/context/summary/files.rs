@@ -1,0 +1,178 @@
+//! The files that a session has touched, as its tool calls name them; carried along from compaction to compaction.
+//!
+//! Known are the tools `read`, `write` and `edit` with a text `path`; failed calls count, paths are not changed. The
+//! lists stand behind the summary in tags, once: [`strip_files`] takes them off before the summary is merged again.
+
+use reseed_protocol::{Message, entry::CompactionDetails};
+use std::collections::BTreeSet;
+
+/// Most files kept in each list: as many as a person would still look through. The ones that come first in the
+/// alphabet stay, so that the same calls always give the same list.
+const FILES_MAX: usize = 1_000;
+
+const READ_OPEN: &str = "<read-files>";
+const READ_CLOSE: &str = "</read-files>";
+const MODIFIED_OPEN: &str = "<modified-files>";
+const MODIFIED_CLOSE: &str = "</modified-files>";
+
+/// The files of an earlier compaction and of these messages. A file that was modified is not listed as read.
+#[must_use]
+pub fn file_operations<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    previous: Option<&CompactionDetails>,
+) -> CompactionDetails {
+    let mut read = BTreeSet::new();
+    let mut modified = BTreeSet::new();
+    if let Some(previous) = previous {
+        read.extend(previous.read_files.iter().cloned());
+        modified.extend(previous.modified_files.iter().cloned());
+    }
+    for message in messages {
+        for (_, name, arguments) in message.tool_calls() {
+            let files = match name {
+                "read" => &mut read,
+                "write" | "edit" => &mut modified,
+                _ => continue,
+            };
+            files.extend(path(arguments));
+        }
+    }
+    CompactionDetails { read_files: sorted(read.difference(&modified)), modified_files: sorted(modified.iter()) }
+}
+
+/// The summary with the lists of files behind it, in at most about `chars_max` more characters: what does not fit is
+/// counted instead of named. Lists that stand there already are replaced.
+#[must_use]
+pub fn with_files(summary: &str, details: &CompactionDetails, chars_max: usize) -> String {
+    let mut text = strip_files(summary).to_owned();
+    let lists = [
+        (MODIFIED_OPEN, MODIFIED_CLOSE, details.modified_files.as_slice()),
+        (READ_OPEN, READ_CLOSE, details.read_files.as_slice()),
+    ];
+    let mut chars_left = chars_max;
+    for (open, close, files) in lists {
+        // Tags and the count of what is left out; a list that has no room for them is left out whole.
+        let frame_chars = open.len() + close.len() + 40;
+        if files.is_empty() || chars_left < frame_chars {
+            continue;
+        }
+        chars_left -= frame_chars;
+        text.push_str(&format!("\n\n{open}"));
+        let mut shown = 0;
+        for file in files {
+            let chars = file.chars().count() + 1;
+            if chars > chars_left {
+                break;
+            }
+            chars_left -= chars;
+            shown += 1;
+            text.push('\n');
+            text.push_str(file);
+        }
+        if shown < files.len() {
+            text.push_str(&format!("\n(and {} more)", files.len() - shown));
+        }
+        text.push_str(&format!("\n{close}"));
+    }
+    text
+}
+
+/// The summary without the lists of files behind it.
+#[must_use]
+pub fn strip_files(summary: &str) -> &str {
+    let mut text = summary.trim();
+    // Two lists at most were appended, more only by a model that repeats itself.
+    loop {
+        let lists = [(READ_OPEN, READ_CLOSE), (MODIFIED_OPEN, MODIFIED_CLOSE)];
+        let shorter = lists.into_iter().find_map(|(open, close)| {
+            let inner = text.strip_suffix(close)?;
+            Some(inner[..inner.rfind(open)?].trim_end())
+        });
+        match shorter {
+            Some(shorter) => text = shorter,
+            None => return text,
+        }
+    }
+}
+
+fn path(arguments: &str) -> Option<String> {
+    let arguments: serde_json::Value = serde_json::from_str(arguments).ok()?;
+    let path = arguments.get("path")?.as_str()?;
+    // One path a line: a path with a line break in it could not be told from two, or from the closing tag.
+    (!path.is_empty() && !path.contains(['\n', '\r'])).then(|| path.to_owned())
+}
+
+/// In the order of UTF-16, which JavaScript readers of the same lists use.
+fn sorted<'a>(files: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut files: Vec<String> = files.cloned().collect();
+    files.sort_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
+    files.truncate(FILES_MAX);
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::{Part, Role};
+
+    fn calls(calls: &[(&str, &str)]) -> Message {
+        let call = |(name, arguments): &(&str, &str)| Part::ToolCall {
+            call_id: "c".parse().unwrap(),
+            name: (*name).into(),
+            arguments: (*arguments).into(),
+        };
+        Message::new(Role::Assistant, calls.iter().map(call).collect())
+    }
+
+    fn details(read: &[&str], modified: &[&str]) -> CompactionDetails {
+        let list = |files: &[&str]| files.iter().map(|file| (*file).to_owned()).collect();
+        CompactionDetails { read_files: list(read), modified_files: list(modified) }
+    }
+
+    #[track_caller]
+    fn check(message: Message, previous: Option<CompactionDetails>, expected: CompactionDetails) {
+        assert_eq!(file_operations([&message], previous.as_ref()), expected);
+    }
+
+    #[test]
+    fn files_are_gathered_by_tool() {
+        check(
+            calls(&[
+                ("read", r#"{"path":"b"}"#),
+                ("read", r#"{"path":"a"}"#),
+                ("edit", r#"{"path":"a"}"#),
+                ("write", r#"{"path":"c"}"#),
+                ("bash", r#"{"path":"no"}"#),
+                ("read", r#"{"path":7}"#),
+                ("read", r#"{"path":""}"#),
+                ("read", "not json"),
+            ]),
+            None,
+            details(&["b"], &["a", "c"]),
+        );
+    }
+
+    #[test]
+    fn an_earlier_compactions_files_stay_and_move() {
+        check(calls(&[("write", r#"{"path":"x"}"#)]), Some(details(&["x", "y"], &["z"])), details(&["y"], &["x", "z"]));
+    }
+
+    #[test]
+    fn lists_are_appended_once() {
+        let files = details(&["a"], &["b", "c"]);
+        let once = with_files("text", &files, 1_000);
+        assert_eq!(once, "text\n\n<modified-files>\nb\nc\n</modified-files>\n\n<read-files>\na\n</read-files>");
+        assert_eq!(with_files(&once, &files, 1_000), once);
+        assert_eq!(strip_files(&once), "text");
+        assert_eq!(with_files("text", &CompactionDetails::default(), 1_000), "text");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let many: Vec<String> = (0..100).map(|n| format!("src/file_{n:03}.rs")).collect();
+        let text = with_files("t", &CompactionDetails { read_files: many, modified_files: vec![] }, 200);
+        assert!(text.chars().count() <= 203, "{text}");
+        assert!(text.contains("src/file_000.rs\n") && text.contains(" more)"), "{text}");
+        assert_eq!(with_files("t", &details(&["a"], &[]), 10), "t");
+    }
+}
