@@ -158,6 +158,8 @@ fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
     writer.pragma_update(None, "wal_autocheckpoint", 4000)?;
     // In KiB: a group touches a leaf of three indexes for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
+    // What is deleted is overwritten: a page that SQLite only marks as free would keep what people said.
+    writer.pragma_update(None, "secure_delete", true)?;
     writer.set_prepared_statement_cache_capacity(32);
     Ok(())
 }

@@ -268,6 +268,24 @@ async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
     assert_eq!(store.head(&id("s")).await.unwrap().last_seq, 4);
 }
 
+#[tokio::test]
+async fn a_deleted_session_is_not_in_the_file_any_more() {
+    let (_dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    // Bodies that share a page with others, and one that has pages of its own.
+    let bodies = ["a secret", "a secret too", &"a secret at length ".repeat(10_000)];
+    store.append(&lease, 1, append_of(bodies)).await.unwrap();
+    store.close().await.unwrap();
+    let holds_secret = || fs::read(&path).unwrap().windows(8).any(|bytes| bytes == b"a secret");
+    assert!(holds_secret());
+
+    let store = SqliteStore::open(&path).unwrap();
+    store.delete(&lease.session).await.unwrap();
+    store.close().await.unwrap();
+    assert!(!holds_secret());
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_file_is_for_its_owner_alone() {
