@@ -1,0 +1,25 @@
+#!/bin/sh
+# Builds the server into a folder. The Dockerfile runs this, and so do the tests, with the quicker profile.
+#
+#     docker/build.sh FOLDER [release|dev]
+set -eu
+
+folder=${1:?usage: docker/build.sh FOLDER [release|dev]}
+profile=${2:-release}
+case $profile in
+release) built=release ;;
+dev) built=debug ;;
+*)
+    echo "docker/build.sh: profile is \`$profile\`; allowed: release, dev" >&2
+    exit 2
+    ;;
+esac
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+cd "$(dirname "$0")/.."
+
+# The lock file as it is: an image of today and one of next month hold the same dependencies.
+cargo build --locked --bin reseed --profile "$profile"
+install -m 755 "${CARGO_TARGET_DIR:-target}/$built/reseed" "$folder/reseed"
+strip "$folder/reseed"
