@@ -31,6 +31,12 @@ macro_rules! commands {
                 match self { $(Self::$variant(_) => $writes,)* }
             }
 
+            /// Whether the command called `name` writes; `None` when there is no such command.
+            #[must_use]
+            pub fn name_writes(name: &str) -> Option<bool> {
+                match name { $($name => Some($writes),)* _ => None }
+            }
+
             /// Reads the payload of the command called `name`; `None` when there is no such command.
             pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
                 match name {
@@ -94,6 +100,7 @@ commands! {
 /// No payload, or `{}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(type = "Record<string, never>"))]
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 

@@ -104,6 +104,7 @@ pub struct ContextInfo {
     /// The session.
     pub session_id: SessionId,
     /// The entry from which the session goes on; `null` before the first.
+    #[cfg_attr(feature = "codegen", ts(optional = false))]
     pub leaf_id: Option<EntryId>,
     /// Why automatic compaction rests, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

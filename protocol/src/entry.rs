@@ -97,6 +97,7 @@ pub struct CompactionDetails {
 #[serde(rename_all = "camelCase")]
 pub struct BranchSummary {
     /// The entry from which the session went on; `null` for before the first.
+    #[cfg_attr(feature = "codegen", ts(optional = false))]
     pub from_id: Option<EntryId>,
     /// The leaf that was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -225,6 +225,26 @@ pub enum CloseCode {
 }
 
 impl CloseCode {
+    /// Every close code, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[
+        Self::Normal,
+        Self::Protocol,
+        Self::InvalidUtf8,
+        Self::TooLarge,
+        Self::Internal,
+        Self::Restarting,
+        Self::Overloaded,
+        Self::BadFrames,
+        Self::Credentials,
+        Self::Forbidden,
+        Self::NoSuchSession,
+        Self::NoHello,
+        Self::TakenOver,
+        Self::RateLimit,
+        Self::SlowReader,
+        Self::NoPong,
+    ];
+
     /// The number on the wire.
     #[must_use]
     pub fn code(self) -> u16 {

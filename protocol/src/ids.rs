@@ -46,7 +46,8 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-        #[cfg_attr(feature = "codegen", schemars(with = "String"), ts(type = "string"))]
+        #[cfg_attr(feature = "codegen", ts(type = "string"))]
+        #[cfg_attr(feature = "codegen", schemars(with = "String", extend("pattern" = "^[A-Za-z0-9._:-]{1,64}$")))]
         pub struct $name(Arc<str>);
 
         impl $name {

@@ -10,7 +10,12 @@
 //! - [`context`]: how full the window is, and exactly what the next request would send
 //! - [`error`]: error codes and close codes, each with cause and remedy
 //! - [`v1`]: the older dialect, spoken until a client opts into v2
+//!
+//! The feature `codegen` adds the module that writes the JSON Schema, the TypeScript and the page of error codes from
+//! these types.
 
+#[cfg(feature = "codegen")]
+pub mod codegen;
 pub mod command;
 pub mod content;
 pub mod context;

@@ -103,6 +103,7 @@ replies! {
         /// This reply speaks of everything up to this durable event; live events follow above it.
         as_of_seq: u64,
         /// The entry from which the session goes on; `null` before the first.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
         /// What the session is doing.
         state: SessionState,
@@ -256,6 +257,7 @@ replies! {
         /// The entries, oldest first.
         items: Vec<Entry>,
         /// The entry from which the session goes on; `null` before the first.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
         /// This reply speaks of everything up to this durable event.
         as_of_seq: u64,

@@ -6,7 +6,7 @@ use std::fmt;
 /// Milliseconds since 1970-01-01T00:00:00Z. On the wire `2026-11-21T06:45:04.123Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", schemars(with = "String"), ts(type = "string"))]
+#[cfg_attr(feature = "codegen", schemars(with = "String", extend("format" = "date-time")), ts(type = "string"))]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {

@@ -1,0 +1,104 @@
+//! Writes what other languages read: JSON Schema, TypeScript and the page of error codes, all from the Rust types.
+//!
+//! The files are committed. `tests/generated.rs` compares them with what this module says; `UPDATE=1 cargo test -p
+//! reseed-protocol` writes them anew. Nothing of this is in the server.
+
+mod errors;
+mod layout;
+mod schema;
+mod typescript;
+
+use serde_json::Value;
+
+/// Stands at the head of each generated file that can hold a remark.
+const NOTICE: &str = "Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.";
+
+/// Which reply answers a command that was not refused. A refused one is answered by `error`.
+pub const REPLIES: &[(&str, &str)] = &[
+    ("hello", "welcome"),
+    ("open_session", "session_opened"),
+    ("close_session", "ok"),
+    ("list_sessions", "sessions"),
+    ("rename_session", "ok"),
+    ("delete_session", "ok"),
+    ("get_entries", "entries"),
+    ("ping", "pong"),
+    ("user_input", "accepted"),
+    ("cancel_turn", "ok"),
+    ("retry_turn", "accepted"),
+    ("tool_result", "ok"),
+    ("call_progress", "ok"),
+    ("approval_response", "ok"),
+    ("get_context_info", "context_info"),
+    ("get_context", "context"),
+    ("manual_compact", "ok"),
+    ("cancel_compaction", "ok"),
+    ("set_context_strategy", "ok"),
+    ("set_model", "ok"),
+    ("set_instructions", "ok"),
+    ("set_options", "ok"),
+    ("register_tools", "ok"),
+];
+
+/// What kind of message a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Client to server.
+    Command,
+    /// The answer to a command.
+    Reply,
+    /// A stored event, with `seq`.
+    DurableEvent,
+    /// Any other event; all of v1's.
+    Event,
+}
+
+/// A message of a dialect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What kind it is.
+    pub kind: Kind,
+    /// Its `type`.
+    pub name: String,
+    /// The sentence of its doc comment.
+    pub description: String,
+}
+
+/// A dialect: its schema and every message in it, in the order of the types.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dialect {
+    /// JSON Schema, draft 2020-12, of a frame in either direction.
+    pub schema: Value,
+    /// Every message.
+    pub messages: Vec<Message>,
+}
+
+/// The dialect v1.
+#[must_use]
+pub fn v1() -> Dialect {
+    schema::v1()
+}
+
+/// The dialect v2.
+#[must_use]
+pub fn v2() -> Dialect {
+    schema::v2()
+}
+
+/// Every generated text file: its path below `protocol/` and what it holds.
+#[must_use]
+pub fn files() -> Vec<(String, String)> {
+    let mut files = vec![
+        ("schema/reseed.v1.schema.json".to_owned(), pretty(&v1().schema)),
+        ("schema/reseed.v2.schema.json".to_owned(), pretty(&v2().schema)),
+        ("ERRORS.md".to_owned(), errors::page()),
+    ];
+    files.extend(typescript::files().into_iter().map(|(name, text)| (format!("typescript/{name}"), text)));
+    files
+}
+
+fn pretty(schema: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(schema).expect("a schema is JSON with text keys");
+    text.push('\n');
+    text
+}

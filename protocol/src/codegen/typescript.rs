@@ -1,0 +1,232 @@
+//! TypeScript of the types, a file a module, and the frames that hold them.
+//!
+//! What holds: only types, nothing to run; every name but v1's is unique, so that `index.ts` can hand out all of them.
+
+use super::{NOTICE, REPLIES, layout, schema};
+use crate::{Entry, command, event, reply, v1};
+use std::{
+    any::type_name,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt::Write as _,
+};
+use ts_rs::{Config, TS, TypeVisitor};
+
+/// Module of the crate, and the file its types go to; in the order of `index.ts`.
+const FILES: &[(&str, &str)] = &[
+    ("command", "commands"),
+    ("reply", "replies"),
+    ("event", "events"),
+    ("entry", "entries"),
+    ("content", "content"),
+    ("context", "context"),
+    ("error", "errors"),
+    ("ids", "basics"),
+    ("time", "basics"),
+    ("v1", "v1"),
+];
+
+/// Where reading begins, and in which file.
+const ROOTS: &[(&str, &str)] = &[
+    ("Command", "commands"),
+    ("Reply", "replies"),
+    ("Event", "events"),
+    ("EphemeralEvent", "events"),
+    ("Entry", "entries"),
+    ("Command", "v1"),
+    ("Event", "v1"),
+];
+
+/// Every file below `typescript/`, by name.
+pub(super) fn files() -> Vec<(String, String)> {
+    let mut types = Types { config: Config::new().with_large_int("number"), declared: Vec::new() };
+    types.visit::<command::Command>();
+    types.visit::<reply::Reply>();
+    types.visit::<event::Event>();
+    types.visit::<event::EphemeralEvent>();
+    types.visit::<Entry>();
+    types.visit::<v1::Command>();
+    types.visit::<v1::Event>();
+
+    types.put_in_order();
+
+    let mut files = BTreeMap::new();
+    for (_, file) in FILES {
+        files.entry(*file).or_insert_with(|| types.file(file));
+    }
+    files.insert("frames", frames());
+    files.insert("index", index());
+    files.into_iter().map(|(name, text)| (format!("{name}.ts"), text)).collect()
+}
+
+struct Declared {
+    file: &'static str,
+    name: String,
+    text: String,
+    /// Names it uses, and the files they are in.
+    uses: BTreeSet<(String, &'static str)>,
+}
+
+struct Types {
+    config: Config,
+    declared: Vec<Declared>,
+}
+
+impl TypeVisitor for Types {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        let Some(file) = file_of::<T>() else { return };
+        let name = T::ident(&self.config);
+        if self.declared.iter().any(|known| known.name == name && known.file == file) {
+            return;
+        }
+        let mut uses = Uses { config: &self.config, found: BTreeSet::new() };
+        T::visit_dependencies(&mut uses);
+        let mut declaration = T::decl(&self.config);
+        if file == "commands" && name == "Command" {
+            declaration = with_optional_payloads(declaration);
+        }
+        let text = layout::declaration(T::docs().as_deref(), &declaration);
+        self.declared.push(Declared { file, name, text, uses: uses.found });
+        T::visit_dependencies(self);
+    }
+}
+
+impl Types {
+    /// In the order of reading: a type before those that it names. The visitor's own order differs between builds.
+    fn put_in_order(&mut self) {
+        let mut waiting = std::mem::take(&mut self.declared);
+        waiting.sort_by(|a, b| (a.file, &a.name).cmp(&(b.file, &b.name)));
+        let mut words: VecDeque<(String, Option<&'static str>)> =
+            ROOTS.iter().map(|(name, file)| ((*name).to_owned(), Some(*file))).collect();
+        while let Some((word, file)) = words.pop_front() {
+            let found = waiting.iter().position(|d| d.name == word && file.is_none_or(|file| d.file == file));
+            let Some(found) = found else { continue };
+            let next = waiting.remove(found);
+            let inner = next.text.split(not_of_a_name).map(|word| {
+                let file = next.uses.iter().find(|(name, _)| name == word).map(|(_, file)| *file);
+                (word.to_owned(), file.or(Some(next.file)))
+            });
+            // Depth first keeps a payload's own types below it.
+            inner.collect::<Vec<_>>().into_iter().rev().for_each(|word| words.push_front(word));
+            self.declared.push(next);
+        }
+        assert!(waiting.is_empty(), "{} is named by nothing", waiting[0].name);
+    }
+
+    fn file(&self, file: &str) -> String {
+        let here: Vec<&Declared> = self.declared.iter().filter(|declared| declared.file == file).collect();
+        let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (name, from) in here.iter().flat_map(|declared| &declared.uses) {
+            // A type that was flattened away is among the dependencies without being named.
+            if *from != file && here.iter().any(|declared| names(&declared.text, name)) {
+                imports.entry(from).or_default().insert(name);
+            }
+        }
+        let mut out = format!("// {NOTICE}\n\n");
+        for (from, names) in &imports {
+            let names: Vec<&str> = names.iter().copied().collect();
+            let _ = writeln!(out, "import type {{ {} }} from \"./{from}.js\";", names.join(", "));
+        }
+        if !imports.is_empty() {
+            out.push('\n');
+        }
+        let texts: Vec<&str> = here.iter().map(|declared| declared.text.as_str()).collect();
+        out.push_str(&texts.join("\n"));
+        out
+    }
+}
+
+struct Uses<'c> {
+    config: &'c Config,
+    found: BTreeSet<(String, &'static str)>,
+}
+
+impl TypeVisitor for Uses<'_> {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        if let Some(file) = file_of::<T>() {
+            self.found.insert((T::ident(self.config), file));
+        }
+    }
+}
+
+/// The file of a type of this crate; `None` for others, and for boxes and lists, whose content is visited by itself.
+fn file_of<T: TS + ?Sized>() -> Option<&'static str> {
+    let module = type_name::<T>().strip_prefix("reseed_protocol::")?.split("::").next()?;
+    let (_, file) = FILES.iter().find(|(name, _)| *name == module).expect("each module has a file in FILES");
+    Some(file)
+}
+
+/// Whether `text` has `name` as a whole word.
+fn names(text: &str, name: &str) -> bool {
+    text.split(not_of_a_name).any(|word| word == name)
+}
+
+fn not_of_a_name(c: char) -> bool {
+    !(c.is_alphanumeric() || c == '_')
+}
+
+/// A payload in which nothing is required may be left out.
+fn with_optional_payloads(mut declaration: String) -> String {
+    let schema = schema::v2().schema;
+    for name in command::Command::NAMES {
+        let required = &schema["$defs"][format!("command.{name}")]["required"];
+        if required.as_array().is_some_and(|names| !names.iter().any(|name| name == "payload")) {
+            let tag = format!("\"type\": \"{name}\", \"payload\"");
+            declaration = declaration.replace(&format!("{tag}:"), &format!("{tag}?:"));
+        }
+    }
+    declaration
+}
+
+fn frames() -> String {
+    let mut out = format!("// {NOTICE}\n\n");
+    out.push_str(
+        r#"import type { Command } from "./commands.js";
+import type { EphemeralEvent, Event } from "./events.js";
+import type { Reply } from "./replies.js";
+
+/** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
+export type CommandFrame = { id: string } & Command;
+
+/** The one answer to a command, under the command's `id`. */
+export type ReplyFrame = { id: string } & Reply;
+
+/** A stored event: 1, 2, 3 … in each session, without a gap. */
+export type DurableFrame = { id: string; seq: number } & Event;
+
+/** An event that is not stored and may be missed. */
+export type EphemeralFrame = { id: string; seq?: undefined } & EphemeralEvent;
+
+/** Server to client. Ignore a `type` that is not among these: a newer server sends more. */
+export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
+
+/** The command called `T`. */
+export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>;
+
+/** Which reply answers which command; every command may also be answered by `error`. */
+export interface ReplyTypes {
+"#,
+    );
+    for (command, reply) in REPLIES {
+        let _ = writeln!(out, "  {command}: \"{reply}\";");
+    }
+    out.push_str(
+        r#"}
+
+/** The replies that the command called `T` can get. */
+export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;
+"#,
+    );
+    out
+}
+
+fn index() -> String {
+    let mut out = format!("// {NOTICE}\n\nexport type * from \"./frames.js\";\n");
+    let mut seen = BTreeSet::from(["v1"]);
+    for (_, file) in FILES {
+        if seen.insert(file) {
+            let _ = writeln!(out, "export type * from \"./{file}.js\";");
+        }
+    }
+    out.push_str("/** The older dialect. */\nexport type * as v1 from \"./v1.js\";\n");
+    out
+}

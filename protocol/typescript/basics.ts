@@ -1,0 +1,22 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+/** A session: one append-only tree of entries. */
+export type SessionId = string;
+
+/** An entry of a session's tree. Also the `itemId` of an answer that is still being streamed. */
+export type EntryId = string;
+
+/** A turn: from a user message until the loop is idle again. */
+export type TurnId = string;
+
+/** A tool call. Made by the server, never the upstream's: upstreams reuse theirs. */
+export type CallId = string;
+
+/** A compaction at work. */
+export type JobId = string;
+
+/** Milliseconds since 1970-01-01T00:00:00Z. On the wire `2026-11-21T06:45:04.123Z`. */
+export type Timestamp = string;
+
+/** A frame that a client sent; the idempotency key of a writing command. */
+export type CommandId = string;

@@ -1,0 +1,139 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+import type { EntryId, SessionId } from "./basics.js";
+import type { Message } from "./content.js";
+
+/** How full the window is. The first five fields are v1's; every number is finite. */
+export interface ContextInfo {
+  /** Tokens of the exact next request, without the output reserve. */
+  tokenCount: number;
+  /** `tokenCount / maxTokens` in percent, held within 0 to 100. */
+  usagePercent: number;
+  /** Messages in the next request. */
+  transcriptLength: number;
+  /** The model's window in tokens. */
+  maxTokens: number;
+  /** The strategy: its short name on v2, its class-style name on v1. */
+  strategy: string;
+  /** A sentence for the user from 90 % on. */
+  warning?: string;
+  /** `tokenCount / maxTokens`, not held within anything. */
+  usageRatio: number;
+  /** Where `tokenCount` comes from. */
+  source: CountSource;
+  /** Of `tokenCount`, what the provider reported. */
+  usageTokens: number;
+  /** Of `tokenCount`, what we reckoned for what came after the report. */
+  trailingTokens: number;
+  /** The entry whose report was used. */
+  lastUsageEntryId?: EntryId;
+  /** By how much `tokenCount` may be wrong, in tokens either way. */
+  errorBoundTokens: number;
+  /** Tokens left free for the answer. */
+  reservedTokens: number;
+  /** From this count on the strategy compacts by itself; absent where it never does. */
+  compactAtTokens?: number;
+  /** Of the last request, tokens that the provider took from its cache. */
+  cachedTokens: number;
+  /** How often the loop was seeded. */
+  generation: number;
+  /** How often this session was compacted. */
+  compactions: number;
+  /** The session. */
+  sessionId: SessionId;
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId: EntryId | null;
+  /** Why automatic compaction rests, where it does. */
+  breaker?: string;
+  /** Tokens by kind; they add up to `tokenCount`. */
+  breakdown: Breakdown;
+}
+
+/** Where the token count of a request comes from. */
+export type CountSource = "reported" | "estimated" | "mixed";
+
+/** Tokens by kind; the kinds add up to the request's `tokenCount`. */
+export interface Breakdown {
+  /** The system prompt. */
+  system: number;
+  /** The tool definitions. */
+  tools: number;
+  /** The summary that stands for what was compacted. */
+  summary: number;
+  /** What the user said, pending input included. */
+  user: number;
+  /** What the model said, its tool calls included. */
+  assistant: number;
+  /** What the model thought, where it is sent back. */
+  reasoning: number;
+  /** What tools answered. */
+  toolResults: number;
+  /** Pictures. */
+  images: number;
+  /** Messages outside the cached prefix. */
+  uncached: number;
+}
+
+/** Everything that one request sends. */
+export interface ContextEnvelope {
+  /** The system prompt. */
+  system: SystemPrompt;
+  /** The tools on offer, in the order in which they are sent. */
+  tools: Array<ToolDefinition>;
+  /** The messages; the uncached ones always last. */
+  messages: EnvelopeMessages;
+  /** Sampling and limits. */
+  options: RequestOptions;
+}
+
+/** The system prompt, in named parts. */
+export interface SystemPrompt {
+  /** The parts, in order. */
+  parts: Array<SystemPart>;
+  /** The parts' texts joined: what is sent. Empty: no system prompt is sent. */
+  compiled: string;
+}
+
+/** A named part of the system prompt. */
+export interface SystemPart {
+  /** What the part is for, `base` for instance. */
+  name: string;
+  /** Its text. */
+  text: string;
+}
+
+/** A tool as the model is told of it. */
+export interface ToolDefinition {
+  /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
+  name: string;
+  /** What it does, for the model. */
+  description: string;
+  /** JSON Schema of its arguments, an object. */
+  parameters: Record<string, unknown>;
+}
+
+/** The messages of a request. */
+export interface EnvelopeMessages {
+  /** The stable prefix, which a provider can cache. */
+  cached: Array<ContextMessage>;
+  /** What belongs to this request only; always sent last. */
+  uncached: Array<ContextMessage>;
+}
+
+/** A message of a request, with the entry it comes from. */
+export interface ContextMessage {
+  /** The entry it stands for; absent for messages that no entry holds. */
+  entryId?: EntryId;
+  /** The message. */
+  message: Message;
+}
+
+/** Sampling and limits of a request. What is absent is left to the provider. */
+export interface RequestOptions {
+  /** 0 to 2. */
+  temperature?: number;
+  /** Most tokens the answer may have. */
+  maxOutputTokens?: number;
+  /** How long the model should think: the provider's own word, `low` or `high` for instance. */
+  reasoningEffort?: string;
+}

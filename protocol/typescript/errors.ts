@@ -1,0 +1,90 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+/** Payload of `error`, and of `turn_finished.error`. */
+export interface ErrorBody {
+  /** What went wrong, for programs. */
+  code: ErrorCode;
+  /** What went wrong, with which value, and what to do about it, for people. */
+  message: string;
+  /** Whether the same command, sent again unchanged, may succeed. */
+  retriable: boolean;
+  /** How long to wait before. */
+  retryAfterMs?: number;
+  /** More for programs: the offending `field`, the running `jobId`. */
+  details?: Record<string, unknown>;
+}
+
+/** What went wrong. Clients treat codes they do not know by `retriable`. */
+export type ErrorCode =
+  | "invalid_json"
+  | "invalid_frame"
+  | "invalid_id"
+  | "unknown_command"
+  | "unknown_field"
+  | "missing_field"
+  | "invalid_field"
+  | "duplicate_key"
+  | "too_deep"
+  | "binary_frame"
+  | "rate_limited"
+  | "unsupported_version"
+  | "already_greeted"
+  | "not_greeted"
+  | "unauthenticated"
+  | "forbidden"
+  | "no_session"
+  | "session_already_open"
+  | "session_not_found"
+  | "session_owned"
+  | "read_only"
+  | "idempotency_conflict"
+  | "not_supported"
+  | "entry_not_found"
+  | "empty_input"
+  | "input_too_large"
+  | "queue_full"
+  | "turn_running"
+  | "no_turn"
+  | "nothing_to_retry"
+  | "unknown_call"
+  | "no_pending_approval"
+  | "invalid_tools"
+  | "too_many_tool_rounds"
+  | "interrupted"
+  | "context_overflow"
+  | "nothing_to_compact"
+  | "compaction_running"
+  | "no_compaction"
+  | "compaction_failed"
+  | "compaction_cancelled"
+  | "unknown_strategy"
+  | "unknown_model"
+  | "upstream_unreachable"
+  | "upstream_timeout"
+  | "upstream_auth"
+  | "upstream_quota"
+  | "upstream_rate_limited"
+  | "upstream_overloaded"
+  | "upstream_not_found"
+  | "upstream_rejected"
+  | "upstream_error"
+  | "upstream_truncated"
+  | "upstream_empty"
+  | "upstream_malformed"
+  | "content_filtered"
+  | "store_failed"
+  | "overloaded"
+  | "shutting_down"
+  | "internal";
+
+/** `details` of a v1 error. */
+export interface ErrorDetails {
+  /** What went wrong, for programs. */
+  code: ErrorCode;
+  /** Whether the same command, sent again unchanged, may succeed. */
+  retriable: boolean;
+  /** The offending field. */
+  field?: string;
+  /** How long to wait before. */
+  retryAfterMs?: number;
+}

@@ -1,0 +1,267 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+import type { CallId, CommandId, EntryId, JobId, Timestamp, TurnId } from "./basics.js";
+import type { SessionRole } from "./commands.js";
+import type { StopReason, Usage } from "./content.js";
+import type { Breakdown, ContextInfo } from "./context.js";
+import type { Entry } from "./entries.js";
+import type { ErrorBody, ErrorCode } from "./errors.js";
+import type { QueueItem, SessionSettings } from "./replies.js";
+
+/** A durable event: one stored record, under `seq` in the envelope. */
+export type Event =
+  | { type: "entry_appended"; payload: EntryAppended }
+  | { type: "turn_started"; payload: TurnStarted }
+  | { type: "turn_finished"; payload: TurnFinished }
+  | { type: "tool_call"; payload: ToolCall }
+  | { type: "request_resolved"; payload: RequestResolved }
+  | { type: "queue_changed"; payload: QueueChanged }
+  | { type: "session_updated"; payload: SessionUpdated }
+  | { type: "context_compacted"; payload: ContextCompacted };
+
+/** Payload of `entry_appended`. */
+export interface EntryAppended {
+  /** The entry, as `get_entries` returns it. */
+  entry: Entry;
+  /** The turn it belongs to. */
+  turnId?: TurnId;
+  /** The command that caused it. */
+  commandId?: CommandId;
+}
+
+/** Payload of `turn_started`. */
+export interface TurnStarted {
+  /** The turn. */
+  turnId: TurnId;
+  /** The commands whose input it answers. */
+  commandIds: Array<CommandId>;
+  /** The loop's generation. */
+  generation: number;
+}
+
+/** Payload of `turn_finished`. */
+export interface TurnFinished {
+  /** The turn. */
+  turnId: TurnId;
+  /** How it ended. */
+  status: TurnStatus;
+  /** Why the last answer ended. */
+  finishReason?: StopReason;
+  /** What went wrong, on `failed`. */
+  error?: ErrorBody;
+  /** What the turn's requests cost together. */
+  usage?: Usage;
+  /** How full the window is now. */
+  contextInfo: ContextInfo;
+}
+
+/** How a turn ended. */
+export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
+
+/** Payload of `tool_call`. */
+export interface ToolCall {
+  /** The call; delivered at least once. */
+  callId: CallId;
+  /** Its turn. */
+  turnId: TurnId;
+  /** The tool. */
+  name: string;
+  /** The arguments, JSON text that the tool's schema accepts. */
+  arguments: string;
+  /** When it fails without an answer. */
+  deadline: Timestamp;
+}
+
+/** Payload of `request_resolved`. */
+export interface RequestResolved {
+  /** The call. */
+  callId: CallId;
+  /** What became of it. */
+  outcome: CallOutcome;
+}
+
+/** What became of a tool call. */
+export type CallOutcome = "answered" | "failed" | "timed_out" | "dropped";
+
+/** Payload of `queue_changed`. */
+export interface QueueChanged {
+  /** The inputs that wait, first in line first. */
+  items: Array<QueueItem>;
+}
+
+/** Payload of `session_updated`: what is absent has not changed. */
+export interface SessionUpdated {
+  /** The session's name. */
+  name?: string;
+  /** The model. */
+  model?: string;
+  /** The strategy's short name. */
+  strategy?: string;
+  /** The other settings, all of them. */
+  settings?: SessionSettings;
+  /** The entry from which the session goes on. */
+  leafId?: EntryId;
+  /** How often the loop was seeded. */
+  generation?: number;
+  /** The command that caused it. */
+  commandId?: CommandId;
+}
+
+/** Payload of `context_compacted`. Before and after are counted over the same pending request. */
+export interface ContextCompacted {
+  /** Tokens of the next request before. */
+  oldTokenCount: number;
+  /** Tokens of the next request after. */
+  newTokenCount: number;
+  /** By how much it shrank, in percent, 0 to 100. */
+  reductionPercent: number;
+  /** The strategy: its short name on v2, its class-style name on v1. */
+  strategy: string;
+  /** The job. */
+  jobId: JobId;
+  /** The command that asked for it. */
+  commandId?: CommandId;
+  /** The compaction's entry. */
+  entryId: EntryId;
+  /** The first entry kept word for word. */
+  firstKeptEntryId?: EntryId;
+  /** Older entries kept word for word. */
+  keptEntryIds: Array<EntryId>;
+  /** Why it was done. */
+  trigger: CompactionTrigger;
+  /** Which way of summarising it took. */
+  rung: CompactionRung;
+  /** The summary. */
+  summary: string;
+  /** The generation of the loop that was seeded. */
+  generation: number;
+  /** Milliseconds it took. */
+  durationMs: number;
+  /** Milliseconds a user waited for it. */
+  pausedMs: number;
+  /** What the summary requests cost together; absent where the model was not asked. */
+  summaryUsage?: Usage;
+  /** Tokens that the provider had in its cache and will have to read anew. */
+  cachedTokensLost: number;
+  /** Tokens by kind, before and after. */
+  breakdown: BreakdownChange;
+}
+
+/** Why a compaction was done. */
+export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
+
+/** Which way of summarising a compaction took. */
+export type CompactionRung = "model_summary" | "chunked_summary" | "extract";
+
+/** Tokens by kind, before and after. */
+export interface BreakdownChange {
+  /** Before. */
+  before: Breakdown;
+  /** After. */
+  after: Breakdown;
+}
+
+/** An ephemeral event: it has no `seq`, is not stored, and may be missed. */
+export type EphemeralEvent =
+  | { type: "item_started"; payload: ItemStarted }
+  | { type: "item_delta"; payload: ItemDelta }
+  | { type: "item_aborted"; payload: ItemAborted }
+  | { type: "call_progressed"; payload: CallProgressed }
+  | { type: "compaction_started"; payload: CompactionStarted }
+  | { type: "compaction_progress"; payload: CompactionProgress }
+  | { type: "compaction_failed"; payload: CompactionFailed }
+  | { type: "context_warning"; payload: ContextWarning }
+  | { type: "role_changed"; payload: RoleChanged };
+
+/** Payload of `item_started`. */
+export interface ItemStarted {
+  /** The id that its entry will have. */
+  itemId: EntryId;
+  /** Its turn. */
+  turnId: TurnId;
+  /** `message`. */
+  kind: string;
+}
+
+/** Payload of `item_delta`. */
+export interface ItemDelta {
+  /** The item. */
+  itemId: EntryId;
+  /** The part of it. */
+  part: number;
+  /** Where the text goes, in UTF-16 code units from the part's beginning. */
+  offset: number;
+  /** What kind of part this is; absent for text. */
+  kind?: DeltaKind;
+  /** The piece. */
+  text: string;
+}
+
+/** What kind of part a delta belongs to. */
+export type DeltaKind = "text" | "reasoning";
+
+/** Payload of `item_aborted`. */
+export interface ItemAborted {
+  /** The item. */
+  itemId: EntryId;
+  /** Why: an error code. */
+  reason: string;
+}
+
+/** Payload of `call_progressed`. */
+export interface CallProgressed {
+  /** The call. */
+  callId: CallId;
+  /** What the tool is doing. */
+  message?: string;
+  /** When it fails without an answer now. */
+  deadline: Timestamp;
+}
+
+/** Payload of `compaction_started`. */
+export interface CompactionStarted {
+  /** The job. */
+  jobId: JobId;
+  /** Why. */
+  trigger: CompactionTrigger;
+  /** Whether turns go on meanwhile. */
+  background: boolean;
+}
+
+/** Payload of `compaction_progress`. */
+export interface CompactionProgress {
+  /** The job. */
+  jobId: JobId;
+  /** What it is at: `summarising`. */
+  phase: string;
+  /** Steps done. */
+  done: number;
+  /** Steps in all. */
+  total: number;
+}
+
+/** Payload of `compaction_failed`. */
+export interface CompactionFailed {
+  /** The job. */
+  jobId: JobId;
+  /** The command that asked for it. */
+  commandId?: CommandId;
+  /** An error code. */
+  code: ErrorCode;
+  /** What went wrong. */
+  message: string;
+}
+
+/** Payload of `context_warning`. */
+export interface ContextWarning {
+  /** Of the window, in percent, held within 0 to 100. */
+  usagePercent: number;
+  /** A sentence for the user. */
+  message: string;
+}
+
+/** Payload of `role_changed`. */
+export interface RoleChanged {
+  /** What this connection is to the session now. */
+  role: SessionRole;
+}

@@ -1,0 +1,53 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+import type { Command } from "./commands.js";
+import type { EphemeralEvent, Event } from "./events.js";
+import type { Reply } from "./replies.js";
+
+/** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
+export type CommandFrame = { id: string } & Command;
+
+/** The one answer to a command, under the command's `id`. */
+export type ReplyFrame = { id: string } & Reply;
+
+/** A stored event: 1, 2, 3 … in each session, without a gap. */
+export type DurableFrame = { id: string; seq: number } & Event;
+
+/** An event that is not stored and may be missed. */
+export type EphemeralFrame = { id: string; seq?: undefined } & EphemeralEvent;
+
+/** Server to client. Ignore a `type` that is not among these: a newer server sends more. */
+export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
+
+/** The command called `T`. */
+export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>;
+
+/** Which reply answers which command; every command may also be answered by `error`. */
+export interface ReplyTypes {
+  hello: "welcome";
+  open_session: "session_opened";
+  close_session: "ok";
+  list_sessions: "sessions";
+  rename_session: "ok";
+  delete_session: "ok";
+  get_entries: "entries";
+  ping: "pong";
+  user_input: "accepted";
+  cancel_turn: "ok";
+  retry_turn: "accepted";
+  tool_result: "ok";
+  call_progress: "ok";
+  approval_response: "ok";
+  get_context_info: "context_info";
+  get_context: "context";
+  manual_compact: "ok";
+  cancel_compaction: "ok";
+  set_context_strategy: "ok";
+  set_model: "ok";
+  set_instructions: "ok";
+  set_options: "ok";
+  register_tools: "ok";
+}
+
+/** The replies that the command called `T` can get. */
+export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;

@@ -1,0 +1,13 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+export type * from "./frames.js";
+export type * from "./commands.js";
+export type * from "./replies.js";
+export type * from "./events.js";
+export type * from "./entries.js";
+export type * from "./content.js";
+export type * from "./context.js";
+export type * from "./errors.js";
+export type * from "./basics.js";
+/** The older dialect. */
+export type * as v1 from "./v1.js";

@@ -1,0 +1,257 @@
+// Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
+
+import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
+import type { SessionRole, StrategySettings } from "./commands.js";
+import type { Part } from "./content.js";
+import type { ContextEnvelope, ContextInfo } from "./context.js";
+import type { Entry } from "./entries.js";
+import type { ErrorBody } from "./errors.js";
+
+/** A reply with its payload. */
+export type Reply =
+  | { type: "welcome"; payload: Welcome }
+  | { type: "session_opened"; payload: SessionOpened }
+  | { type: "sessions"; payload: Sessions }
+  | { type: "entries"; payload: Entries }
+  | { type: "pong"; payload: Pong }
+  | { type: "accepted"; payload: Accepted }
+  | { type: "ok"; payload: Done }
+  | { type: "context_info"; payload: ContextInfo }
+  | { type: "context"; payload: Context }
+  | { type: "error"; payload: ErrorBody };
+
+/** Payload of `welcome`. */
+export interface Welcome {
+  /** 2. */
+  protocolVersion: number;
+  /** The server. */
+  server: Server;
+  /** What this server can do beyond the least: names that a client may look for. */
+  features: Array<string>;
+  /** What these credentials allow: `sessions`, `operator`. */
+  scopes: Array<string>;
+  /** The server pings every so many milliseconds. */
+  heartbeatMs: number;
+  /** What it refuses. */
+  limits: Limits;
+}
+
+/** The server. */
+export interface Server {
+  /** `reseed`. */
+  name: string;
+  /** Its version. */
+  version: string;
+  /** This process; another one after a restart. */
+  instance: string;
+  /** The provider it talks to: `offline` or `openai`. */
+  provider: string;
+  /** A sentence for the user where there is something to know, on the offline model for instance. */
+  notice?: string;
+}
+
+/** What the server refuses. */
+export interface Limits {
+  /** Bytes of a frame. */
+  messageBytesMax: number;
+  /** Nested arrays and objects in a frame. */
+  depthMax: number;
+  /** Inputs that may wait. */
+  queueItemsMax: number;
+  /** Tools that one client may offer. */
+  toolsMax: number;
+}
+
+/** Payload of `session_opened`: the whole state as of `asOfSeq`. */
+export interface SessionOpened {
+  /** The session. */
+  sessionId: SessionId;
+  /** What this connection is to it. */
+  role: SessionRole;
+  /** Names the log; with `seq` a place to resume from. */
+  epoch: string;
+  /** This reply speaks of everything up to this durable event; live events follow above it. */
+  asOfSeq: number;
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId: EntryId | null;
+  /** What the session is doing. */
+  state: SessionState;
+  /** How often the loop was seeded. */
+  generation: number;
+  /** The session's name. */
+  name?: string;
+  /** The model. */
+  model: string;
+  /** The strategy's short name. */
+  strategy: string;
+  /** The other settings. */
+  settings: SessionSettings;
+  /** How full the window is. */
+  contextInfo: ContextInfo;
+  /** How a `resume` was served; absent where none was asked for. */
+  resumed?: Resumed;
+  /** The newest entries on the path, oldest first; absent after a `replay`. */
+  entries?: Array<Entry>;
+  /** Whether there are older entries on the path than these. */
+  more?: boolean;
+  /** The running turn. */
+  turn?: RunningTurn;
+  /** The running compaction. */
+  compaction?: RunningCompaction;
+  /** Inputs that wait. */
+  queue: Array<QueueItem>;
+  /** Tool calls without an answer. */
+  pending: Array<PendingCall>;
+}
+
+/** What a session is doing. */
+export type SessionState = "idle" | "running" | "compacting";
+
+/** Settings of a session beside model and strategy. */
+export interface SessionSettings {
+  /** The system prompt; absent for the deployment's. */
+  instructions?: string;
+  /** 0 to 2; absent for the provider's default. */
+  temperature?: number;
+  /** Most tokens an answer may have. */
+  maxOutputTokens?: number;
+  /** How long the model should think. */
+  reasoningEffort?: string;
+  /** The strategy's settings, where they differ from the deployment's. */
+  strategySettings?: StrategySettings;
+  /** The window that a refusal of the provider has shown, where it is smaller than the configured one. */
+  learnedWindowTokens?: number;
+}
+
+/** How a `resume` was served. */
+export type Resumed = "replay" | "snapshot";
+
+/** A turn that is running. */
+export interface RunningTurn {
+  /** The turn. */
+  turnId: TurnId;
+  /** Its items that are not entries yet. */
+  items: Array<RunningItem>;
+}
+
+/** An item that is being streamed. */
+export interface RunningItem {
+  /** The id that its entry will have. */
+  itemId: EntryId;
+  /** Its parts so far. */
+  parts: Array<Part>;
+}
+
+/** A compaction that is running. */
+export interface RunningCompaction {
+  /** The job. */
+  jobId: JobId;
+  /** What it is at. */
+  phase: string;
+}
+
+/** An input that waits. */
+export interface QueueItem {
+  /** The command that brought it. */
+  commandId: CommandId;
+  /** What it says. */
+  content: Array<Part>;
+}
+
+/** A tool call without an answer. */
+export interface PendingCall {
+  /** The call. */
+  callId: CallId;
+  /** Its turn. */
+  turnId: TurnId;
+  /** The tool. */
+  name: string;
+  /** The arguments, JSON text. */
+  arguments: string;
+  /** When it fails. */
+  deadline: Timestamp;
+}
+
+/** Payload of `sessions`. */
+export interface Sessions {
+  /** The sessions, newest first. */
+  items: Array<SessionItem>;
+  /** Ask with this for the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** A session in a list. */
+export interface SessionItem {
+  /** The session. */
+  sessionId: SessionId;
+  /** Its name; empty where it has none. */
+  name: string;
+  /** When it was made. */
+  createdAt: Timestamp;
+  /** When something was last written to it. */
+  updatedAt: Timestamp;
+  /** How many entries its tree has. */
+  entries: number;
+  /** Tokens of its next request. */
+  tokenCount: number;
+  /** Of its window, in percent, held within 0 to 100. */
+  usagePercent: number;
+  /** What it is doing. */
+  state: SessionState;
+}
+
+/** Payload of `entries`. */
+export interface Entries {
+  /** The entries, oldest first. */
+  items: Array<Entry>;
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId: EntryId | null;
+  /** This reply speaks of everything up to this durable event. */
+  asOfSeq: number;
+  /** Whether there are more in the direction that was asked for. */
+  more: boolean;
+}
+
+/** Payload of `pong`. */
+export interface Pong {
+  /** The newest durable event of the open session; 0 without one. */
+  seq: number;
+  /** Whether the client has seen it; `false` means reopen with `resume`. */
+  inSync: boolean;
+  /** The server's time. */
+  serverTime: Timestamp;
+}
+
+/** Payload of `accepted`. */
+export interface Accepted {
+  /** The entry that was written; absent while the input waits. */
+  entryId?: EntryId;
+  /** The turn that was started; absent while the input waits. */
+  turnId?: TurnId;
+  /** Whether the input waits for its turn. */
+  queued: boolean;
+  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  asOfSeq: number;
+  /** The command had been taken before; this is its first answer. */
+  duplicate?: boolean;
+}
+
+/** Payload of `ok`. */
+export interface Done {
+  /** The compaction that was started. */
+  jobId?: JobId;
+  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  asOfSeq?: number;
+  /** The command had been taken before; this is its first answer. */
+  duplicate?: boolean;
+}
+
+/** Payload of `context`. */
+export interface Context {
+  /** What the next request would send. */
+  envelope?: ContextEnvelope;
+  /** The same as text to read. */
+  markdown?: string;
+  /** Its tokens. */
+  tokens: number;
+}
