@@ -2,6 +2,7 @@
 
 import type { EntryId, Timestamp } from "./basics.js";
 import type { Message } from "./content.js";
+import type { CompactionTrigger } from "./events.js";
 
 /** One node of the tree. */
 export type Entry = {
@@ -35,6 +36,12 @@ export interface Compaction {
   keptEntryIds?: Array<EntryId>;
   /** Tokens of the next request before this compaction. */
   tokensBefore: number;
+  /** Tokens of the same request after it; absent in histories made elsewhere. */
+  tokensAfter?: number;
+  /** Why it was done; absent in histories made elsewhere. */
+  trigger?: CompactionTrigger;
+  /** Milliseconds it took; absent in histories made elsewhere. */
+  durationMs?: number;
   /** Files the summarised part read and modified, as tools named them; accumulates over compactions. */
   details?: CompactionDetails;
 }

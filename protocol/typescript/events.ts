@@ -8,6 +8,12 @@ import type { Entry } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { QueueItem, SessionSettings } from "./replies.js";
 
+/** Why a compaction was done. */
+export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
+
+/** How a turn ended. */
+export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
+
 /** A durable event: one stored record, under `seq` in the envelope. */
 export type Event =
   | { type: "entry_appended"; payload: EntryAppended }
@@ -54,9 +60,6 @@ export interface TurnFinished {
   /** How full the window is now. */
   contextInfo: ContextInfo;
 }
-
-/** How a turn ended. */
-export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
 /** Payload of `tool_call`. */
 export interface ToolCall {
@@ -146,9 +149,6 @@ export interface ContextCompacted {
   /** Tokens by kind, before and after. */
   breakdown: BreakdownChange;
 }
-
-/** Why a compaction was done. */
-export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
 
 /** Which way of summarising a compaction took. */
 export type CompactionRung = "model_summary" | "chunked_summary" | "extract";

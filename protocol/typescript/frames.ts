@@ -8,7 +8,7 @@ import type { Reply } from "./replies.js";
 export type CommandFrame = { id: string } & Command;
 
 /** The one answer to a command, under the command's `id`. */
-export type ReplyFrame = { id: string } & Reply;
+export type ReplyFrame = { id: string; seq?: undefined } & Reply;
 
 /** A stored event: 1, 2, 3 … in each session, without a gap. */
 export type DurableFrame = { id: string; seq: number } & Event;

@@ -6,6 +6,7 @@ import type { Part } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody } from "./errors.js";
+import type { TurnStatus } from "./events.js";
 
 /** A reply with its payload. */
 export type Reply =
@@ -96,6 +97,8 @@ export interface SessionOpened {
   more?: boolean;
   /** The running turn. */
   turn?: RunningTurn;
+  /** The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry. */
+  lastTurn?: EndedTurn;
   /** The running compaction. */
   compaction?: RunningCompaction;
   /** Inputs that wait. */
@@ -140,6 +143,16 @@ export interface RunningItem {
   itemId: EntryId;
   /** Its parts so far. */
   parts: Array<Part>;
+}
+
+/** A turn that ended without an answer; the fields are those of `turn_finished`. */
+export interface EndedTurn {
+  /** The turn. */
+  turnId: TurnId;
+  /** How it ended. */
+  status: TurnStatus;
+  /** What went wrong, on `failed`. */
+  error?: ErrorBody;
 }
 
 /** A compaction that is running. */
