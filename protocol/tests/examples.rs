@@ -1,0 +1,293 @@
+//! One example frame a message, at least: each fits the schema, is read by the types, and is written again as it was.
+//!
+//! `examples/DIALECT/FOLDER/NAME.json`, or `NAME.what.json` for a further one. The frames of README.md are held to the
+//! same.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
+use jsonschema::Validator;
+use reseed_protocol::{
+    codegen::{self, Kind},
+    context::{Breakdown, ContextInfo},
+    event::{EphemeralEvent, Event},
+    frame,
+    reply::Reply,
+    v1,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+/// A frame, and where it stands.
+struct Example {
+    v2: bool,
+    folder: String,
+    name: String,
+    place: String,
+    frame: Value,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn examples() -> Vec<Example> {
+    let mut found = Vec::new();
+    for dialect in ["v1", "v2"] {
+        for folder in fs::read_dir(root().join("examples").join(dialect)).unwrap() {
+            let folder = folder.unwrap().path();
+            for file in fs::read_dir(&folder).unwrap() {
+                let path = file.unwrap().path();
+                let file_name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                found.push(Example {
+                    v2: dialect == "v2",
+                    folder: folder.file_name().unwrap().to_str().unwrap().to_owned(),
+                    name: file_name.split('.').next().unwrap().to_owned(),
+                    place: format!("{dialect}/{}", path.strip_prefix(folder.parent().unwrap()).unwrap().display()),
+                    frame: serde_json::from_str(&fs::read_to_string(&path).unwrap())
+                        .unwrap_or_else(|error| panic!("{file_name}: {error}")),
+                });
+            }
+        }
+    }
+    assert!(found.len() >= 60, "only {} examples were found", found.len());
+    found
+}
+
+/// The schemas of both dialects.
+struct Schemas {
+    v1: Value,
+    v2: Value,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        Self { v1: codegen::v1().schema, v2: codegen::v2().schema }
+    }
+
+    /// The validator of one definition.
+    fn definition(&self, v2: bool, name: &str) -> Validator {
+        let schema = if v2 { &self.v2 } else { &self.v1 };
+        assert!(schema["$defs"].get(name).is_some(), "{name} is not defined");
+        jsonschema::validator_for(&json!({ "$ref": format!("#/$defs/{name}"), "$defs": schema["$defs"] })).unwrap()
+    }
+}
+
+impl Example {
+    fn definition(&self) -> String {
+        let kind = match self.folder.as_str() {
+            "commands" => "command",
+            "replies" => "reply",
+            "events" => "event",
+            other => panic!("{}: no message is kept in {other}", self.place),
+        };
+        format!("{kind}.{}", self.name)
+    }
+}
+
+/// The message without what the envelope adds.
+fn body(frame: &Value) -> Value {
+    let mut body = frame.clone();
+    body.as_object_mut().unwrap().retain(|key, _| key == "type" || key == "payload");
+    body
+}
+
+fn read<T: DeserializeOwned>(frame: &Value) -> Result<T, String> {
+    serde_json::from_value(body(frame)).map_err(|error| error.to_string())
+}
+
+fn write<T: Serialize>(id: &str, message: &T) -> Value {
+    serde_json::from_str(&frame::encode(id, message)).unwrap()
+}
+
+/// Reads a frame with the types that a client or the server reads it with, and writes it again.
+fn through_the_types(v2: bool, command: bool, frame: &Value) -> Result<Value, String> {
+    let id = frame["id"].as_str().unwrap_or_default();
+    let text = frame.to_string();
+    if command {
+        return if v2 {
+            frame::parse_v2(&text).map(|(id, command)| write(id.as_str(), &command)).map_err(|r| r.error.message)
+        } else {
+            frame::parse_v1(&text).map(|(id, command)| write(id.as_str(), &command)).map_err(|r| r.error.message)
+        };
+    }
+    if !v2 {
+        return read::<v1::Event>(frame).map(|event| write(id, &event));
+    }
+    if let Some(seq) = frame["seq"].as_u64() {
+        let event: Event = read(frame)?;
+        let stored = serde_json::to_string(&event).unwrap();
+        return Ok(serde_json::from_str(&frame::encode_stored(seq, &stored)).unwrap());
+    }
+    if id.starts_with("s_") {
+        return read::<EphemeralEvent>(frame).map(|event| write(id, &event));
+    }
+    read::<Reply>(frame).map(|reply| write(id, &reply))
+}
+
+#[test]
+fn no_message_lacks_an_example_and_no_example_lacks_a_message() {
+    for (v2, dialect) in [(false, codegen::v1()), (true, codegen::v2())] {
+        let messages: BTreeSet<(&str, String)> = dialect
+            .messages
+            .into_iter()
+            .map(|message| match message.kind {
+                Kind::Command => ("commands", message.name),
+                Kind::Reply => ("replies", message.name),
+                Kind::DurableEvent | Kind::Event => ("events", message.name),
+            })
+            .collect();
+        let examples = examples();
+        let shown: BTreeSet<(&str, String)> =
+            examples.iter().filter(|e| e.v2 == v2).map(|e| (e.folder.as_str(), e.name.clone())).collect();
+        assert_eq!(shown, messages);
+    }
+}
+
+#[test]
+fn every_example_fits_its_schema_and_comes_through_the_types_unchanged() {
+    let schemas = Schemas::new();
+    for example in examples() {
+        assert_eq!(example.frame["type"], example.name.as_str(), "{}", example.place);
+        if let Err(error) = schemas.definition(example.v2, &example.definition()).validate(&example.frame) {
+            panic!("{} does not fit at {}: {error}", example.place, error.instance_path());
+        }
+        let again = through_the_types(example.v2, example.folder == "commands", &example.frame)
+            .unwrap_or_else(|error| panic!("{}: {error}", example.place));
+        // A command without payload is written with an empty one.
+        let mut expected = example.frame.clone();
+        if example.v2 && expected.get("payload").is_none() {
+            expected["payload"] = json!({});
+        }
+        assert_eq!(again, expected, "{}", example.place);
+    }
+}
+
+#[test]
+fn every_frame_fits_exactly_one_message() {
+    let schemas = Schemas::new();
+    for example in examples() {
+        let union = if example.folder == "commands" { "CommandFrame" } else { "ServerFrame" };
+        assert!(schemas.definition(example.v2, union).is_valid(&example.frame), "{} is no {union}", example.place);
+        let schema = if example.v2 { &schemas.v2 } else { &schemas.v1 };
+        assert!(jsonschema::is_valid(schema, &example.frame), "{}", example.place);
+    }
+}
+
+/// What a field of its own, and each field missing, do to a frame.
+fn spoilt(frame: &Value) -> Vec<(String, Value)> {
+    let mut spoilt = vec![];
+    let mut more = frame.clone();
+    more["surprise"] = json!(1);
+    spoilt.push(("with `surprise`".to_owned(), more));
+    let Some(payload) = frame["payload"].as_object() else { return spoilt };
+    let mut more = frame.clone();
+    more["payload"]["surprise"] = json!(1);
+    spoilt.push(("with `payload.surprise`".to_owned(), more));
+    for key in payload.keys() {
+        let mut less = frame.clone();
+        less["payload"].as_object_mut().unwrap().remove(key);
+        spoilt.push((format!("without `{key}`"), less));
+        let mut other = frame.clone();
+        other["payload"][key] = json!([[7]]);
+        spoilt.push((format!("with another `{key}`"), other));
+    }
+    spoilt
+}
+
+#[test]
+fn schema_and_server_refuse_the_same_commands() {
+    let schemas = Schemas::new();
+    let mut refused = 0;
+    for example in examples().into_iter().filter(|example| example.folder == "commands") {
+        let validator = schemas.definition(example.v2, &example.definition());
+        for (what, frame) in spoilt(&example.frame) {
+            let by_types = through_the_types(example.v2, true, &frame);
+            assert_eq!(validator.is_valid(&frame), by_types.is_ok(), "{} {what}: {by_types:?}", example.place);
+            refused += u32::from(by_types.is_err());
+        }
+    }
+    assert!(refused > 80, "only {refused} spoilt commands were refused");
+}
+
+#[test]
+fn clients_may_be_sent_fields_that_they_do_not_know() {
+    let schemas = Schemas::new();
+    for example in examples().into_iter().filter(|example| example.folder != "commands") {
+        let validator = schemas.definition(example.v2, &example.definition());
+        for (what, frame) in spoilt(&example.frame).into_iter().filter(|(what, _)| what.contains("surprise")) {
+            assert!(validator.is_valid(&frame), "{} {what}", example.place);
+            through_the_types(example.v2, false, &frame).unwrap_or_else(|e| panic!("{} {what}: {e}", example.place));
+        }
+    }
+}
+
+#[test]
+fn what_the_schema_takes_from_the_server_the_types_take_too() {
+    let schemas = Schemas::new();
+    let mut taken = 0;
+    for example in examples().into_iter().filter(|example| example.folder != "commands") {
+        let validator = schemas.definition(example.v2, &example.definition());
+        for (what, frame) in spoilt(&example.frame).into_iter().filter(|(_, frame)| validator.is_valid(frame)) {
+            through_the_types(example.v2, false, &frame).unwrap_or_else(|e| panic!("{} {what}: {e}", example.place));
+            taken += 1;
+        }
+    }
+    assert!(taken > 80, "only {taken} frames were tried");
+}
+
+#[test]
+fn the_numbers_in_the_examples_add_up() {
+    fn walk(place: &str, value: &Value, seen: &mut u32) {
+        if value.get("usagePercent").is_some() && value.get("breakdown").is_some() {
+            let info: ContextInfo = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(info.breakdown.total(), info.token_count, "{place}");
+            assert_eq!(info.usage_tokens + info.trailing_tokens, info.token_count, "{place}");
+            let percent = info.token_count as f64 / info.max_tokens as f64 * 100.0;
+            assert!((info.usage_percent - percent).abs() < 0.1, "{place}: {percent} %");
+            *seen += 1;
+        }
+        if let Some(change) = value.get("breakdown").filter(|b| b.get("before").is_some()) {
+            let total = |side: &str| serde_json::from_value::<Breakdown>(change[side].clone()).unwrap().total();
+            assert_eq!(Some(total("before")), value["oldTokenCount"].as_u64(), "{place}");
+            assert_eq!(Some(total("after")), value["newTokenCount"].as_u64(), "{place}");
+            *seen += 1;
+        }
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| walk(place, item, seen)),
+            Value::Object(object) => object.values().for_each(|item| walk(place, item, seen)),
+            _ => {}
+        }
+    }
+    let mut seen = 0;
+    for example in examples() {
+        walk(&example.place, &example.frame, &mut seen);
+    }
+    assert!(seen >= 8, "only {seen} counts were found");
+}
+
+/// Frames in README.md stand one a line behind `→` (to the server) or `←` (from it).
+#[test]
+fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
+    let schemas = Schemas::new();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let mut v2 = false;
+    let mut count = 0;
+    for (at, line) in readme.lines().enumerate() {
+        if let Some(title) = line.strip_prefix("## ") {
+            v2 = !title.contains("v1");
+        }
+        let (command, text) = match (line.strip_prefix("→ "), line.strip_prefix("← ")) {
+            (Some(text), _) => (true, text),
+            (_, Some(text)) => (false, text),
+            _ => continue,
+        };
+        let place = format!("README.md line {}", at + 1);
+        let frame: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let union = if command { "CommandFrame" } else { "ServerFrame" };
+        assert!(schemas.definition(v2, union).is_valid(&frame), "{place} is no {union}");
+        through_the_types(v2, command, &frame).unwrap_or_else(|error| panic!("{place}: {error}"));
+        count += 1;
+    }
+    assert!(count >= 20, "only {count} frames were found");
+}
