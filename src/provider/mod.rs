@@ -1,5 +1,11 @@
 //! To the models. One [`Provider`] a deployment; the runtime calls it, the core never does.
 
+pub mod fault;
+pub mod openai;
+pub mod overflow;
+pub mod retry;
+pub mod scripted;
+
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
 use std::{future::Future, pin::Pin};
 

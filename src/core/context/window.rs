@@ -1,0 +1,172 @@
+//! The window of a model: how many tokens a request and its answer may have together.
+//!
+//! Three sources, the surest first: what the operator configured, what the provider's model list tells, and a table of
+//! well-known models. A model that none of them knows has no window, and the caller says so instead of guessing: a guess
+//! that is too large fails in the middle of a conversation.
+
+/// How many tokens a model takes, and how we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Tokens of request and answer together.
+    pub tokens: u64,
+    /// Where the number comes from.
+    pub source: WindowSource,
+}
+
+/// Where a window's size comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WindowSource {
+    /// `CONTEXT_WINDOW`, or the session's own setting.
+    Configured,
+    /// The provider's model list.
+    Provider,
+    /// The table of this file.
+    Table,
+}
+
+impl WindowSource {
+    /// The source as one word, for logs and the page.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Provider => "provider",
+            Self::Table => "table",
+        }
+    }
+}
+
+/// The window of `model`, if anything tells it. `listed` is the provider's model list: names, and windows in tokens
+/// where the list has them. A window of 0 tokens counts as not told.
+#[must_use]
+pub fn resolve(model: &str, configured: Option<u64>, listed: &[(String, Option<u64>)]) -> Option<Window> {
+    let told = |tokens: Option<u64>, source| tokens.filter(|&n| n > 0).map(|tokens| Window { tokens, source });
+    let provider = || listed.iter().find(|(id, _)| id == model).and_then(|&(_, tokens)| tokens);
+    told(configured, WindowSource::Configured)
+        .or_else(|| told(provider(), WindowSource::Provider))
+        .or_else(|| told(known(model), WindowSource::Table))
+}
+
+/// The table's window for a model's name: the longest entry that begins the name. Routers put a path before the name
+/// (`openai/gpt-4o`, `models/gemini-2.0-flash`), which is passed over, and vendors put dates and sizes after it.
+fn known(model: &str) -> Option<u64> {
+    let path = model.to_ascii_lowercase();
+    let name = path.rsplit('/').next().unwrap_or(&path);
+    KNOWN.iter().filter(|(prefix, _)| begins(name, prefix)).max_by_key(|(prefix, _)| prefix.len()).map(|&(_, n)| n)
+}
+
+/// Whether `prefix` begins `name` and ends where a word of it ends, so that `gpt-4` is not taken for `gpt-4.7`. An entry
+/// that itself ends in a separator stands for the whole family.
+fn begins(name: &str, prefix: &str) -> bool {
+    let Some(rest) = name.strip_prefix(prefix) else { return false };
+    prefix.ends_with(['.', '-']) || rest.is_empty() || rest.starts_with(['-', ':', '@', '_'])
+}
+
+/// Windows that the vendors publish, in tokens. Where variants of a family differ the smaller one stands here: too small
+/// compacts early, too large fails.
+const KNOWN: &[(&str, u64)] = &[
+    // OpenAI
+    ("gpt-5", 400_000),
+    ("gpt-5.", 400_000),
+    ("gpt-5-chat", 128_000),
+    ("gpt-5.1-chat", 128_000),
+    ("gpt-5.2-chat", 128_000),
+    ("gpt-4.5", 128_000),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-4o", 128_000),
+    ("chatgpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4-1106", 128_000),
+    ("gpt-4-0125", 128_000),
+    ("gpt-4-vision", 128_000),
+    ("gpt-4-32k", 32_768),
+    ("gpt-4", 8_192),
+    ("gpt-3.5-turbo", 16_385),
+    ("gpt-3.5-turbo-0613", 4_096),
+    ("gpt-3.5-turbo-0301", 4_096),
+    ("gpt-3.5-turbo-instruct", 4_096),
+    ("o1", 200_000),
+    ("o1-mini", 128_000),
+    ("o1-preview", 128_000),
+    ("o3", 200_000),
+    ("o4-mini", 200_000),
+    ("codex-mini", 200_000),
+    ("gpt-oss", 131_072),
+    // Others that are often run or routed to
+    ("claude-", 200_000),
+    ("deepseek-chat", 65_536),
+    ("deepseek-reasoner", 65_536),
+    ("gemini-1.5-", 1_048_576),
+    ("gemini-2.", 1_048_576),
+    ("gemma-2", 8_192),
+    ("llama-3", 8_192),
+    ("meta-llama-3", 8_192),
+    ("llama-3.1", 131_072),
+    ("meta-llama-3.1", 131_072),
+    ("llama-3.2", 131_072),
+    ("llama-3.3", 131_072),
+    ("mistral-large", 131_072),
+    ("mistral-small", 32_768),
+    ("mixtral-8x7b", 32_768),
+    ("mixtral-8x22b", 65_536),
+    ("phi-4", 16_384),
+    ("qwen2.5", 32_768),
+    ("qwen3", 32_768),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_surest_source_wins() {
+        let listed = [("gpt-4o".to_owned(), Some(64_000)), ("mystery".to_owned(), None), ("zero".to_owned(), Some(0))];
+        let window = |tokens, source| Some(Window { tokens, source });
+        for (model, configured, expected) in [
+            ("gpt-4o", Some(9_000), window(9_000, WindowSource::Configured)),
+            ("gpt-4o", Some(0), window(64_000, WindowSource::Provider)),
+            ("gpt-4o", None, window(64_000, WindowSource::Provider)),
+            ("gpt-4.1", None, window(1_047_576, WindowSource::Table)),
+            ("mystery", None, None),
+            ("zero", None, None),
+        ] {
+            assert_eq!(resolve(model, configured, &listed), expected, "{model} {configured:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_entry_that_begins_the_name_counts() {
+        for (model, expected) in [
+            ("gpt-4o-mini-2024-07-18", Some(128_000)),
+            ("GPT-4o", Some(128_000)),
+            ("openai/gpt-4.1-nano", Some(1_047_576)),
+            ("gpt-4", Some(8_192)),
+            ("gpt-4-0613", Some(8_192)),
+            ("gpt-4-turbo-preview", Some(128_000)),
+            ("gpt-4.7", None),
+            ("gpt-42", None),
+            ("gpt-5-nano", Some(400_000)),
+            ("gpt-5.2", Some(400_000)),
+            ("gpt-5.2-chat-latest", Some(128_000)),
+            ("gpt-3.5-turbo-16k", Some(16_385)),
+            ("o1-mini", Some(128_000)),
+            ("o3-mini", Some(200_000)),
+            ("meta-llama/Llama-3.1-8B-Instruct", Some(131_072)),
+            ("meta-llama/Meta-Llama-3-8B", Some(8_192)),
+            ("Qwen/Qwen2.5-7B-Instruct", Some(32_768)),
+            ("tiny-random", None),
+            ("", None),
+        ] {
+            assert_eq!(known(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_lower_case_and_says_nothing_twice() {
+        for (at, (prefix, tokens)) in KNOWN.iter().enumerate() {
+            assert_eq!(*prefix, prefix.to_ascii_lowercase());
+            assert!(*tokens > 0);
+            assert!(!KNOWN[..at].iter().any(|(earlier, _)| earlier == prefix), "{prefix}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! From what a model's server said when it failed to one of our codes.
+//!
+//! The text of an upstream error never leaves this file: it can echo keys and prompts. It is read for known words only,
+//! and the message of the fault is made of the code's own cause and remedy, and of numbers.
+
+use super::overflow;
+use crate::core::model::{ModelFault, OverflowHint};
+use jiff::Timestamp;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reseed_protocol::ErrorCode;
+use serde_json::Value;
+
+/// A fault of this code. `note` is a few words of ours that go into the message, never the upstream's.
+#[must_use]
+pub fn fault(code: ErrorCode, note: &str) -> ModelFault {
+    let cause = code.cause().trim_end_matches('.');
+    ModelFault::new(code, format!("{cause} ({note}). {}", code.remedy()))
+}
+
+/// What a failed exchange means. `status` is the HTTP status, absent for an error inside a stream that began well;
+/// `body` is the body, or the event. Total: anything at all gets a code.
+///
+/// The order matters: overflow first, because servers send it under 400, 413 and 500; then words that are surer than the
+/// status (a spent quota comes as 429 like a busy minute); then the status; then words that are not.
+#[must_use]
+pub fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
+    let said = Said::read(body);
+    let status = status.or(said.status);
+    let overflow = said.overflow(status);
+    let code = match (&overflow, status) {
+        (Some(_), _) => ErrorCode::ContextOverflow,
+        (None, status) => said
+            .means(SURE)
+            .or_else(|| status.and_then(by_status))
+            .or_else(|| said.means(VAGUE))
+            .unwrap_or(ErrorCode::UpstreamError),
+    };
+    let mut note = match status {
+        Some(status) => format!("HTTP {status}"),
+        None => "an error inside the stream".to_owned(),
+    };
+    let hint = overflow.unwrap_or_default();
+    if let Some(prompt) = hint.prompt_tokens {
+        note.push_str(&format!(", {prompt} tokens sent"));
+    }
+    if let Some(window) = hint.window_tokens {
+        note.push_str(&format!(", {window} fit"));
+    }
+    ModelFault { overflow: hint, retry_after_ms: retry_after_ms(headers, now), ..fault(code, &note) }
+}
+
+/// Codes, types and turns of phrase that settle what is meant, whatever the status.
+const SURE: &[(ErrorCode, &[&str])] = &[
+    (
+        ErrorCode::UpstreamQuota,
+        &[
+            "insufficient_quota",
+            "exceeded your current quota",
+            "billing_hard_limit_reached",
+            "billing_not_active",
+            "insufficient_balance",
+            "insufficient balance",
+            "insufficient credits",
+            "credit balance is too low",
+        ],
+    ),
+    (
+        ErrorCode::UpstreamAuth,
+        &[
+            "invalid_api_key",
+            "incorrect api key",
+            "authentication_error",
+            "authenticationerror",
+            "invalid_authentication",
+            "permission_error",
+        ],
+    ),
+    (
+        ErrorCode::ContentFiltered,
+        &["content_filter", "content_policy_violation", "contentpolicyviolation", "responsibleaipolicyviolation"],
+    ),
+    (
+        ErrorCode::UpstreamNotFound,
+        &["model_not_found", "deploymentnotfound", "invalid model name passed", "notfounderror"],
+    ),
+    (
+        ErrorCode::UpstreamOverloaded,
+        &[
+            "overloaded_error",
+            "server_is_overloaded",
+            "engine_overloaded",
+            "slow_down",
+            "all_deployments_in_cooldown",
+            "loading model",
+        ],
+    ),
+    (
+        ErrorCode::UpstreamRateLimited,
+        &["rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted", "throttling error"],
+    ),
+];
+
+/// Words that only tell which side was at fault; for errors that come without a status.
+const VAGUE: &[(ErrorCode, &[&str])] = &[
+    (ErrorCode::UpstreamRejected, &["invalid_request", "invalid_prompt", "bad_request", "badrequesterror"]),
+    (ErrorCode::UpstreamOverloaded, &["overloaded", "service_unavailable", "service unavailable"]),
+    (ErrorCode::UpstreamRateLimited, &["rate limit", "rate_limit", "too many requests"]),
+    (ErrorCode::UpstreamNotFound, &["not_found"]),
+];
+
+fn by_status(status: u16) -> Option<ErrorCode> {
+    Some(match status {
+        300..=399 | 404 | 405 | 410 => ErrorCode::UpstreamNotFound,
+        401 | 403 | 407 => ErrorCode::UpstreamAuth,
+        402 => ErrorCode::UpstreamQuota,
+        // What may pass by itself: the request came too slowly, or met another one.
+        408 | 409 | 425 => ErrorCode::UpstreamError,
+        429 => ErrorCode::UpstreamRateLimited,
+        400..=499 => ErrorCode::UpstreamRejected,
+        503 | 529 => ErrorCode::UpstreamOverloaded,
+        500..=599 => ErrorCode::UpstreamError,
+        _ => return None,
+    })
+}
+
+/// An error as far as any server's dialect lets it be read.
+struct Said {
+    /// Code, type and message on lines of their own, in lower case.
+    words: String,
+    /// The message alone.
+    message: String,
+    /// A status told inside the body.
+    status: Option<u16>,
+    /// Counts in fields of their own, as llama-server has them.
+    counts: OverflowHint,
+    /// Nothing came at all.
+    bodiless: bool,
+}
+
+impl Said {
+    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `[{"error":…}]`, or plain text.
+    fn read(body: &[u8]) -> Self {
+        let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let root = match &root {
+            Value::Array(items) => items.first().unwrap_or(&Value::Null),
+            root => root,
+        };
+        let error = match &root["error"] {
+            Value::Null => root,
+            error => error,
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let message = match error {
+            Value::Null => String::from_utf8_lossy(body).into_owned(),
+            Value::String(text) => text.clone(),
+            error => [&error["message"], &error["detail"], &error["error"]].map(text).join(" ").trim().to_owned(),
+        };
+        let code = text(&error["code"]);
+        let kinds = [&error["type"], &error["status"]].map(text).join("\n");
+        let status = [&code, &text(&error["status"]), &text(&error["status_code"])]
+            .into_iter()
+            .find_map(|code| code.parse::<u16>().ok().filter(|status| (400..600).contains(status)));
+        let counts =
+            OverflowHint { prompt_tokens: error["n_prompt_tokens"].as_u64(), window_tokens: error["n_ctx"].as_u64() };
+        let words = format!("{code}\n{kinds}\n{message}").to_lowercase();
+        Self { words, message, status, counts, bodiless: body.trim_ascii().is_empty() }
+    }
+
+    fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
+        if self.bodiless {
+            return status.and_then(|status| overflow::told_by(&format!("{status} (no body)")));
+        }
+        // The message alone first: what begins it tells throttling from overflow.
+        let told = match overflow::told_by(&self.message) {
+            Some(hint) => hint,
+            // A body too large for a proxy in between is cured by compaction as well.
+            None if status == Some(413) => OverflowHint::default(),
+            None if overflow::is_throttling(&self.message) => return None,
+            None => overflow::told_by(&self.words)?,
+        };
+        Some(OverflowHint {
+            prompt_tokens: self.counts.prompt_tokens.or(told.prompt_tokens),
+            window_tokens: self.counts.window_tokens.or(told.window_tokens),
+        })
+    }
+
+    fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
+        table.iter().find(|(_, words)| words.iter().any(|word| self.words.contains(word))).map(|&(code, _)| code)
+    }
+}
+
+/// How long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+fn retry_after_ms(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+    if let Some(ms) = text("retry-after-ms").and_then(number) {
+        return Some(ms.ceil() as u64);
+    }
+    let after = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = number(after) {
+        return Some((seconds * 1000.0).ceil() as u64);
+    }
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(after).ok()?;
+    u64::try_from(at.as_millisecond() - now.as_millisecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ErrorCode::{
+        ContentFiltered, ContextOverflow, UpstreamAuth, UpstreamError, UpstreamNotFound, UpstreamOverloaded,
+        UpstreamQuota, UpstreamRateLimited, UpstreamRejected,
+    };
+
+    fn now() -> Timestamp {
+        "2026-11-21T07:28:00Z".parse().unwrap()
+    }
+
+    fn judged(status: Option<u16>, body: &str) -> ModelFault {
+        classify(status, &HeaderMap::new(), now(), body.as_bytes())
+    }
+
+    #[test]
+    fn every_dialect_gets_its_code() {
+        for (status, body, expected) in [
+            (
+                Some(401),
+                r#"{"error":{"message":"Incorrect API key provided: sk-1","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+                UpstreamAuth,
+            ),
+            (Some(403), "<html><body>Forbidden</body></html>", UpstreamAuth),
+            (Some(400), r#"{"error":{"message":"litellm.AuthenticationError: no","code":"400"}}"#, UpstreamAuth),
+            (Some(402), "", UpstreamQuota),
+            (
+                Some(429),
+                r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+                UpstreamQuota,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"Rate limit reached: too many tokens per min","type":"tokens","code":"rate_limit_exceeded"}}"#,
+                UpstreamRateLimited,
+            ),
+            (Some(429), "", UpstreamRateLimited),
+            (
+                Some(429),
+                r#"{"error":{"message":"No deployments available","type":"all_deployments_in_cooldown","code":"429"}}"#,
+                UpstreamOverloaded,
+            ),
+            (
+                Some(503),
+                r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+                UpstreamOverloaded,
+            ),
+            (Some(529), "{}", UpstreamOverloaded),
+            (Some(404), "<!doctype html><title>Not Found</title>", UpstreamNotFound),
+            (Some(404), r#"{"detail":"Not Found"}"#, UpstreamNotFound),
+            (Some(302), "", UpstreamNotFound),
+            (
+                Some(400),
+                r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#,
+                UpstreamNotFound,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"Invalid model name passed in model=x","code":"400"}}"#,
+                UpstreamNotFound,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"code":400,"message":"'messages' is required","type":"invalid_request_error"}}"#,
+                UpstreamRejected,
+            ),
+            (Some(422), r#"{"detail":[{"loc":["body","model"],"msg":"field required"}]}"#, UpstreamRejected),
+            (Some(400), r#"{"error":{"message":"filtered","code":"content_filter"}}"#, ContentFiltered),
+            (Some(500), "Internal Server Error", UpstreamError),
+            (Some(502), "<html>502 Bad Gateway</html>", UpstreamError),
+            (Some(408), "", UpstreamError),
+            // overflow, under every status that is used for it
+            (
+                Some(400),
+                r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                ContextOverflow,
+            ),
+            (
+                Some(500),
+                r#"{"error":{"code":500,"message":"the request exceeds the available context size","type":"server_error"}}"#,
+                ContextOverflow,
+            ),
+            (
+                Some(400),
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).","type":"BadRequestError","code":400}"#,
+                ContextOverflow,
+            ),
+            (Some(413), "<html>413 Request Entity Too Large</html>", ContextOverflow),
+            (Some(413), "", ContextOverflow),
+            (Some(400), "  ", ContextOverflow),
+            (None, r#"{"error":{"code":"context_length_exceeded","message":"no"}}"#, ContextOverflow),
+            // what only looks like it
+            (Some(429), r#"{"error":{"message":"Too many requests: context_length_exceeded"}}"#, UpstreamRateLimited),
+            (
+                Some(429),
+                r#"{"error":{"message":"Throttling error: Too many tokens, please wait","type":"x"}}"#,
+                UpstreamRateLimited,
+            ),
+            (Some(503), r#"{"error":{"message":"Service unavailable: too many tokens"}}"#, UpstreamOverloaded),
+            // inside a stream, without a status of their own
+            (None, r#"{"error":{"message":"x","type":"server_error","code":null}}"#, UpstreamError),
+            (None, r#"{"type":"error","code":"rate_limit_exceeded","message":"x","param":null}"#, UpstreamRateLimited),
+            (None, r#"{"error":{"code":429,"message":"x"}}"#, UpstreamRateLimited),
+            (None, r#"{"error":{"code":"401","message":"x"}}"#, UpstreamAuth),
+            (None, r#"{"error":"something broke"}"#, UpstreamError),
+            (None, r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#, UpstreamRejected),
+            (None, r#"{"error":{"type":"invalid_request_error","message":"bad"}}"#, UpstreamRejected),
+            (None, "not json at all", UpstreamError),
+        ] {
+            assert_eq!(judged(status, body).code, expected, "{status:?} {body}");
+        }
+    }
+
+    #[test]
+    fn an_overflow_tells_its_numbers() {
+        let body = r#"{"error":{"code":400,"message":"request (7508 tokens) exceeds the available context size (2048 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":7508,"n_ctx":2048}}"#;
+        let fault = judged(Some(400), body);
+        assert_eq!(fault.overflow, OverflowHint { prompt_tokens: Some(7508), window_tokens: Some(2048) });
+        assert!(fault.message.contains("(HTTP 400, 7508 tokens sent, 2048 fit)"), "{}", fault.message);
+    }
+
+    #[test]
+    fn no_word_of_the_upstream_is_passed_on() {
+        let body =
+            r#"{"error":{"message":"Incorrect API key provided: sk-verysecret","type":"zebra","code":"giraffe"}}"#;
+        for status in [None, Some(400), Some(401), Some(429), Some(500)] {
+            let message = judged(status, body).message;
+            for secret in ["sk-verysecret", "zebra", "giraffe", "provided"] {
+                assert!(!message.contains(secret), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_wait_is_read_in_each_form() {
+        for (name, value, expected) in [
+            ("retry-after", "5", Some(5_000)),
+            ("retry-after", "0.25", Some(250)),
+            ("retry-after", "Sat, 21 Nov 2026 07:28:07 GMT", Some(7_000)),
+            ("retry-after", "Sat, 21 Nov 2026 07:27:00 GMT", None),
+            ("retry-after", "soon", None),
+            ("retry-after", "-1", None),
+            ("retry-after-ms", "120", Some(120)),
+            ("x-other", "5", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            assert_eq!(classify(Some(429), &headers, now(), b"").retry_after_ms, expected, "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! An answer while it arrives: pieces go to the sink at once and are kept, until the whole is handed out.
+//!
+//! Always holds: what is kept was given to the sink, under the part number that it will have; parts are opened only when
+//! there is something to put in, so none is empty and none has to be taken out again.
+
+use crate::{
+    core::model::{Answer, Delta, ModelFault, ReportedUsage},
+    provider::{DeltaSink, fault::fault},
+};
+use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
+use serde_json::Value;
+
+/// Most bytes of text, reasoning and arguments in one answer. The largest output limit known is 128,000 tokens, well
+/// below 1 MiB; a server that sends more than this does not stop.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most parts of one answer; models make a handful, or some dozens of calls.
+const PARTS_MAX: usize = 1024;
+
+/// A part that is being filled.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Text(String),
+    Reasoning { text: String, payload: Option<Value> },
+    Call { id: String, name: String, arguments: String },
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) stop_reason: StopReason,
+    pub(super) usage: Option<ReportedUsage>,
+}
+
+pub(super) struct Assembly<'s> {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    shown: bool,
+    sink: &'s mut dyn DeltaSink,
+}
+
+impl<'s> Assembly<'s> {
+    pub(super) fn new(sink: &'s mut dyn DeltaSink) -> Self {
+        Self { pieces: Vec::new(), bytes: 0, shown: false, sink }
+    }
+
+    /// Whether anything was shown.
+    pub(super) fn shown(&self) -> bool {
+        self.shown
+    }
+
+    /// Whether nothing at all has arrived.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Opens a part, which is empty still, and says which.
+    pub(super) fn open(&mut self, piece: Piece) -> Result<usize, ModelFault> {
+        if self.pieces.len() == PARTS_MAX {
+            return Err(endless());
+        }
+        self.pieces.push(piece);
+        Ok(self.pieces.len() - 1)
+    }
+
+    /// Adds text to the last part if it is a text, and to a new one otherwise.
+    pub(super) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let part = match self.pieces.last() {
+            Some(Piece::Text(_)) => self.pieces.len() - 1,
+            _ => self.open(Piece::Text(String::new()))?,
+        };
+        self.extend(part, text)
+    }
+
+    /// Adds reasoning to the last part if it is one, and to a new one otherwise.
+    pub(super) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let part = match self.pieces.last() {
+            Some(Piece::Reasoning { .. }) => self.pieces.len() - 1,
+            _ => self.open(Piece::Reasoning { text: String::new(), payload: None })?,
+        };
+        self.extend(part, text)
+    }
+
+    /// Adds to a part: text that is shown, or arguments.
+    pub(super) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
+        self.bytes += text.len();
+        if self.bytes > ANSWER_BYTES_MAX {
+            return Err(endless());
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        match &mut self.pieces[part] {
+            Piece::Text(kept) => {
+                kept.push_str(text);
+                self.shown = true;
+                self.sink.delta(Delta::Text { part, text });
+            }
+            Piece::Reasoning { text: kept, .. } => {
+                kept.push_str(text);
+                self.shown = true;
+                self.sink.delta(Delta::Reasoning { part, text });
+            }
+            Piece::Call { arguments, .. } => arguments.push_str(text),
+        }
+        Ok(())
+    }
+
+    /// The part's call; `None` if it is not one.
+    pub(super) fn call(&mut self, part: usize) -> Option<(&mut String, &mut String, &mut String)> {
+        match self.pieces.get_mut(part) {
+            Some(Piece::Call { id, name, arguments }) => Some((id, name, arguments)),
+            _ => None,
+        }
+    }
+
+    /// Gives a reasoning part its opaque payload.
+    pub(super) fn set_payload(&mut self, part: usize, value: Value) {
+        if let Some(Piece::Reasoning { payload, .. }) = self.pieces.get_mut(part) {
+            *payload = Some(value);
+        }
+    }
+
+    /// The whole answer.
+    ///
+    /// An answer that says nothing is a fault: the model ended without text, call or reasoning. Cut before its first
+    /// token, it means that the request filled the window. A server whose stream ends with no event at all, as
+    /// llama-cpp-python's does on overflow, never comes here.
+    pub(super) fn finish(self, ending: Ending) -> Result<Answer, ModelFault> {
+        let says_something = self.pieces.iter().any(|piece| match piece {
+            Piece::Text(text) | Piece::Reasoning { text, .. } => !text.is_empty(),
+            Piece::Call { .. } => true,
+        });
+        if !says_something {
+            return Err(nothing_said(ending));
+        }
+        let mut ids: Vec<CallId> = Vec::new();
+        let mut parts = Vec::with_capacity(self.pieces.len());
+        for piece in self.pieces {
+            parts.push(match piece {
+                Piece::Text(text) => Part::Text { text },
+                Piece::Reasoning { text, payload } => Part::Reasoning { text, payload },
+                Piece::Call { name, .. } if name.is_empty() => {
+                    return Err(fault(ErrorCode::UpstreamMalformed, "a tool call without a name"));
+                }
+                Piece::Call { id, name, arguments } => {
+                    let call_id = call_id(&id, &ids);
+                    ids.push(call_id.clone());
+                    Part::ToolCall { call_id, name, arguments }
+                }
+            });
+        }
+        // Some servers end an answer that calls tools with `stop`.
+        let stop_reason = match ending.stop_reason {
+            StopReason::Stop | StopReason::ToolCalls if ids.is_empty() => StopReason::Stop,
+            StopReason::Stop => StopReason::ToolCalls,
+            other => other,
+        };
+        Ok(Answer { parts, stop_reason, usage: ending.usage })
+    }
+}
+
+/// The upstream's id where it is one and this answer has not used it yet, else one of ours.
+fn call_id(id: &str, taken: &[CallId]) -> CallId {
+    let ours = (taken.len()..)
+        .map(|n| format!("call_{n}").parse().expect("letters, an underscore and a short number are an id"));
+    id.parse().ok().into_iter().chain(ours).find(|id| !taken.contains(id)).expect("the numbers do not end")
+}
+
+fn endless() -> ModelFault {
+    fault(ErrorCode::UpstreamMalformed, "an answer without end")
+}
+
+fn nothing_said(ending: Ending) -> ModelFault {
+    match (ending.stop_reason, ending.usage) {
+        (StopReason::ContentFilter, _) => fault(ErrorCode::ContentFiltered, "no part of the answer was let through"),
+        (StopReason::Length, Some(usage)) if usage.output_tokens == 0 => {
+            let note = format!("{} tokens sent left no room for an answer", usage.input_tokens);
+            let mut fault = fault(ErrorCode::ContextOverflow, &note);
+            fault.overflow.prompt_tokens = Some(usage.input_tokens);
+            fault
+        }
+        (StopReason::Length, _) => fault(ErrorCode::UpstreamEmpty, "the output limit was used up before any word"),
+        _ => fault(ErrorCode::UpstreamEmpty, "it finished with no text and no call"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Shown(Vec<String>);
+
+    impl DeltaSink for Shown {
+        fn delta(&mut self, delta: Delta<'_>) {
+            self.0.push(match delta {
+                Delta::Text { part, text } => format!("{part} text {text}"),
+                Delta::Reasoning { part, text } => format!("{part} reasoning {text}"),
+            });
+        }
+    }
+
+    fn ending(stop_reason: StopReason, output_tokens: Option<u64>) -> Ending {
+        let usage =
+            output_tokens.map(|output_tokens| ReportedUsage { input_tokens: 9, output_tokens, ..Default::default() });
+        Ending { stop_reason, usage }
+    }
+
+    #[test]
+    fn pieces_are_shown_under_the_numbers_of_their_parts() {
+        let mut shown = Shown(Vec::new());
+        let mut assembly = Assembly::new(&mut shown);
+        assembly.text("").unwrap();
+        assembly.reasoning("hm").unwrap();
+        assembly.text("a").unwrap();
+        assembly.text("b").unwrap();
+        for id in ["up:1", "up:1", "no id!"] {
+            let call = Piece::Call { id: id.into(), name: "look".into(), arguments: String::new() };
+            let part = assembly.open(call).unwrap();
+            assembly.extend(part, "{}").unwrap();
+        }
+        let answer = assembly.finish(ending(StopReason::Stop, None)).unwrap();
+        let ids: Vec<&str> = answer
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::ToolCall { call_id, .. } => Some(call_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ids, ["up:1", "call_1", "call_2"]);
+        assert_eq!(answer.stop_reason, StopReason::ToolCalls);
+        assert_eq!(answer.parts[1], Part::Text { text: "ab".into() });
+        assert_eq!(shown.0, ["0 reasoning hm", "1 text a", "1 text b"]);
+    }
+
+    #[test]
+    fn an_answer_that_says_nothing_is_a_fault() {
+        for (ending, expected) in [
+            (ending(StopReason::Stop, Some(3)), ErrorCode::UpstreamEmpty),
+            (ending(StopReason::Length, None), ErrorCode::UpstreamEmpty),
+            (ending(StopReason::Length, Some(3)), ErrorCode::UpstreamEmpty),
+            (ending(StopReason::Length, Some(0)), ErrorCode::ContextOverflow),
+            (ending(StopReason::ContentFilter, None), ErrorCode::ContentFiltered),
+        ] {
+            let mut shown = Shown(Vec::new());
+            assert_eq!(Assembly::new(&mut shown).finish(ending).unwrap_err().code, expected, "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_end_is_cut_off() {
+        let mut shown = Shown(Vec::new());
+        let mut assembly = Assembly::new(&mut shown);
+        let piece = "x".repeat(1024 * 1024);
+        let fault = (0..10).find_map(|_| assembly.text(&piece).err()).unwrap();
+        assert_eq!(fault.code, ErrorCode::UpstreamMalformed);
+    }
+}

@@ -1,0 +1,182 @@
+//! A request as Chat Completions takes it.
+//!
+//! Kept to what every server takes: the system prompt under role `system`, never `developer`; an assistant's `content` a
+//! text or left out, never `null`; plain texts as plain texts. What the dialect has no place for (reasoning) is left out.
+
+use super::parts::{arguments, joined_text};
+use crate::core::model::ModelRequest;
+use reseed_protocol::{Message, Part, Role};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The body. It borrows from the request: a long history is written once, straight into the bytes that are sent.
+#[derive(Debug, Serialize)]
+pub(super) struct ChatRequest<'a> {
+    model: &'a str,
+    messages: Vec<ChatMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamOptions {
+    /// Without it no usage is streamed.
+    include_usage: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum ChatMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl<'a> },
+}
+
+#[derive(Debug, Serialize)]
+struct ImageUrl<'a> {
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    arguments: Cow<'a, str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: ToolFunction<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct ToolFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl<'a> ChatRequest<'a> {
+    /// `at_openai`: the output limit has another name there; elsewhere many servers know only the old one.
+    pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
+        let envelope = &request.envelope;
+        let system = Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty());
+        let mut messages: Vec<ChatMessage<'a>> =
+            system.map(|content| ChatMessage::System { content }).into_iter().collect();
+        for message in request.messages() {
+            write(&message.message, &mut messages);
+        }
+        let limit = envelope.options.max_output_tokens;
+        Self {
+            model: &request.model,
+            messages,
+            tools: envelope
+                .tools
+                .iter()
+                .map(|tool| Tool {
+                    r#type: "function",
+                    function: ToolFunction {
+                        name: &tool.name,
+                        description: &tool.description,
+                        parameters: &tool.parameters,
+                    },
+                })
+                .collect(),
+            stream: true,
+            stream_options: StreamOptions { include_usage: true },
+            temperature: envelope.options.temperature,
+            max_tokens: limit.filter(|_| !at_openai),
+            max_completion_tokens: limit.filter(|_| at_openai),
+            reasoning_effort: envelope.options.reasoning_effort.as_deref(),
+        }
+    }
+}
+
+/// Writes one of our messages as the messages of the dialect: one, none if it has nothing to say, or one a tool result.
+fn write<'a>(message: &'a Message, messages: &mut Vec<ChatMessage<'a>>) {
+    match message.role {
+        Role::User => messages.extend(user_content(&message.content).map(|content| ChatMessage::User { content })),
+        Role::Assistant => {
+            let content = joined_text(&message.content);
+            let tool_calls: Vec<Call<'a>> = message
+                .tool_calls()
+                .map(|(id, name, written)| Call {
+                    id: id.as_str(),
+                    r#type: "function",
+                    function: Function { name, arguments: arguments(written) },
+                })
+                .collect();
+            if content.is_some() || !tool_calls.is_empty() {
+                messages.push(ChatMessage::Assistant { content, tool_calls });
+            }
+        }
+        Role::Tool => messages.extend(message.content.iter().filter_map(|part| match part {
+            Part::ToolResult { call_id, output, .. } => {
+                Some(ChatMessage::Tool { tool_call_id: call_id.as_str(), content: output })
+            }
+            _ => None,
+        })),
+    }
+}
+
+/// A person's message: one text as it is, and a list only where there are pictures, because that is not known everywhere.
+fn user_content(parts: &[Part]) -> Option<Content<'_>> {
+    if !parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+        return joined_text(parts).map(Content::Text);
+    }
+    let parts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } if !text.is_empty() => Some(ContentPart::Text { text }),
+        Part::Image { url, detail } => {
+            Some(ContentPart::ImageUrl { image_url: ImageUrl { url, detail: detail.as_deref() } })
+        }
+        _ => None,
+    });
+    Some(Content::Parts(parts.collect()))
+}

@@ -1,0 +1,152 @@
+//! Reading JSON of servers that do not agree about it: a field that is absent, null or of another type is simply not
+//! there, a field nobody knows is passed over, and texts are borrowed from the event wherever they have no escapes.
+
+use crate::core::model::ReportedUsage;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// A text, borrowed from the event where it can be. (`Option<Cow<str>>` would always copy.)
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+impl Text<'_> {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Reads a field if it is of the type that is expected, and counts it as absent if not.
+pub(super) fn lax<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
+/// What any server of either API may say about what a request cost.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Usage {
+    #[serde(deserialize_with = "lax")]
+    prompt_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    input_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    completion_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    output_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    prompt_tokens_details: Option<InputDetails>,
+    #[serde(deserialize_with = "lax")]
+    input_tokens_details: Option<InputDetails>,
+    #[serde(deserialize_with = "lax")]
+    completion_tokens_details: Option<OutputDetails>,
+    #[serde(deserialize_with = "lax")]
+    output_tokens_details: Option<OutputDetails>,
+    /// DeepSeek's place for the cached tokens.
+    #[serde(deserialize_with = "lax")]
+    prompt_cache_hit_tokens: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    #[serde(deserialize_with = "lax")]
+    cached_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    cache_write_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    cache_creation_tokens: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    #[serde(deserialize_with = "lax")]
+    reasoning_tokens: Option<Count>,
+}
+
+/// A number of tokens; some servers write it with a decimal point.
+#[derive(Debug, Clone, Copy)]
+struct Count(u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        // Far beyond any window, and exact in a double.
+        if (0.0..=1e15).contains(&number) { Ok(Self(number as u64)) } else { Err(serde::de::Error::custom("no count")) }
+    }
+}
+
+impl Usage {
+    /// The report, if it says anything: counts that are all absent or all 0 do not.
+    pub(super) fn reported(self) -> Option<ReportedUsage> {
+        let input = self.input_tokens.or(self.prompt_tokens);
+        let output = self.output_tokens.or(self.completion_tokens);
+        let input_details = self.input_tokens_details.or(self.prompt_tokens_details).unwrap_or_default();
+        let output_details = self.output_tokens_details.or(self.completion_tokens_details).unwrap_or_default();
+        let (input_tokens, output_tokens) = (input.map_or(0, |n| n.0), output.map_or(0, |n| n.0));
+        if input_tokens == 0 && output_tokens == 0 {
+            return None;
+        }
+        Some(ReportedUsage {
+            input_tokens,
+            cached_tokens: input_details.cached_tokens.or(self.prompt_cache_hit_tokens).map(|n| n.0),
+            cache_write_tokens: input_details.cache_write_tokens.or(input_details.cache_creation_tokens).map(|n| n.0),
+            output_tokens,
+            reasoning_tokens: output_details.reasoning_tokens.map(|n| n.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(json: &str) -> Option<ReportedUsage> {
+        serde_json::from_str::<Usage>(json).unwrap().reported()
+    }
+
+    #[test]
+    fn usage_is_read_in_every_shape() {
+        let plain = ReportedUsage { input_tokens: 9, output_tokens: 8, ..ReportedUsage::default() };
+        for (json, expected) in [
+            (r#"{"prompt_tokens":9,"completion_tokens":8,"total_tokens":17}"#, Some(plain)),
+            (r#"{"input_tokens":9,"output_tokens":8}"#, Some(plain)),
+            (r#"{"input_tokens":9,"output_tokens":8,"prompt_tokens":1,"completion_tokens":1}"#, Some(plain)),
+            (
+                r#"{"input_tokens":9.0,"output_tokens":8.0,"input_tokens_details":null,"output_tokens_details":[]}"#,
+                Some(plain),
+            ),
+            (
+                r#"{"input_tokens":9,"input_tokens_details":{"cached_tokens":7,"cache_write_tokens":2},"output_tokens":8,"output_tokens_details":{"reasoning_tokens":3}}"#,
+                Some(ReportedUsage {
+                    cached_tokens: Some(7),
+                    cache_write_tokens: Some(2),
+                    reasoning_tokens: Some(3),
+                    ..plain
+                }),
+            ),
+            (
+                r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_cache_hit_tokens":4,"prompt_tokens_details":{"cached_tokens":null}}"#,
+                Some(ReportedUsage { cached_tokens: Some(4), ..plain }),
+            ),
+            (r#"{"prompt_tokens":0,"completion_tokens":0}"#, None),
+            (r#"{"prompt_tokens":"many","completion_tokens":-1}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(usage(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn texts_without_escapes_are_borrowed() {
+        let borrowed = |json| matches!(serde_json::from_str::<Text>(json).unwrap().0, Cow::Borrowed(_));
+        assert!(borrowed(r#""plain é""#));
+        assert!(!borrowed(r#""a\nb""#));
+    }
+}

@@ -1,0 +1,153 @@
+//! Any OpenAI-compatible server, over the Responses API or Chat Completions, always streaming.
+//!
+//! A request is written by `chat_request` or `responses_request`, sent by `transport`, cut into events by `sse`, read by
+//! `chat_stream` or `responses_stream` and put together by `assembly`. Both dialects are read leniently: no field is
+//! required that some server leaves out, events nobody knows are passed over. What is strict is the end: a stream that
+//! stops without its terminal event is a fault, and so is an answer that says nothing.
+
+mod assembly;
+mod chat_request;
+mod chat_stream;
+mod decode;
+mod lenient;
+mod models;
+mod options;
+mod parts;
+mod responses_request;
+mod responses_stream;
+mod sse;
+mod transport;
+
+pub use options::{Api, ApiChoice, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions, UnknownApi};
+
+use super::{
+    AnswerFuture, DeltaSink, ModelsFuture, Provider,
+    fault::fault,
+    retry::{Failed, RetryPolicy, Tries},
+};
+use crate::core::model::{Answer, ModelFault, ModelRequest};
+use assembly::Assembly;
+use chat_request::ChatRequest;
+use chat_stream::ChatStream;
+use decode::{Decoder, Progress};
+use reseed_protocol::ErrorCode;
+use responses_request::ResponsesRequest;
+use responses_stream::ResponsesStream;
+use serde::Serialize;
+use transport::{Events, Transport};
+
+/// A provider for one server.
+#[derive(Debug)]
+pub struct OpenAi {
+    transport: Transport,
+    api: Api,
+    retry: RetryPolicy,
+}
+
+impl OpenAi {
+    /// Makes the provider; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The option that cannot be used.
+    pub fn new(options: OpenAiOptions) -> Result<Self, InvalidOptions> {
+        let transport = Transport::new(&options)?;
+        let api = options.api.at(transport.at_openai());
+        Ok(Self { transport, api, retry: options.retry })
+    }
+
+    /// The API that it speaks.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        self.api
+    }
+
+    /// The server's address, without a slash at its end.
+    #[must_use]
+    pub fn base_url(&self) -> &str {
+        self.transport.base_url()
+    }
+
+    /// One try.
+    async fn attempt(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
+        let at_openai = self.transport.at_openai();
+        match self.api {
+            Api::Chat => self.exchange(&ChatRequest::new(request, at_openai), ChatStream::default(), sink).await,
+            Api::Responses => {
+                self.exchange(&ResponsesRequest::new(request, at_openai), ResponsesStream::default(), sink).await
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        body: &(impl Serialize + Sync),
+        mut decoder: impl Decoder,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, Failed> {
+        let mut events = self.transport.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
+        let mut assembly = Assembly::new(sink);
+        let read = read(&mut events, &mut decoder, &mut assembly).await;
+        let (begun, shown) = (events.begun(), assembly.shown());
+        let answer = match (read, decoder.ending()) {
+            // Once the answer is whole, what befalls the rest of the stream does not matter.
+            (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
+                events.finish();
+                assembly.finish(ending)
+            }
+            (Ok(()), None) if begun => {
+                Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its last event"))
+            }
+            // Also what llama-cpp-python does to a request that is larger than its window.
+            (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
+            (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
+        };
+        answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault }, begun })
+    }
+}
+
+/// Why reading stopped before the stream did.
+enum Stopped {
+    /// The stream broke, or fell silent.
+    Stream(ModelFault),
+    /// The stream said what is an error.
+    Said(ModelFault),
+}
+
+/// Reads events until the decoder or the stream is done.
+async fn read(events: &mut Events, decoder: &mut impl Decoder, assembly: &mut Assembly<'_>) -> Result<(), Stopped> {
+    while events.next(decoder.ending().is_some()).await.map_err(Stopped::Stream)? {
+        let data = events.data().map_err(Stopped::Said)?;
+        if decoder.event(data, assembly).map_err(Stopped::Said)? == Progress::Done {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Provider for OpenAi {
+    fn name(&self) -> &'static str {
+        "openai"
+    }
+
+    /// Special cases that callers may want to know: a server that refuses a request as too large by ending its stream
+    /// with no event at all (llama-cpp-python) gives [`ErrorCode::UpstreamEmpty`] with nothing shown, and so does one
+    /// that sends a lone `finish_reason` (LiteLLM in front of it).
+    fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            let mut tries = Tries::new(&self.retry);
+            loop {
+                match self.attempt(request, &mut *sink).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(failed) => tries.after(failed).await?,
+                }
+            }
+        })
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        Box::pin(async move {
+            let body = self.transport.list().await?;
+            models::read(&body).ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "no list of models at /models"))
+        })
+    }
+}

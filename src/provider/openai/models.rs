@@ -1,0 +1,67 @@
+//! Reads `GET /models`, which every server fills differently; what is wanted is the names and, where told, the windows.
+
+use crate::provider::ListedModel;
+use serde_json::Value;
+
+/// Where servers put a model's window, the surest first: what the running server was given before what the model could
+/// take at most.
+const WINDOW_FIELDS: &[&str] = &[
+    "/meta/n_ctx",                  // llama-server
+    "/loaded_context_length",       // LM Studio
+    "/top_provider/context_length", // OpenRouter: the endpoint's, which may be smaller than the model's
+    "/max_model_len",               // vLLM, SGLang
+    "/context_length",              // OpenRouter, Together
+    "/context_window",              // Groq
+    "/max_context_length",          // Mistral, LM Studio
+    "/max_input_tokens",            // LiteLLM
+    "/model_info/max_input_tokens", // LiteLLM
+    "/limits/max_context_window_tokens",
+    "/meta/n_ctx_train", // llama-server of old, which tells only what the model was trained for
+];
+
+/// Most models taken from a list; the largest known has some hundreds.
+const MODELS_MAX: usize = 10_000;
+
+/// The models of a list. `None`: this is no list of models.
+pub(super) fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let list = [&body["data"], &body["models"], &body].into_iter().find_map(Value::as_array)?;
+    Some(list.iter().filter_map(model).take(MODELS_MAX).collect())
+}
+
+fn model(entry: &Value) -> Option<ListedModel> {
+    let id = ["id", "name", "model"].into_iter().find_map(|name| entry[name].as_str())?;
+    let window_tokens = WINDOW_FIELDS.iter().find_map(|field| entry.pointer(field)?.as_u64().filter(|&n| n > 0));
+    Some(ListedModel { id: id.to_owned(), window_tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_servers_list_is_read() {
+        for (body, expected) in [
+            (r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"}]}"#, Some(vec![("gpt-4o", None)])),
+            (
+                r#"{"models":[{"name":"t"}],"data":[{"id":"t","meta":{"n_ctx":2048,"n_ctx_train":8192}},{"id":"old","meta":{"n_ctx_train":8192}}]}"#,
+                Some(vec![("t", Some(2048)), ("old", Some(8192))]),
+            ),
+            (r#"{"data":[{"id":"m","max_model_len":32768}]}"#, Some(vec![("m", Some(32_768))])),
+            (
+                r#"{"data":[{"id":"a/b","context_length":131072,"top_provider":{"context_length":65536}},{"id":"c","context_length":8192,"top_provider":{"context_length":null}}]}"#,
+                Some(vec![("a/b", Some(65_536)), ("c", Some(8_192))]),
+            ),
+            (r#"[{"id":"together","context_length":4096}]"#, Some(vec![("together", Some(4_096))])),
+            (r#"{"models":[{"name":"llama3:8b"}]}"#, Some(vec![("llama3:8b", None)])),
+            (r#"{"data":[{"no":"id"},7,{"id":"zero","max_model_len":0}]}"#, Some(vec![("zero", None)])),
+            (r#"{"data":[]}"#, Some(vec![])),
+            (r#"{"detail":"Not Found"}"#, None),
+            ("<html>", None),
+        ] {
+            let listed = |(id, window_tokens): (&str, _)| ListedModel { id: id.to_owned(), window_tokens };
+            let expected: Option<Vec<_>> = expected.map(|list| list.into_iter().map(listed).collect());
+            assert_eq!(read(body.as_bytes()), expected, "{body}");
+        }
+    }
+}

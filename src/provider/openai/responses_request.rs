@@ -1,0 +1,165 @@
+//! A request as the Responses API takes it.
+//!
+//! The whole conversation goes in each time: `previous_response_id` would tie the session to state that the provider
+//! keeps, and many servers refuse it. At OpenAI itself nothing is stored there, and reasoning comes back to us sealed.
+
+use super::parts::{arguments, joined_text};
+use crate::core::model::ModelRequest;
+use reseed_protocol::{Message, Part, Role};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The body. It borrows from the request: a long history is written once, straight into the bytes that are sent.
+#[derive(Debug, Serialize)]
+pub(super) struct ResponsesRequest<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+    input: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reasoning<'a> {
+    effort: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    Ours(OurItem<'a>),
+    /// The provider's own, given back unchanged.
+    Theirs(&'a Value),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum OurItem<'a> {
+    Message { role: &'static str, content: Vec<Content<'a>> },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: Cow<'a, str> },
+    FunctionCallOutput { call_id: &'a str, output: &'a str },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    InputText {
+        text: &'a str,
+    },
+    OutputText {
+        text: Cow<'a, str>,
+    },
+    InputImage {
+        image_url: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// Strict is the default here and refuses most schemas that people write.
+    strict: bool,
+}
+
+impl<'a> ResponsesRequest<'a> {
+    /// `at_openai`: ask OpenAI not to store, and to seal reasoning so that it can be given back. Other servers need not
+    /// know these fields.
+    pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
+        let envelope = &request.envelope;
+        let mut input = Vec::new();
+        for message in request.messages() {
+            write(&message.message, &request.model, &mut input);
+        }
+        Self {
+            model: &request.model,
+            instructions: Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty()),
+            input,
+            tools: envelope
+                .tools
+                .iter()
+                .map(|tool| Tool {
+                    r#type: "function",
+                    name: &tool.name,
+                    description: &tool.description,
+                    parameters: &tool.parameters,
+                    strict: false,
+                })
+                .collect(),
+            stream: true,
+            store: at_openai.then_some(false),
+            include: at_openai.then_some(["reasoning.encrypted_content"]),
+            temperature: envelope.options.temperature,
+            max_output_tokens: envelope.options.max_output_tokens,
+            reasoning: envelope.options.reasoning_effort.as_deref().map(|effort| Reasoning { effort }),
+        }
+    }
+}
+
+/// Writes one of our messages as items, in the order of its parts. `model` is the one that is asked: what another model
+/// sealed it cannot read.
+fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
+    match message.role {
+        Role::User => {
+            let content: Vec<Content<'a>> = message.content.iter().filter_map(user_content).collect();
+            if !content.is_empty() {
+                input.push(Item::Ours(OurItem::Message { role: "user", content }));
+            }
+        }
+        Role::Assistant => {
+            let readable = message.model.as_deref().is_none_or(|sealed_by| sealed_by == model);
+            // Runs of texts are one message; a call or a reasoning between them keeps its place.
+            for run in message.content.chunk_by(|a, b| is_text(a) && is_text(b)) {
+                input.extend(assistant_item(run, readable));
+            }
+        }
+        Role::Tool => input.extend(message.content.iter().filter_map(|part| match part {
+            Part::ToolResult { call_id, output, .. } => {
+                Some(Item::Ours(OurItem::FunctionCallOutput { call_id: call_id.as_str(), output }))
+            }
+            _ => None,
+        })),
+    }
+}
+
+fn is_text(part: &Part) -> bool {
+    matches!(part, Part::Text { .. })
+}
+
+fn assistant_item(run: &[Part], readable: bool) -> Option<Item<'_>> {
+    match run.first()? {
+        Part::Text { .. } => joined_text(run).map(|text| {
+            Item::Ours(OurItem::Message { role: "assistant", content: vec![Content::OutputText { text }] })
+        }),
+        Part::Reasoning { payload: Some(payload), .. } if readable => Some(Item::Theirs(payload)),
+        Part::ToolCall { call_id, name, arguments: written } => {
+            Some(Item::Ours(OurItem::FunctionCall { call_id: call_id.as_str(), name, arguments: arguments(written) }))
+        }
+        Part::Reasoning { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
+    }
+}
+
+fn user_content(part: &Part) -> Option<Content<'_>> {
+    match part {
+        Part::Text { text } if !text.is_empty() => Some(Content::InputText { text }),
+        Part::Image { url, detail } => Some(Content::InputImage { image_url: url, detail: detail.as_deref() }),
+        _ => None,
+    }
+}

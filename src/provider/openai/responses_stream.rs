@@ -1,0 +1,352 @@
+//! Reads a streamed Responses answer.
+//!
+//! The answer has ended with `response.completed`, `response.incomplete` or `response.failed`. An item is known by its
+//! `output_index`, where a server leaves that out by its id, and where it leaves out both it is the latest one: ids are
+//! the weaker name, because there are servers that use one twice, or a new one in each event. What was not streamed is
+//! taken from the finished item, so that nothing is lost and nothing shown twice. Events of other kinds are passed over.
+
+use super::{
+    assembly::{Assembly, Ending, Piece},
+    decode::{Decoder, Progress},
+    lenient::{Text, Usage, lax},
+};
+use crate::{
+    core::model::ModelFault,
+    provider::fault::{classify, fault},
+};
+use jiff::Timestamp;
+use reqwest::header::HeaderMap;
+use reseed_protocol::{ErrorCode, StopReason};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+#[derive(Debug, Default)]
+pub(super) struct ResponsesStream {
+    /// The items that are not finished.
+    open: Vec<OpenItem>,
+    ending: Option<Ending>,
+}
+
+/// An item that events add to.
+#[derive(Debug)]
+struct OpenItem {
+    index: Option<u64>,
+    id: Option<String>,
+    /// The places within the item (of a message's content, of a reasoning's summary) and their parts of the answer.
+    places: Vec<(u64, usize)>,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow, default, deserialize_with = "lax")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    item_id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lax")]
+    output_index: Option<u64>,
+    #[serde(default, deserialize_with = "lax")]
+    content_index: Option<u64>,
+    #[serde(default, deserialize_with = "lax")]
+    summary_index: Option<u64>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    delta: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type", borrow, default, deserialize_with = "lax")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    call_id: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    name: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    arguments: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    content: Option<Vec<Content<'a>>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    summary: Option<Vec<Content<'a>>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    encrypted_content: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow, default, deserialize_with = "lax")]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    refusal: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow, default, deserialize_with = "lax")]
+    status: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    incomplete_details: Option<Incomplete<'a>>,
+    #[serde(default, deserialize_with = "lax")]
+    usage: Option<Usage>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    output: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow, default, deserialize_with = "lax")]
+    reason: Option<Text<'a>>,
+}
+
+/// What an event says about which item it means.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    index: Option<u64>,
+    id: Option<&'a str>,
+}
+
+/// Summaries are numbered beside contents; this keeps the two apart.
+const SUMMARY_PLACES: u64 = 1 << 32;
+
+impl Decoder for ResponsesStream {
+    fn event(&mut self, data: &str, assembly: &mut Assembly<'_>) -> Result<Progress, ModelFault> {
+        if data.trim() == "[DONE]" {
+            return Ok(Progress::Done);
+        }
+        let event: Event<'_> = serde_json::from_str(data).map_err(|_| malformed("an event that is no JSON object"))?;
+        let kind = event.kind.as_ref().map_or("", Text::as_str);
+        let key = Key { index: event.output_index, id: event.item_id.as_ref().map(Text::as_str) };
+        let place = event.content_index.or(event.summary_index.map(|n| SUMMARY_PLACES + n)).unwrap_or(0);
+        let delta = event.delta.as_ref().map_or("", Text::as_str);
+        match kind {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.item(key).add(place, delta, text, assembly)?
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.item(key).add(place, delta, reasoning, assembly)?;
+            }
+            "response.function_call_arguments.delta" => self.item(key).add(place, delta, call, assembly)?,
+            "response.output_item.added" => self.added(event.output_index, event.item, assembly)?,
+            "response.output_item.done" => self.finished(event.output_index, event.item, assembly)?,
+            "response.completed" | "response.incomplete" => self.end(kind, event.response, assembly)?,
+            "response.failed" | "error" => return Err(failed(data, event.response)),
+            _ if event.error.is_some() => return Err(failed(data, None)),
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+}
+
+impl ResponsesStream {
+    /// The place in the list of the open item that a key means, which is a new one if none is meant.
+    fn find(&mut self, key: Key<'_>) -> usize {
+        let last = self.open.len().checked_sub(1).filter(|&at| self.open[at].is_named(key).is_none());
+        let at = self.open.iter().rposition(|item| item.is_named(key) == Some(true)).or(last);
+        at.unwrap_or_else(|| {
+            self.open.push(OpenItem { index: key.index, id: key.id.map(str::to_owned), places: Vec::new() });
+            self.open.len() - 1
+        })
+    }
+
+    fn item(&mut self, key: Key<'_>) -> &mut OpenItem {
+        let at = self.find(key);
+        &mut self.open[at]
+    }
+
+    /// An item was announced. A call takes its place in the answer now: its name is known, its arguments may be empty.
+    fn added(
+        &mut self,
+        index: Option<u64>,
+        raw: Option<&RawValue>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        let Some(told) = raw.and_then(Item::read) else { return Ok(()) };
+        let mut item = OpenItem { index, id: told.id.as_ref().map(|id| id.as_str().to_owned()), places: Vec::new() };
+        if told.kind() == "function_call" {
+            item.name_call(&told, assembly)?;
+        }
+        self.open.push(item);
+        Ok(())
+    }
+
+    /// An item is finished.
+    fn finished(
+        &mut self,
+        index: Option<u64>,
+        raw: Option<&RawValue>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        let Some((raw, told)) = raw.and_then(|raw| Some((raw, Item::read(raw)?))) else { return Ok(()) };
+        let key = Key { index, id: told.id.as_ref().map(Text::as_str) };
+        let at = self.find(key);
+        let mut item = self.open.remove(at);
+        match told.kind() {
+            "message" => item.fill(0, told.content.as_deref(), text, assembly),
+            "function_call" => {
+                let part = item.name_call(&told, assembly)?;
+                match &told.arguments {
+                    Some(whole) if assembly.call(part).is_some_and(|(_, _, arguments)| arguments.is_empty()) => {
+                        assembly.extend(part, whole.as_str())
+                    }
+                    _ => Ok(()),
+                }
+            }
+            "reasoning" => {
+                item.fill(0, told.content.as_deref(), reasoning, assembly)?;
+                item.fill(SUMMARY_PLACES, told.summary.as_deref(), reasoning, assembly)?;
+                item.keep_payload(raw, &told, assembly)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, kind: &str, raw: Option<&RawValue>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let response: Response<'_> = raw
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .ok_or_else(|| malformed("an end without its response"))?;
+        // A server that streams nothing but the end.
+        if assembly.is_empty() {
+            for (at, item) in response.output.iter().flatten().enumerate() {
+                self.finished(Some(at as u64), Some(item), assembly)?;
+            }
+        }
+        let status = response.status.as_ref().map_or("", Text::as_str);
+        let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_ref());
+        let stop_reason = match reason.map(Text::as_str) {
+            Some("content_filter") => StopReason::ContentFilter,
+            _ if kind == "response.incomplete" || status == "incomplete" => StopReason::Length,
+            _ => StopReason::Stop,
+        };
+        self.ending = Some(Ending { stop_reason, usage: response.usage.and_then(Usage::reported) });
+        Ok(())
+    }
+}
+
+impl OpenItem {
+    /// Whether a key means this item; `None` where they have no kind of name in common.
+    fn is_named(&self, key: Key<'_>) -> Option<bool> {
+        match (self.index, key.index, self.id.as_deref(), key.id) {
+            (Some(ours), Some(theirs), _, _) => Some(ours == theirs),
+            (_, _, Some(ours), Some(theirs)) => Some(ours == theirs),
+            _ => None,
+        }
+    }
+
+    fn part(&self, place: u64) -> Option<usize> {
+        self.places.iter().find(|(at, _)| *at == place).map(|&(_, part)| part)
+    }
+
+    fn open(&mut self, place: u64, piece: Piece, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
+        let part = assembly.open(piece)?;
+        self.places.push((place, part));
+        Ok(part)
+    }
+
+    /// Adds text to the part of a place, opening it when it is the first.
+    fn add(
+        &mut self,
+        place: u64,
+        text: &str,
+        piece: fn() -> Piece,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let part = match self.part(place) {
+            Some(part) => part,
+            None => self.open(place, piece(), assembly)?,
+        };
+        assembly.extend(part, text)
+    }
+
+    /// Adds the contents of the finished item that were not streamed.
+    fn fill(
+        &mut self,
+        places: u64,
+        contents: Option<&[Content<'_>]>,
+        piece: fn() -> Piece,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        for (place, content) in (places..).zip(contents.into_iter().flatten()) {
+            if let Some(text) =
+                content.text.as_ref().or(content.refusal.as_ref()).filter(|_| self.part(place).is_none())
+            {
+                self.add(place, text.as_str(), piece, assembly)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the item's call the id and name that are told, opening it when it is new.
+    fn name_call(&mut self, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
+        let part = match self.part(0) {
+            Some(part) => part,
+            None => self.open(0, call(), assembly)?,
+        };
+        if let Some((id, name, _)) = assembly.call(part) {
+            for (kept, told) in [(id, &told.call_id), (name, &told.name)] {
+                if let Some(told) = told.as_ref().map(Text::as_str).filter(|told| !told.is_empty()) {
+                    told.clone_into(kept);
+                }
+            }
+        }
+        Ok(part)
+    }
+
+    /// Keeps a reasoning item where the provider made it opaque: only then does it want it back.
+    fn keep_payload(&mut self, raw: &RawValue, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        if told.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
+            return Ok(());
+        }
+        let payload: Value = serde_json::from_str(raw.get()).map_err(|_| malformed("an item that is no JSON"))?;
+        let part = match self.places.first() {
+            Some(&(_, part)) => part,
+            None => self.open(0, reasoning(), assembly)?,
+        };
+        assembly.set_payload(part, payload);
+        Ok(())
+    }
+}
+
+impl<'a> Item<'a> {
+    fn read(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    fn kind(&self) -> &str {
+        self.kind.as_ref().map_or("", Text::as_str)
+    }
+}
+
+fn text() -> Piece {
+    Piece::Text(String::new())
+}
+
+fn reasoning() -> Piece {
+    Piece::Reasoning { text: String::new(), payload: None }
+}
+
+fn call() -> Piece {
+    Piece::Call { id: String::new(), name: String::new(), arguments: String::new() }
+}
+
+fn malformed(note: &str) -> ModelFault {
+    fault(ErrorCode::UpstreamMalformed, note)
+}
+
+/// The error of `response.failed` stands inside its response, that of `error` in the event.
+fn failed(data: &str, response: Option<&RawValue>) -> ModelFault {
+    let body = response.map_or(data, RawValue::get);
+    classify(None, &HeaderMap::new(), Timestamp::now(), body.as_bytes())
+}

@@ -1,0 +1,186 @@
+//! Server-sent events, cut out of the bytes of a body as they arrive.
+//!
+//! Only what model servers use: `data:` lines end to end, an empty line after each event, comments, and `error:` lines,
+//! which older llama-server versions send. Event names are passed over; each event's JSON says what it is. Lines end in
+//! LF or CRLF. An event of one line, which is nearly every one, is handed out where it lies, without a copy.
+
+use std::ops::Range;
+
+/// Most bytes of one event. The largest is `response.completed`, which repeats the whole answer: some MiB at the very
+/// most, so what is larger is not an event.
+pub(super) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Takes chunks, gives events.
+#[derive(Debug, Default)]
+pub(super) struct Sse {
+    buffer: Vec<u8>,
+    /// Where the event begins that is being read.
+    begin: usize,
+    /// Where the line begins that is being read.
+    line: usize,
+    /// Up to where that line was searched for its end.
+    scanned: usize,
+    /// The data of the event, as far as it is read.
+    data: Data,
+    /// Whether the event has been handed out.
+    complete: bool,
+}
+
+/// Where an event's data is.
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    None,
+    /// In the buffer.
+    Line(Range<usize>),
+    /// Put together from several lines.
+    Joined(Vec<u8>),
+}
+
+/// An event grew beyond [`EVENT_BYTES_MAX`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+impl Sse {
+    /// Takes the next bytes. Events must have been taken out before: [`Sse::advance`] until it says `false`.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+        let done = self.begin;
+        if done > 0 {
+            self.buffer.drain(..done);
+            self.begin = 0;
+            self.line -= done;
+            self.scanned -= done;
+            if let Data::Line(range) = &mut self.data {
+                *range = range.start - done..range.end - done;
+            }
+        }
+        if self.buffer.len() + bytes.len() > EVENT_BYTES_MAX {
+            return Err(TooLarge);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Goes to the next whole event; `false`: more bytes are needed. The event before is gone with it.
+    pub(super) fn advance(&mut self) -> bool {
+        if std::mem::take(&mut self.complete) {
+            self.begin = self.line;
+            self.data = Data::None;
+        }
+        while let Some(length) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n') {
+            let end = self.scanned + length;
+            let line = self.line..end - usize::from(end > self.line && self.buffer[end - 1] == b'\r');
+            self.line = end + 1;
+            self.scanned = self.line;
+            if !line.is_empty() {
+                self.read_line(line);
+            } else if matches!(self.data, Data::None) {
+                self.begin = self.line;
+            } else {
+                self.complete = true;
+                return true;
+            }
+        }
+        self.scanned = self.buffer.len();
+        false
+    }
+
+    /// Whether an event is left that the body's end completes: its lines are whole, only the empty one is missing.
+    pub(super) fn end(&mut self) -> bool {
+        let left = !self.complete && !matches!(self.data, Data::None);
+        self.complete |= left;
+        left
+    }
+
+    /// The data of the event that [`Sse::advance`] went to.
+    pub(super) fn data(&self) -> &[u8] {
+        match &self.data {
+            Data::None => &[],
+            Data::Line(range) => &self.buffer[range.clone()],
+            Data::Joined(bytes) => bytes,
+        }
+    }
+
+    fn read_line(&mut self, line: Range<usize>) {
+        let text = &self.buffer[line.clone()];
+        // A byte order mark may stand before the first line.
+        let mark = if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 };
+        let field = [b"data:".as_slice(), b"error:"].into_iter().find(|field| text[mark..].starts_with(field));
+        let Some(field) = field else { return };
+        let value = line.start + mark + field.len();
+        let value = value + usize::from(self.buffer.get(value) == Some(&b' '))..line.end;
+        self.data = match std::mem::take(&mut self.data) {
+            Data::None => Data::Line(value.start.min(value.end)..value.end),
+            Data::Line(first) => Data::Joined([&self.buffer[first], b"\n", &self.buffer[value]].concat()),
+            Data::Joined(mut joined) => {
+                joined.push(b'\n');
+                joined.extend_from_slice(&self.buffer[value]);
+                Data::Joined(joined)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of a body that arrives in chunks of `size` bytes.
+    fn events(body: &[u8], size: usize) -> Vec<String> {
+        let mut sse = Sse::default();
+        let mut events = Vec::new();
+        for chunk in body.chunks(size) {
+            sse.push(chunk).unwrap();
+            while sse.advance() {
+                events.push(String::from_utf8(sse.data().to_vec()).unwrap());
+            }
+        }
+        if sse.end() {
+            events.push(String::from_utf8(sse.data().to_vec()).unwrap());
+        }
+        events
+    }
+
+    #[test]
+    fn a_body_gives_the_same_events_however_it_is_cut() {
+        for (body, expected) in [
+            ("data: a\n\ndata:b\n\n", &["a", "b"][..]),
+            ("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]),
+            ("\u{feff}data: a\n\n", &["a"]),
+            (": ping\n\nevent: x\nid: 7\ndata: a\n\n: ping\n\n", &["a"]),
+            ("event: only\n\ndata: a\n\n", &["a"]),
+            ("data: a\ndata: b\ndata:  c\n\ndata: d\n\n", &["a\nb\n c", "d"]),
+            ("error: {\"code\":1}\n\n", &["{\"code\":1}"]),
+            ("\n\n\ndata: é😀\n\n\n\ndata: b\n\n", &["é😀", "b"]),
+            ("data: a\n\ndata: unended line", &["a"]),
+            ("data: a\n\ndata: [DONE]\n", &["a", "[DONE]"]),
+            ("data: a\n\nevent: x\n", &["a"]),
+            ("data:\n\ndata: b\n\n", &["", "b"]),
+            ("", &[]),
+            ("no field\n\n", &[]),
+        ] {
+            for size in 1..=body.len().max(1) {
+                assert_eq!(events(body.as_bytes(), size), expected, "{body:?} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_never_ends_is_refused_and_many_that_end_are_not() {
+        let chunk = [b'x'; 64 * 1024];
+        let mut endless = Sse::default();
+        let refused =
+            (0..1_000).find_map(|_| endless.push(&chunk).err().or_else(|| endless.advance().then_some(TooLarge)));
+        assert_eq!(refused, Some(TooLarge));
+
+        let mut sse = Sse::default();
+        let event = [b"data: ", &chunk[..], b"\n\n"].concat();
+        let seen: usize = (0..300)
+            .map(|_| {
+                sse.push(&event).unwrap();
+                std::iter::from_fn(|| sse.advance().then_some(1)).sum::<usize>()
+            })
+            .sum();
+        assert_eq!(seen, 300);
+    }
+}

@@ -1,0 +1,187 @@
+//! Asking again after a failure that may pass by itself.
+//!
+//! Always holds: once the first event of an answer has arrived, nothing is asked again, because the model has worked and
+//! its words may have been shown. Neither is what would fail the same way again: credentials, quota, overflow, a request
+//! refused as wrong; nor silence, because a server that said nothing for minutes may still be at work on the request.
+
+use crate::core::model::ModelFault;
+use reseed_protocol::ErrorCode;
+use std::{num::NonZeroU32, time::Duration};
+
+/// Most times a request is tried, the first one included.
+pub const TRIES_MAX: NonZeroU32 = NonZeroU32::new(4).expect("4 is not 0");
+/// The longest wait that an upstream may ask for and get. Someone who waits for a first word does not want to wait longer;
+/// beyond it the fault is given out at once, with the wait in it.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// The upper bound of the first wait; it doubles with each failure.
+pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
+/// The upper bound of any wait that the upstream did not ask for.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
+
+/// When and how often a failed request is tried again.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryPolicy {
+    /// Most tries, the first included.
+    pub tries_max: NonZeroU32,
+    /// Upper bound of the first wait.
+    pub backoff_base: Duration,
+    /// Upper bound of every wait.
+    pub backoff_max: Duration,
+    /// The longest wait that the upstream gets when it asks for one.
+    pub retry_after_max: Duration,
+    /// A number from 0 to 1, drawn for each wait. The wait is spread over all of its range, so that clients which failed
+    /// together do not come back together.
+    pub jitter: fn() -> f64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            tries_max: TRIES_MAX,
+            backoff_base: BACKOFF_BASE,
+            backoff_max: BACKOFF_MAX,
+            retry_after_max: RETRY_AFTER_MAX,
+            jitter: fastrand::f64,
+        }
+    }
+}
+
+/// A try that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// Why.
+    pub fault: ModelFault,
+    /// Whether any event of an answer had arrived.
+    pub begun: bool,
+}
+
+impl RetryPolicy {
+    /// How long to wait before the next try, after `failures` tries have failed, the last one so. `None`: give up.
+    #[must_use]
+    pub fn wait(&self, failures: u32, failed: &Failed) -> Option<Duration> {
+        if failed.begun || failures >= self.tries_max.get() || !may_pass(failed.fault.code) {
+            return None;
+        }
+        // 2^16 times the base is beyond every sensible maximum; the shift must not overflow.
+        let doubled = self.backoff_base.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let spread = doubled.min(self.backoff_max).mul_f64((self.jitter)().clamp(0.0, 1.0));
+        match failed.fault.retry_after_ms.map(Duration::from_millis) {
+            Some(asked) if asked > self.retry_after_max => None,
+            Some(asked) => Some(asked + spread),
+            None => Some(spread),
+        }
+    }
+}
+
+/// The tries of one request.
+#[derive(Debug)]
+pub struct Tries<'p> {
+    policy: &'p RetryPolicy,
+    failures: u32,
+}
+
+impl<'p> Tries<'p> {
+    /// None made yet.
+    #[must_use]
+    pub fn new(policy: &'p RetryPolicy) -> Self {
+        Self { policy, failures: 0 }
+    }
+
+    /// Takes a try that failed, and waits until it is time for the next.
+    ///
+    /// # Errors
+    /// The fault of that try, if there shall be no other.
+    pub async fn after(&mut self, failed: Failed) -> Result<(), ModelFault> {
+        self.failures += 1;
+        match self.policy.wait(self.failures, &failed) {
+            Some(wait) => {
+                tokio::time::sleep(wait).await;
+                Ok(())
+            }
+            None => Err(failed.fault),
+        }
+    }
+}
+
+fn may_pass(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UpstreamUnreachable
+            | ErrorCode::UpstreamRateLimited
+            | ErrorCode::UpstreamOverloaded
+            | ErrorCode::UpstreamError
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    const POLICY: RetryPolicy = RetryPolicy {
+        tries_max: TRIES_MAX,
+        backoff_base: BACKOFF_BASE,
+        backoff_max: BACKOFF_MAX,
+        retry_after_max: RETRY_AFTER_MAX,
+        jitter: || 1.0,
+    };
+
+    fn failed(code: ErrorCode, retry_after_ms: Option<u64>) -> Failed {
+        Failed { fault: ModelFault { retry_after_ms, ..ModelFault::new(code, "x") }, begun: false }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_waited_for() {
+        let retried = [
+            ErrorCode::UpstreamUnreachable,
+            ErrorCode::UpstreamRateLimited,
+            ErrorCode::UpstreamOverloaded,
+            ErrorCode::UpstreamError,
+        ];
+        for &code in ErrorCode::ALL {
+            assert_eq!(POLICY.wait(1, &failed(code, None)).is_some(), retried.contains(&code), "{code}");
+        }
+    }
+
+    #[test]
+    fn waits_double_up_to_their_bound_and_are_spread() {
+        let wait = |failures, jitter: fn() -> f64| {
+            let policy = RetryPolicy { jitter, tries_max: NonZeroU32::MAX, ..POLICY };
+            policy.wait(failures, &failed(ErrorCode::UpstreamError, None)).unwrap().as_millis()
+        };
+        let full: Vec<u128> = [1, 2, 3, 5, 6, 40].into_iter().map(|n| wait(n, || 1.0)).collect();
+        assert_eq!(full, [500, 1_000, 2_000, 8_000, 8_000, 8_000]);
+        assert_eq!(wait(3, || 0.25), 500);
+        assert_eq!(wait(3, || 0.0), 0);
+    }
+
+    #[test]
+    fn the_upstreams_wish_is_honoured_up_to_its_bound() {
+        for (asked, expected) in [(0, Some(500)), (5_000, Some(5_500)), (30_000, Some(30_500)), (30_001, None)] {
+            let wait = POLICY.wait(1, &failed(ErrorCode::UpstreamRateLimited, Some(asked)));
+            assert_eq!(wait, expected.map(Duration::from_millis), "{asked}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_end_with_the_last_ones_fault() {
+        let overloaded = failed(ErrorCode::UpstreamOverloaded, None);
+        let begun = Failed { begun: true, ..overloaded.clone() };
+        for (failures, more, waited_ms) in [
+            (vec![overloaded.clone(); 4], 3, 500 + 1_000 + 2_000),
+            (vec![overloaded.clone(), begun.clone()], 1, 500),
+            (vec![begun], 0, 0),
+            (vec![failed(ErrorCode::UpstreamAuth, None)], 0, 0),
+        ] {
+            let (mut tries, start) = (Tries::new(&POLICY), Instant::now());
+            let last = failures.last().map(|last| last.fault.clone());
+            let mut outcomes = Vec::new();
+            for failed in failures {
+                outcomes.push(tries.after(failed).await);
+            }
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), more);
+            assert_eq!(outcomes.pop().and_then(Result::err), last);
+            assert_eq!(start.elapsed(), Duration::from_millis(waited_ms));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A provider that says what a test tells it to, in this process. For tests, ours and those of anyone who builds on the
+//! library; it is not among the providers that the server offers.
+
+use super::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
+use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage};
+use reseed_protocol::{ErrorCode, Part, StopReason};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{Semaphore, watch};
+
+type Script = Box<dyn FnMut(&ModelRequest) -> Reply + Send>;
+
+/// A provider with a script. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Scripted {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Requests that arrived, and of those the ones that were dropped before their end.
+    counts: watch::Sender<Counts>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    asked: usize,
+    dropped: usize,
+}
+
+struct State {
+    queue: VecDeque<Reply>,
+    script: Option<Script>,
+    requests: Vec<ModelRequest>,
+    models: Vec<ListedModel>,
+}
+
+/// What to do with one request.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    parts: Vec<Part>,
+    pieces: usize,
+    stop_reason: Option<StopReason>,
+    usage: Option<ReportedUsage>,
+    fault: Option<ModelFault>,
+    gate: Option<Gate>,
+}
+
+/// Holds a reply back until it is opened. Clones are the same gate.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    /// Opens it, for good.
+    pub fn open(&self) {
+        self.0.close();
+    }
+
+    /// Waits until it is open.
+    pub async fn passed(&self) {
+        // A gate has no permits to give: the wait ends when it is closed as a semaphore, which opens it as a gate.
+        let _ = self.0.acquire().await;
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reply {
+    /// An answer of these parts, in one delta a part, with no usage reported.
+    #[must_use]
+    pub fn parts(parts: Vec<Part>) -> Self {
+        Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None }
+    }
+
+    /// An answer of one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::parts(vec![Part::Text { text: text.into() }])
+    }
+
+    /// A failure before anything was shown.
+    #[must_use]
+    pub fn fault(fault: ModelFault) -> Self {
+        Self { fault: Some(fault), ..Self::parts(Vec::new()) }
+    }
+
+    /// Sends each text in so many deltas.
+    #[must_use]
+    pub fn in_pieces(self, pieces: usize) -> Self {
+        Self { pieces: pieces.max(1), ..self }
+    }
+
+    /// Reports what the request cost, in tokens.
+    #[must_use]
+    pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
+        Self { usage: Some(ReportedUsage { input_tokens, output_tokens, ..ReportedUsage::default() }), ..self }
+    }
+
+    /// Ends for this reason; otherwise `ToolCalls` where there are calls, and `Stop`.
+    #[must_use]
+    pub fn stopping(self, stop_reason: StopReason) -> Self {
+        Self { stop_reason: Some(stop_reason), ..self }
+    }
+
+    /// Fails after its deltas; the fault says that they were shown, if there were any.
+    #[must_use]
+    pub fn then_fault(self, fault: ModelFault) -> Self {
+        Self { fault: Some(fault), ..self }
+    }
+
+    /// Stops before its last delta, or before its end if it has at most one, until the gate opens.
+    #[must_use]
+    pub fn held_by(self, gate: &Gate) -> Self {
+        Self { gate: Some(gate.clone()), ..self }
+    }
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scripted {
+    /// A provider without replies: a request finds [`Scripted::push`]ed ones, or fails.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = State { queue: VecDeque::new(), script: None, requests: Vec::new(), models: Vec::new() };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), counts: watch::Sender::new(Counts::default()) }) }
+    }
+
+    /// A provider that asks `script` for a reply whenever none is queued.
+    #[must_use]
+    pub fn answering(script: impl FnMut(&ModelRequest) -> Reply + Send + 'static) -> Self {
+        let scripted = Self::new();
+        scripted.state().script = Some(Box::new(script));
+        scripted
+    }
+
+    /// Queues a reply; requests take them in order.
+    pub fn push(&self, reply: Reply) {
+        self.state().queue.push_back(reply);
+    }
+
+    /// Sets the models that it lists.
+    pub fn set_models(&self, models: Vec<ListedModel>) {
+        self.state().models = models;
+    }
+
+    /// The requests that arrived, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.state().requests.clone()
+    }
+
+    /// Waits until so many requests have arrived in all.
+    pub async fn wait_for_requests(&self, asked: usize) {
+        let _ = self.shared.counts.subscribe().wait_for(|counts| counts.asked >= asked).await;
+    }
+
+    /// Waits until so many requests were dropped before their end.
+    pub async fn wait_for_dropped(&self, dropped: usize) {
+        let _ = self.shared.counts.subscribe().wait_for(|counts| counts.dropped >= dropped).await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A test that panicked in its script has failed already; others may go on.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, request: &ModelRequest) -> Reply {
+        let mut state = self.state();
+        state.requests.push(request.clone());
+        let queued = state.queue.pop_front();
+        let reply = queued.or_else(|| state.script.as_mut().map(|script| script(request)));
+        drop(state);
+        self.shared.counts.send_modify(|counts| counts.asked += 1);
+        reply.unwrap_or_else(|| Reply::fault(ModelFault::new(ErrorCode::UpstreamError, "no reply is scripted")))
+    }
+}
+
+/// Counts a request as dropped unless it came to its end.
+struct Unfinished<'a> {
+    counts: &'a watch::Sender<Counts>,
+    finished: bool,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.counts.send_modify(|counts| counts.dropped += 1);
+        }
+    }
+}
+
+impl Provider for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            let mut unfinished = Unfinished { counts: &self.shared.counts, finished: false };
+            let reply = self.take(request);
+            let shown = play(&reply, sink).await;
+            unfinished.finished = true;
+            if let Some(fault) = reply.fault {
+                return Err(ModelFault { shown, ..fault });
+            }
+            let calls = reply.parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+            let stop_reason = reply.stop_reason.unwrap_or(if calls { StopReason::ToolCalls } else { StopReason::Stop });
+            Ok(Answer { parts: reply.parts, stop_reason, usage: reply.usage })
+        })
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        Box::pin(async move { Ok(self.state().models.clone()) })
+    }
+}
+
+/// Gives the reply's texts to the sink; whether there were any.
+async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
+    let mut deltas: Vec<Delta<'_>> = Vec::new();
+    for (part, content) in reply.parts.iter().enumerate() {
+        match content {
+            Part::Text { text } => deltas.extend(cut(text, reply.pieces).map(|text| Delta::Text { part, text })),
+            Part::Reasoning { text, .. } => {
+                deltas.extend(cut(text, reply.pieces).map(|text| Delta::Reasoning { part, text }));
+            }
+            _ => {}
+        }
+    }
+    let held_at = deltas.len().checked_sub(1).filter(|&last| last > 0);
+    for (at, &delta) in deltas.iter().enumerate() {
+        if let (Some(gate), true) = (&reply.gate, held_at == Some(at)) {
+            gate.passed().await;
+        }
+        sink.delta(delta);
+        // As with a real server, others get to run between deltas.
+        tokio::task::yield_now().await;
+    }
+    if let (Some(gate), None) = (&reply.gate, held_at) {
+        gate.passed().await;
+    }
+    !deltas.is_empty()
+}
+
+/// Cuts a text into at most so many pieces of about the same number of characters, none of them empty.
+fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
+    let chars = text.chars().count();
+    let size = chars.div_ceil(pieces).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.char_indices().nth(size).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
