@@ -1,0 +1,478 @@
+/**
+ * What the page knows and what can be done: one connection, at most one open session, the list of the others.
+ *
+ * What always holds:
+ * - `state` is only ever made by `fold.js`; this file decides when, the fold decides what;
+ * - opening and closing sessions happens one after the other, and ends at the session that was asked for last;
+ * - every change is told by `onChange`, everything a person must know by `onNotice`.
+ *
+ * @typedef {import("./fold.js").State} State
+ * @typedef {import("./fold.js").EventFrame} EventFrame
+ * @typedef {import("reseed-protocol").SessionItem} SessionItem
+ *
+ * @typedef {object} Notice
+ * @property {"error" | "info"} kind
+ * @property {string} message
+ * @property {string} [code]
+ * @property {boolean} [retriable] whether trying again may help
+ *
+ * @typedef {{ id: string, text: string }} Sending An input that the server has not taken yet.
+ */
+
+import { CommandError, Connection, ConnectionLost, newId } from "./connection.js";
+import { fromOpened, fromSnapshot, isRunning, partText, reduce, resumePoint, withContextInfo, withOlder } from "./fold.js";
+
+/** Entries that come with a session and with each older page: a few screens. */
+const PAGE_ENTRIES = 50;
+/** Characters of the name that a session gets from its first input. */
+const NAME_CHARS = 60;
+/** Milliseconds in which several reasons to list the sessions again become one. */
+const LIST_DELAY_MS = 200;
+/** Milliseconds within which a second loss of step asks for a snapshot: the resume did not mend it. */
+const RESYNC_MS = 2000;
+const TOKEN_KEY = "reseed.token";
+const CLIENT_KEY = "reseed.client";
+
+export class App {
+  /**
+   * @param {object} listeners
+   * @param {() => void} listeners.onChange
+   * @param {(notice: Notice) => void} listeners.onNotice
+   * @param {(text: string) => void} listeners.onAnnounce what a screen reader should say
+   * @param {(sessionId: string | null) => void} listeners.onTarget the session that the address should name
+   */
+  constructor(listeners) {
+    this.listeners = listeners;
+    /** @type {State | null} */
+    this.state = null;
+    /** @type {string | null} the session to show; null: one that is made with the first input */
+    this.target = null;
+    /** @type {string | null} the session that the connection has open */
+    this.opened = null;
+    this.takeover = false;
+    /** @type {import("reseed-protocol").Welcome | null} */
+    this.welcome = null;
+    /** @type {{ items: SessionItem[], search: string, cursor?: string }} */
+    this.sessions = { items: [], search: "" };
+    /** @type {Sending[]} */
+    this.sending = [];
+    this.loadingOlder = false;
+    /** Events up to here are replayed: they are shown, but nobody is called because of them. */
+    this.quietUntil = 0;
+    this.resyncedAt = 0;
+    /** @type {Promise<unknown>} */
+    this.chain = Promise.resolve();
+    /** @type {Promise<unknown> | null} */
+    this.creating = null;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.listTimer = undefined;
+    const url = new URL("ws", location.href);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    url.hash = "";
+    this.connection = new Connection({
+      url: url.href,
+      clientId: stored(CLIENT_KEY, newId),
+      credentials,
+      onWelcome: (welcome) => this.greeted(welcome),
+      onEvent: (event) => this.receive(event),
+      onStatus: (status) => this.statusChanged(status),
+      seq: () => this.state?.seq ?? 0,
+      onOutOfSync: () => this.resync("resume"),
+    });
+  }
+
+  /** @param {string | null} sessionId */
+  start(sessionId) {
+    this.target = sessionId;
+    void this.connection.connect();
+  }
+
+  get status() {
+    return this.connection.status;
+  }
+
+  /** Whether the session that should be shown is not there yet. */
+  get loading() {
+    return this.target !== null && this.state === null && this.status.phase !== "stopped";
+  }
+
+  get readOnly() {
+    return this.state?.role === "observer";
+  }
+
+  // Sessions
+
+  /**
+   * Shows a session; null: a new one, which is made with its first input.
+   * @param {string | null} sessionId
+   */
+  async show(sessionId) {
+    if (sessionId === this.target) return;
+    this.connection.forgetWaiting();
+    this.aim(sessionId);
+    await this.inTurn(() => this.settle());
+  }
+
+  /** @param {string | null} sessionId */
+  aim(sessionId) {
+    this.target = sessionId;
+    this.state = null;
+    this.listeners.onTarget(sessionId);
+    this.listeners.onChange();
+  }
+
+  /**
+   * Opening and closing sessions: one after the other.
+   * @template T
+   * @param {() => Promise<T>} task
+   * @returns {Promise<T>}
+   */
+  inTurn(task) {
+    const done = this.chain.then(task);
+    this.chain = done.catch(() => undefined);
+    return done;
+  }
+
+  /** Brings the connection to the session that was asked for. */
+  async settle() {
+    if (this.connection.status.phase !== "open") return;
+    try {
+      if (this.opened !== null && this.opened !== this.target) {
+        this.opened = null;
+        await this.connection.request("close_session", {});
+      }
+      if (this.target !== null && this.opened !== this.target) await this.open(this.target);
+    } catch (error) {
+      if (error instanceof CommandError) {
+        this.fail(error);
+        if (this.target !== null && !error.retriable) this.aim(null);
+      }
+    }
+  }
+
+  /** @param {string} sessionId */
+  async open(sessionId) {
+    const takeover = this.takeover;
+    this.takeover = false;
+    const from = this.state?.sessionId === sessionId && this.state.outOfSync !== "snapshot" ? this.state : null;
+    const resume = from ? { resume: resumePoint(from) } : {};
+    const ask = { sessionId, entries: PAGE_ENTRIES, ...resume };
+    let opened;
+    try {
+      opened = await this.connection.request("open_session", takeover ? { ...ask, takeover } : ask);
+    } catch (error) {
+      if (!(error instanceof CommandError) || error.code !== "session_owned") throw error;
+      opened = await this.connection.request("open_session", { ...ask, role: "observer" });
+    }
+    if (this.target !== sessionId) {
+      this.opened = sessionId;
+      return;
+    }
+    this.adopt(fromOpened(from, opened), opened.asOfSeq);
+  }
+
+  /**
+   * @param {State} state
+   * @param {number} asOfSeq
+   */
+  adopt(state, asOfSeq) {
+    this.opened = state.sessionId;
+    this.quietUntil = asOfSeq;
+    this.state = state;
+    this.listeners.onChange();
+  }
+
+  /** Makes the session that the first input goes to. */
+  async create() {
+    this.creating ??= this.inTurn(async () => {
+      if (this.target !== null) return;
+      const opened = await this.connection.request("open_session", { entries: PAGE_ENTRIES });
+      this.opened = opened.sessionId;
+      if (this.target !== null) return;
+      this.target = opened.sessionId;
+      this.listeners.onTarget(opened.sessionId);
+      this.adopt(fromSnapshot(opened), opened.asOfSeq);
+      this.listSoon();
+    }).finally(() => (this.creating = null));
+    await this.creating;
+  }
+
+  /** Makes this window the session's owner again. */
+  takeOver() {
+    this.takeover = true;
+    if (this.status.phase !== "open") return void this.connection.connect();
+    void this.reopen();
+  }
+
+  /**
+   * Gets what was missed.
+   * @param {"resume" | "snapshot"} how
+   */
+  resync(how) {
+    const again = Date.now() - this.resyncedAt < RESYNC_MS;
+    this.resyncedAt = Date.now();
+    if (this.state) this.state = { ...this.state, outOfSync: again ? "snapshot" : how };
+    void this.reopen();
+  }
+
+  async reopen() {
+    await this.inTurn(async () => {
+      const open = this.opened !== null && this.connection.status.phase === "open";
+      this.opened = null;
+      if (open) await this.connection.request("close_session", {}).catch(() => undefined);
+      await this.settle();
+    });
+  }
+
+  listSoon() {
+    clearTimeout(this.listTimer);
+    this.listTimer = setTimeout(() => void this.list(), LIST_DELAY_MS);
+  }
+
+  /**
+   * Lists the sessions again, or the next page of them.
+   * @param {string} [cursor]
+   */
+  async list(cursor) {
+    const { search } = this.sessions;
+    const limit = cursor ? 50 : Math.min(200, Math.max(50, this.sessions.items.length));
+    const ask = { limit, ...(search ? { search } : {}), ...(cursor ? { cursor } : {}) };
+    const page = await this.quietly(this.connection.request("list_sessions", ask));
+    if (!page || search !== this.sessions.search) return;
+    const before = cursor ? this.sessions.items : [];
+    this.sessions = { items: [...before, ...page.items], search, cursor: page.nextCursor };
+    this.listeners.onChange();
+  }
+
+  /** @param {string} search */
+  searchSessions(search) {
+    this.sessions = { ...this.sessions, search: search.trim() };
+    this.listSoon();
+  }
+
+  /**
+   * @param {string} sessionId
+   * @param {string} name
+   */
+  async rename(sessionId, name) {
+    await this.quietly(this.connection.request("rename_session", { sessionId, name }));
+    this.listSoon();
+  }
+
+  /** @param {string} sessionId */
+  async remove(sessionId) {
+    if (this.target === sessionId) await this.show(null);
+    await this.quietly(this.connection.request("delete_session", { sessionId }));
+    this.sessions.items = this.sessions.items.filter((item) => item.sessionId !== sessionId);
+    this.listeners.onChange();
+    this.listSoon();
+  }
+
+  async loadOlder() {
+    const { state } = this;
+    const first = state?.entries[0];
+    if (!state?.more || !first || this.loadingOlder) return;
+    this.loadingOlder = true;
+    const page = await this.quietly(
+      this.connection.request("get_entries", { before: first.entryId, limit: PAGE_ENTRIES, path: true }));
+    this.loadingOlder = false;
+    if (page && this.state?.sessionId === state.sessionId) this.state = withOlder(this.state, page);
+    this.listeners.onChange();
+  }
+
+  // Turns and context
+
+  /**
+   * Says something to the model.
+   * @param {string} text
+   * @returns {Promise<boolean>} whether the server took it
+   */
+  async send(text) {
+    const id = newId();
+    this.sending = [...this.sending, { id, text }];
+    this.listeners.onChange();
+    try {
+      if (this.target === null) await this.create();
+      const nameless = this.state?.name === "" && this.state.entries.length === 0;
+      await this.connection.request("user_input", { input: text }, id);
+      if (nameless && this.target) void this.rename(this.target, shortened(text));
+      return true;
+    } catch (error) {
+      this.fail(error);
+      return false;
+    } finally {
+      this.sending = this.sending.filter((input) => input.id !== id);
+      this.listeners.onChange();
+    }
+  }
+
+  /** Stops what is going on: the turn, or else the compaction. */
+  async stop() {
+    if (this.state && isRunning(this.state)) await this.quietly(this.connection.request("cancel_turn", {}));
+    else if (this.state?.compaction) await this.cancelCompaction();
+  }
+
+  async retry() {
+    await this.quietly(this.connection.request("retry_turn", {}));
+  }
+
+  /** @param {string} [instructions] */
+  async compact(instructions) {
+    await this.quietly(this.connection.request("manual_compact", instructions ? { instructions } : {}));
+  }
+
+  async cancelCompaction() {
+    await this.quietly(this.connection.request("cancel_compaction", {}));
+  }
+
+  /** @param {string} model */
+  async setModel(model) {
+    await this.quietly(this.connection.request("set_model", { model }));
+  }
+
+  /** @param {string} strategy */
+  async setStrategy(strategy) {
+    await this.quietly(this.connection.request("set_context_strategy", { strategy }));
+  }
+
+  /** What the next request would send, as text. */
+  async contextText() {
+    const context = await this.quietly(this.connection.request("get_context", { format: "markdown" }));
+    return context?.markdown ?? null;
+  }
+
+  async refreshContextInfo() {
+    const { state } = this;
+    if (!state) return;
+    const info = await this.quietly(this.connection.request("get_context_info", {}));
+    if (!info || this.state?.sessionId !== state.sessionId) return;
+    this.state = withContextInfo(this.state, info);
+    this.listeners.onChange();
+  }
+
+  /** @param {string} token */
+  login(token) {
+    sessionStorage.setItem(TOKEN_KEY, token);
+    void this.connection.connect();
+  }
+
+  // What the connection says
+
+  /** @param {import("./connection.js").Status} status */
+  statusChanged(status) {
+    if (status.phase !== "open") this.opened = null;
+    if (status.phase === "stopped" && status.code === 4404) {
+      this.listeners.onNotice({ kind: "info", message: "This session was deleted." });
+      this.aim(null);
+      void this.connection.connect();
+    }
+    this.listeners.onChange();
+  }
+
+  /** @param {import("reseed-protocol").Welcome} welcome */
+  async greeted(welcome) {
+    this.welcome = welcome;
+    void this.list();
+    await this.inTurn(() => this.settle());
+  }
+
+  /** @param {EventFrame} event */
+  receive(event) {
+    if (!this.state || this.opened !== this.state.sessionId) return;
+    this.state = reduce(this.state, event);
+    this.listeners.onChange();
+    if (this.state.outOfSync && Date.now() - this.resyncedAt > RESYNC_MS) this.resync(this.state.outOfSync);
+    else if (event.seq === undefined || event.seq > this.quietUntil) this.notify(event);
+  }
+
+  /** @param {EventFrame} event */
+  notify(event) {
+    const { onNotice, onAnnounce } = this.listeners;
+    switch (event.type) {
+      case "entry_appended": {
+        const { entry } = event.payload;
+        if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(partText).join("\n"));
+        break;
+      }
+      case "turn_finished": {
+        const { error, status } = event.payload;
+        if (error) onNotice({ kind: "error", ...error });
+        else if (status !== "completed") onAnnounce(`The turn was ${status}.`);
+        this.listSoon();
+        break;
+      }
+      case "context_compacted":
+        onAnnounce(`The context was compacted, by ${Math.round(event.payload.reductionPercent)} percent.`);
+        void this.refreshContextInfo();
+        this.listSoon();
+        break;
+      case "compaction_failed":
+        onNotice({ kind: event.payload.code === "compaction_cancelled" ? "info" : "error", ...event.payload });
+        break;
+      case "session_updated":
+        void this.refreshContextInfo();
+        this.listSoon();
+        break;
+      default:
+    }
+  }
+
+  /**
+   * The result, or null after its error was shown.
+   * @template T
+   * @param {Promise<T>} promise
+   * @returns {Promise<T | null>}
+   */
+  async quietly(promise) {
+    try {
+      return await promise;
+    } catch (error) {
+      this.fail(error);
+      return null;
+    }
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    // The line about the connection says so already.
+    if (error instanceof ConnectionLost && this.status.phase !== "open") return;
+    const message = error instanceof Error ? error.message : String(error);
+    const { code, retriable } = error instanceof CommandError ? error : { code: undefined, retriable: undefined };
+    this.listeners.onNotice({ kind: "error", message, code, retriable });
+  }
+}
+
+/**
+ * What this tab keeps under a key, made at its first use.
+ * @param {string} key
+ * @param {() => string} make
+ */
+function stored(key, make) {
+  const value = sessionStorage.getItem(key) ?? make();
+  sessionStorage.setItem(key, value);
+  return value;
+}
+
+/**
+ * A fresh ticket where this tab has a token: tickets are good for one connection, the token itself stays out of it.
+ * @returns {Promise<{ ticket?: string }>}
+ */
+async function credentials() {
+  const token = sessionStorage.getItem(TOKEN_KEY);
+  if (token === null) return {};
+  const response = await fetch("api/tickets", { method: "POST", headers: { authorization: `Bearer ${token}` } });
+  if (response.ok) return { ticket: (await response.json()).ticket };
+  if (response.status !== 401 && response.status !== 403) throw new ConnectionLost(`no ticket: status ${response.status}`);
+  sessionStorage.removeItem(TOKEN_KEY);
+  throw new CommandError({ code: "unauthenticated", message: "the token was refused", retriable: false });
+}
+
+/**
+ * A name for a session from what was said first.
+ * @param {string} text
+ */
+function shortened(text) {
+  const line = text.trim().split("\n")[0].trim();
+  const chars = Array.from(line);
+  return chars.length <= NAME_CHARS ? line : `${chars.slice(0, NAME_CHARS - 1).join("").trimEnd()}…`;
+}

@@ -1,0 +1,39 @@
+/**
+ * What can be typed in place of a message. Pure: reads a line, does nothing.
+ *
+ * @typedef {{ name: string, usage: string, does: string }} SlashCommand
+ */
+
+/** @type {SlashCommand[]} */
+export const COMMANDS = [
+  { name: "context", usage: "/context", does: "show what fills the window" },
+  { name: "compact", usage: "/compact [instructions]", does: "summarise the older part now" },
+  { name: "retry", usage: "/retry", does: "ask again after a turn without an answer" },
+  { name: "new", usage: "/new", does: "begin a new chat" },
+  { name: "rename", usage: "/rename NAME", does: "name this session" },
+  { name: "model", usage: "/model NAME", does: "go on with another model" },
+  { name: "strategy", usage: "/strategy NAME", does: "threshold, or manual: never compact by itself" },
+  { name: "help", usage: "/help", does: "list commands and keys" },
+];
+
+/**
+ * Reads a line as a command; null when it is a message. Only a single word behind the slash makes a command, so a path
+ * such as `/usr/bin` is a message.
+ * @param {string} text
+ * @returns {{ name: string, rest: string, known: boolean } | null}
+ */
+export function parseCommand(text) {
+  const found = /^\/([a-z]+)(?:\s+([\s\S]*))?$/i.exec(text.trim());
+  if (!found) return null;
+  const name = found[1].toLowerCase();
+  return { name, rest: (found[2] ?? "").trim(), known: COMMANDS.some((command) => command.name === name) };
+}
+
+/**
+ * The commands that a line may still become.
+ * @param {string} text
+ */
+export function completions(text) {
+  const found = /^\/([a-z]*)$/i.exec(text);
+  return found ? COMMANDS.filter((command) => command.name.startsWith(found[1].toLowerCase())) : [];
+}

@@ -1,0 +1,113 @@
+/** Where one writes. Enter sends, Shift and Enter makes a line, Escape stops what is running. */
+
+import { completions } from "./commands.js";
+import { byId, el } from "./dom.js";
+
+export class ComposerView {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {(text: string) => Promise<boolean>} onSubmit whether the text was taken; if not, it is put back
+   */
+  constructor(app, onSubmit) {
+    this.app = app;
+    this.onSubmit = onSubmit;
+    this.form = byId("composer", HTMLFormElement);
+    this.input = byId("input", HTMLTextAreaElement);
+    this.hints = byId("hints", HTMLElement);
+    this.send = byId("send", HTMLButtonElement);
+    this.stop = byId("stop", HTMLButtonElement);
+    /** @type {Map<string, string>} what was begun, by session */
+    this.drafts = new Map();
+    this.draftOf = "";
+
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.submit();
+    });
+    this.stop.addEventListener("click", () => {
+      void app.stop();
+      this.input.focus();
+    });
+    this.input.addEventListener("input", () => this.changed());
+    this.input.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    // While a word is being composed, Enter belongs to the input method.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // On a phone's keyboard there is no Shift and Enter: Enter makes a line, the button sends.
+    if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    void this.submit();
+  }
+
+  async submit() {
+    const text = this.input.value;
+    if (text.trim() === "" || this.send.disabled) return;
+    const session = this.draftOf;
+    this.input.value = "";
+    this.changed();
+    const taken = await this.onSubmit(text);
+    if (taken) return;
+    if (session === this.draftOf && this.input.value === "") {
+      this.input.value = text;
+      this.changed();
+    } else if (!this.drafts.get(session)) {
+      this.drafts.set(session, text);
+    }
+  }
+
+  changed() {
+    this.fit();
+    const found = completions(this.input.value);
+    this.hints.hidden = found.length === 0;
+    this.hints.replaceChildren(...found.map((command) => el("li", {},
+      el("button", { type: "button", onclick: () => this.complete(command.name) },
+        el("code", {}, command.usage), el("span", {}, command.does)))));
+    this.render();
+  }
+
+  /** Grows with its text where the style sheet cannot do so. */
+  fit() {
+    if (CSS.supports("field-sizing", "content")) return;
+    this.input.style.height = "auto";
+    this.input.style.height = `${this.input.scrollHeight}px`;
+  }
+
+  /** @param {string} name */
+  complete(name) {
+    this.input.value = `/${name} `;
+    this.changed();
+    this.input.focus();
+  }
+
+  /** Puts the cursor into the field, where that does not call up a keyboard on the screen. */
+  focus() {
+    if (!matchMedia("(pointer: coarse)").matches) this.input.focus();
+  }
+
+  render() {
+    const { app } = this;
+    const { state } = app;
+    const session = app.target ?? "";
+    if (session !== this.draftOf) this.changeDraft(session);
+    this.stop.hidden = app.readOnly || !(state?.turnId || state?.compaction);
+    this.send.disabled = app.readOnly || this.input.value.trim() === "" || ["stopped", "login"].includes(app.status.phase);
+    this.input.disabled = app.readOnly;
+  }
+
+  /**
+   * Each session keeps what was begun in it. A session that was just made goes on with its own text.
+   * @param {string} session
+   */
+  changeDraft(session) {
+    const made = this.draftOf === "" && this.app.state?.entries.length === 0;
+    const before = this.draftOf;
+    this.draftOf = session;
+    if (made) return;
+    this.drafts.set(before, this.input.value);
+    this.input.value = this.drafts.get(session) ?? "";
+    this.changed();
+  }
+}

@@ -1,0 +1,302 @@
+/**
+ * The socket, version 2 of the protocol: one reply for every command, and a new socket when the old one is lost.
+ *
+ * What always holds:
+ * - every command that is sent settles once: by its reply, or by `ConnectionLost`;
+ * - a writing command whose reply got lost is sent again, with the same id, once the session is open again; the server
+ *   knows the id and does the work once;
+ * - nothing writes before `ready()` says that the session stands;
+ * - close codes decide about the next try as the protocol says: 44xx waits for the user, the rest backs off and tries again.
+ *
+ * @typedef {import("reseed-protocol").Command} Command
+ * @typedef {import("reseed-protocol").ErrorBody} ErrorBody
+ * @typedef {import("reseed-protocol").Welcome} Welcome
+ * @typedef {import("./fold.js").EventFrame} EventFrame
+ * @typedef {Command["type"]} CommandName
+ *
+ * @typedef {{ phase: "connecting" } | { phase: "open" } | { phase: "waiting", retryAt: number }
+ *   | { phase: "stopped", code: number, reason: string } | { phase: "login" }} Status
+ *
+ * @typedef {object} Pending A command that waits for its reply.
+ * @property {string} frame
+ * @property {boolean} writes
+ * @property {boolean} sent
+ * @property {(payload: any) => void} resolve
+ * @property {(error: Error) => void} reject
+ */
+
+/**
+ * What a command is answered with, unless it is refused.
+ * @template {CommandName} T
+ * @typedef {Extract<import("reseed-protocol").Reply, { type: import("reseed-protocol").ReplyTypes[T] }>["payload"]} ReplyOf
+ */
+
+/** Commands that change something. The server does each once by its id, so they may be sent again. */
+const WRITING = new Set([
+  "rename_session", "user_input", "cancel_turn", "retry_turn", "tool_result", "manual_compact", "cancel_compaction",
+  "set_context_strategy", "set_model", "set_instructions", "set_options",
+]);
+/** Commands that may wait for a connection. A person does not type more while it is away. */
+const WAITING_MAX = 100;
+/** Milliseconds before the first new try, doubled each time. */
+const BACKOFF_MS_MIN = 400;
+/** Milliseconds between two tries at most: a server that is back should not wait long for its page. */
+const BACKOFF_MS_MAX = 15_000;
+/** Milliseconds of silence after which the page asks whether the other end is still there. */
+const SILENCE_MS = 30_000;
+/** Milliseconds that an answer to this may take. */
+const PONG_MS = 10_000;
+
+/** A command was refused. */
+export class CommandError extends Error {
+  /** @param {ErrorBody} body */
+  constructor(body) {
+    super(body.message);
+    this.code = /** @type {string} */ (body.code);
+    this.retriable = body.retriable;
+    this.retryAfterMs = body.retryAfterMs;
+    this.details = body.details;
+  }
+}
+
+/** The connection ended before the reply came. */
+export class ConnectionLost extends Error {
+  constructor(message = "the connection was lost") {
+    super(message);
+  }
+}
+
+/** A name for a command or a client: a UUID, also where the page is not served safely. */
+export function newId() {
+  if (isSecureContext) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * What to do after a close.
+ * @param {number} code
+ * @returns {"retry" | "login" | "stop"}
+ */
+export function afterClose(code) {
+  if (code === 4401) return "login";
+  if (code >= 4400 && code < 4500) return "stop";
+  return [1000, 1002, 1003, 1007, 1009].includes(code) ? "stop" : "retry";
+}
+
+/**
+ * Milliseconds to wait before the next try: doubled each time, and spread, so that a server that comes back is not met
+ * by all its pages at once.
+ * @param {number} tries how many failed so far
+ * @param {number} random 0 to 1
+ */
+export function backoff(tries, random) {
+  const full = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** Math.min(tries, 10));
+  return full * (0.5 + random / 2);
+}
+
+export class Connection {
+  /**
+   * @param {object} options
+   * @param {string} options.url
+   * @param {string} options.clientId
+   * @param {() => Promise<{ ticket?: string }>} options.credentials throws `CommandError` when there are none that hold
+   * @param {(welcome: Welcome) => Promise<void>} options.onWelcome opens the session again; then call `ready`
+   * @param {(event: EventFrame) => void} options.onEvent
+   * @param {(status: Status) => void} options.onStatus
+   * @param {() => number} options.seq the last durable event that was seen
+   * @param {() => void} options.onOutOfSync
+   */
+  constructor(options) {
+    this.options = options;
+    /** @type {Status} */
+    this.status = { phase: "connecting" };
+    /** @type {WebSocket | null} */
+    this.socket = null;
+    /** @type {Map<string, Pending>} */
+    this.pending = new Map();
+    this.tries = 0;
+    this.isReady = false;
+    this.bytesMax = Infinity;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+    this.heardAt = 0;
+    /** Counts the sockets, so that a late word of an old one is known as such. */
+    this.generation = 0;
+  }
+
+  /** Connects now, whatever was going on. */
+  async connect() {
+    clearTimeout(this.timer);
+    this.drop();
+    this.generation += 1;
+    const mine = this.generation;
+    this.setStatus({ phase: "connecting" });
+    let credentials;
+    try {
+      credentials = await this.options.credentials();
+    } catch (error) {
+      if (mine !== this.generation) return;
+      if (error instanceof CommandError && error.code === "unauthenticated") this.setStatus({ phase: "login" });
+      else this.retryLater();
+      return;
+    }
+    if (mine !== this.generation) return;
+    const socket = new WebSocket(this.options.url, "reseed.v2");
+    this.socket = socket;
+    const current = () => this.socket === socket;
+    socket.onopen = () => current() && void this.greet(credentials);
+    socket.onmessage = (event) => current() && this.receive(String(event.data));
+    socket.onclose = (event) => current() && this.closed(event.code, event.reason);
+  }
+
+  /** Connects at once when it was about to be tried anyway. */
+  nudge() {
+    if (this.status.phase === "waiting") void this.connect();
+  }
+
+  /**
+   * Sends a command.
+   * @template {CommandName} T
+   * @param {T} type
+   * @param {import("reseed-protocol").CommandOf<T>["payload"]} payload
+   * @param {string} [id]
+   * @returns {Promise<ReplyOf<T>>}
+   */
+  request(type, payload, id = newId()) {
+    const frame = JSON.stringify({ id, type, payload });
+    const bytes = new TextEncoder().encode(frame).length;
+    if (bytes > this.bytesMax) {
+      const message = `this is too long: ${bytes} bytes, the server takes ${this.bytesMax}`;
+      return Promise.reject(new CommandError({ code: "input_too_large", message, retriable: false }));
+    }
+    return new Promise((resolve, reject) => {
+      const writes = WRITING.has(type);
+      const open = this.socket?.readyState === WebSocket.OPEN;
+      if (!writes && !open) return reject(new ConnectionLost());
+      if (this.pending.size >= WAITING_MAX) return reject(new ConnectionLost("too much waits for the connection already"));
+      const sent = open && (!writes || this.isReady);
+      this.pending.set(id, { frame, writes, sent, resolve, reject });
+      if (sent) this.socket?.send(frame);
+    });
+  }
+
+  /** The session stands again: what waited for it goes out, in the order in which it was asked. */
+  ready() {
+    this.isReady = true;
+    for (const command of this.pending.values()) {
+      if (command.sent) continue;
+      command.sent = true;
+      this.socket?.send(command.frame);
+    }
+  }
+
+  /** Gives up what waits for a session that will not be opened again. */
+  forgetWaiting() {
+    for (const [id, command] of this.pending) {
+      if (command.sent) continue;
+      this.pending.delete(id);
+      command.reject(new ConnectionLost());
+    }
+  }
+
+  /** @param {{ ticket?: string }} credentials */
+  async greet(credentials) {
+    const client = { name: "reseed-web", version: "1" };
+    try {
+      const hello = { protocolVersion: 2, clientId: this.options.clientId, client, ...credentials };
+      const welcome = await this.request("hello", hello);
+      this.bytesMax = welcome.limits.messageBytesMax;
+      this.setStatus({ phase: "open" });
+      this.listen(welcome.heartbeatMs);
+      await this.options.onWelcome(welcome);
+      this.tries = 0;
+      this.ready();
+    } catch (error) {
+      if (error instanceof CommandError) this.refused(error);
+    }
+  }
+
+  /** @param {CommandError} error */
+  refused(error) {
+    if (error.code === "unauthenticated") this.closed(4401, error.message);
+    else if (error.retriable) this.closed(1013, error.message);
+    else this.closed(4400, error.message);
+  }
+
+  /** @param {string} text */
+  receive(text) {
+    this.heardAt = Date.now();
+    const frame = JSON.parse(text);
+    const command = this.pending.get(frame.id);
+    if (!command) {
+      if (frame.type !== "error") this.options.onEvent(frame);
+      return;
+    }
+    this.pending.delete(frame.id);
+    if (frame.type === "error") command.reject(new CommandError(frame.payload));
+    else command.resolve(frame.payload ?? {});
+  }
+
+  /**
+   * @param {number} code
+   * @param {string} reason
+   */
+  closed(code, reason) {
+    this.drop();
+    const next = afterClose(code);
+    if (next === "retry") return this.retryLater();
+    if (next === "login") return this.setStatus({ phase: "login" });
+    this.forgetWaiting();
+    this.setStatus({ phase: "stopped", code, reason });
+  }
+
+  retryLater() {
+    const wait = backoff(this.tries, Math.random());
+    this.tries += 1;
+    this.setStatus({ phase: "waiting", retryAt: Date.now() + wait });
+    this.timer = setTimeout(() => void this.connect(), wait);
+  }
+
+  /** Lets go of the socket. Questions are over; what writes waits for the next one. */
+  drop() {
+    const { socket } = this;
+    this.socket = null;
+    this.isReady = false;
+    clearTimeout(this.timer);
+    socket?.close();
+    for (const [id, command] of this.pending) {
+      command.sent = false;
+      if (command.writes) continue;
+      this.pending.delete(id);
+      command.reject(new ConnectionLost());
+    }
+  }
+
+  /**
+   * Asks after a silence whether the other end is there and everything was seen: a page cannot see WebSocket pings.
+   * @param {number} heartbeatMs
+   */
+  listen(heartbeatMs) {
+    const { socket } = this;
+    const silence = Math.max(SILENCE_MS, heartbeatMs);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(async () => {
+      if (this.socket !== socket) return;
+      if (Date.now() - this.heardAt >= silence) {
+        const limit = setTimeout(() => this.socket === socket && this.closed(4508, "no answer"), PONG_MS);
+        const pong = await this.request("ping", { seq: this.options.seq() }).catch(() => null);
+        clearTimeout(limit);
+        if (this.socket !== socket) return;
+        if (pong && !pong.inSync) this.options.onOutOfSync();
+      }
+      this.listen(heartbeatMs);
+    }, silence);
+  }
+
+  /** @param {Status} status */
+  setStatus(status) {
+    this.status = status;
+    this.options.onStatus(status);
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * Small tools to build the page. Text only ever enters it as text: nothing here takes markup.
+ *
+ * @typedef {Node | string | null | undefined | false} Child
+ */
+
+/**
+ * An element with attributes and children. `class` and `aria-…` are attributes, `on…` listeners, `true` an empty
+ * attribute; what is null, undefined or false is left out.
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Record<string, unknown>} [attributes]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.filter(isChild));
+  return element;
+}
+
+/**
+ * @param {Child} child
+ * @returns {child is Node | string}
+ */
+function isChild(child) {
+  return child !== null && child !== undefined && child !== false;
+}
+
+/**
+ * The element of this id. The page's own markup has it, so a miss is a fault of the page.
+ * @template {HTMLElement} T
+ * @param {string} id
+ * @param {new () => T} type
+ * @returns {T}
+ */
+export function byId(id, type) {
+  const element = document.getElementById(id);
+  if (!(element instanceof type)) throw new Error(`the page has no ${type.name} #${id}`);
+  return element;
+}
+
+/** Paths of the icons, drawn on 24 by 24. */
+const ICONS = {
+  close: "M6 6l12 12M18 6L6 18",
+  copy: "M9 9h10v11H9zM5 15V4h10",
+  delete: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
+  down: "M12 5v14M6 13l6 6 6-6",
+  edit: "M4 20l1-4L16 5l3 3L8 19z",
+  retry: "M20 11a8 8 0 1 0-2 6M20 4v7h-7",
+};
+
+/**
+ * A picture beside words: screen readers pass over it.
+ * @param {keyof typeof ICONS} name
+ */
+export function icon(name) {
+  const namespace = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(namespace, "svg");
+  const path = document.createElementNS(namespace, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  svg.append(path);
+  return svg;
+}
+
+/**
+ * A button that shows an icon and is called `label`.
+ * @param {keyof typeof ICONS} name
+ * @param {string} label
+ * @param {(event: Event) => void} onclick
+ */
+export function iconButton(name, label, onclick) {
+  return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick }, icon(name));
+}
+
+const NUMBER = new Intl.NumberFormat("en");
+
+/** @param {number} count */
+export function number(count) {
+  return NUMBER.format(Math.round(count));
+}
+
+/**
+ * How long ago, in words.
+ * @param {string} time RFC 3339
+ * @param {number} now milliseconds since 1970
+ */
+export function ago(time, now) {
+  const minutes = Math.max(0, Math.round((now - Date.parse(time)) / 60_000));
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 24 * 60) return `${Math.round(minutes / 60)} h ago`;
+  return new Date(time).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+}
+
+/**
+ * A time span in words.
+ * @param {number} millis
+ */
+export function span(millis) {
+  return millis < 1000 ? `${Math.round(millis)} ms` : `${(millis / 1000).toFixed(1)} s`;
+}

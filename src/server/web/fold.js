@@ -1,0 +1,380 @@
+/**
+ * The page's state as a pure fold: `fromSnapshot` takes what `session_opened` says, `reduce` applies one event.
+ *
+ * What always holds:
+ * - nothing here touches the page, the clock or the network, and no argument is ever changed;
+ * - a state that was reached by events equals the one that a reload at the same moment gives (ephemeral decoration,
+ *   such as how far a compaction is, may be missing after a reload);
+ * - a durable event is applied once and in order; one that would leave a hole sets `outOfSync` instead;
+ * - unknown events, entries and fields change nothing.
+ *
+ * @typedef {import("reseed-protocol").SessionOpened} SessionOpened
+ * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
+ * @typedef {import("reseed-protocol").Entry} Entry
+ * @typedef {import("reseed-protocol").Part} Part
+ * @typedef {import("reseed-protocol").Event} DurableEvent
+ * @typedef {import("reseed-protocol").EphemeralEvent} EphemeralEvent
+ * @typedef {(DurableEvent | EphemeralEvent) & { seq?: number }} EventFrame
+ *
+ * @typedef {object} Item An answer that is not an entry yet.
+ * @property {string} itemId the id that its entry will have
+ * @property {string} turnId
+ * @property {Part[]} parts
+ * @property {string} [aborted] why what was shown is void
+ *
+ * @typedef {object} Call A tool call without an answer.
+ * @property {string} callId
+ * @property {string} turnId
+ * @property {string} name
+ * @property {string} arguments
+ * @property {string} deadline
+ * @property {string} [message] what the tool says it is doing
+ *
+ * @typedef {object} RunningCompaction
+ * @property {string} jobId
+ * @property {string} phase
+ * @property {string} [trigger]
+ * @property {number} [done]
+ * @property {number} [total]
+ *
+ * @typedef {object} State
+ * @property {string} sessionId
+ * @property {"owner" | "observer"} role
+ * @property {string} epoch names the log that `seq` is a place in
+ * @property {number} seq the last durable event that was applied
+ * @property {"resume" | "snapshot" | null} outOfSync what would mend the view, when something was missed
+ * @property {string | null} leafId
+ * @property {string} name empty where the session has none
+ * @property {string} model
+ * @property {string} strategy
+ * @property {SessionOpened["settings"]} settings
+ * @property {number} generation
+ * @property {ContextInfo} contextInfo
+ * @property {string | null} warning
+ * @property {Entry[]} entries the path to the leaf, oldest first, from some point on
+ * @property {boolean} more whether there are older entries than these
+ * @property {string | null} turnId the running turn
+ * @property {Item[]} items
+ * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
+ * @property {RunningCompaction | null} compaction
+ * @property {SessionOpened["queue"]} queue
+ * @property {Call[]} pending
+ */
+
+/**
+ * The state that a snapshot speaks of.
+ * @param {SessionOpened} opened
+ * @returns {State}
+ */
+export function fromSnapshot(opened) {
+  const turnId = opened.turn?.turnId ?? null;
+  return {
+    sessionId: opened.sessionId,
+    role: opened.role,
+    epoch: opened.epoch,
+    seq: opened.asOfSeq,
+    outOfSync: null,
+    leafId: opened.leafId,
+    name: opened.name ?? "",
+    model: opened.model,
+    strategy: opened.strategy,
+    settings: opened.settings,
+    generation: opened.generation,
+    contextInfo: opened.contextInfo,
+    warning: opened.contextInfo.warning ?? null,
+    entries: opened.entries ?? [],
+    more: opened.more ?? false,
+    turnId,
+    items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
+    lastTurn: opened.lastTurn ?? null,
+    compaction: opened.compaction ?? null,
+    queue: opened.queue,
+    pending: opened.pending,
+  };
+}
+
+/**
+ * The state after `session_opened` answered a resume: a replay goes on from `state` and the missed events follow,
+ * anything else is a new snapshot.
+ * @param {State | null} state
+ * @param {SessionOpened} opened
+ * @returns {State}
+ */
+export function fromOpened(state, opened) {
+  const replay = opened.resumed === "replay" && state?.sessionId === opened.sessionId && state.epoch === opened.epoch;
+  if (!state || !replay) return fromSnapshot(opened);
+  const running = opened.turn;
+  const given = new Map((running?.items ?? []).map((item) => [item.itemId, item]));
+  const kept = state.items
+    .filter((item) => item.aborted || (running && item.turnId === running.turnId))
+    .map((item) => {
+      const parts = given.get(item.itemId)?.parts;
+      given.delete(item.itemId);
+      return parts && textLength(parts) > textLength(item.parts) ? { ...item, parts } : item;
+    });
+  const fresh = [...given.values()].map((item) => ({ ...item, turnId: running?.turnId ?? "" }));
+  return {
+    ...state,
+    role: opened.role,
+    outOfSync: null,
+    compaction: opened.compaction ? { ...state.compaction, ...opened.compaction } : null,
+    contextInfo: opened.asOfSeq === state.seq ? opened.contextInfo : state.contextInfo,
+    items: [...kept, ...fresh],
+  };
+}
+
+/**
+ * Where this state stands, for `open_session.resume`.
+ * @param {State} state
+ */
+export function resumePoint(state) {
+  const items = state.items.filter((item) => !item.aborted).flatMap((item) =>
+    item.parts.map((part, index) => ({ itemId: item.itemId, part: index, offset: partText(part).length })));
+  return { epoch: state.epoch, seq: state.seq, ...(items.length > 0 ? { items } : {}) };
+}
+
+/**
+ * The state with a page of older entries before the others.
+ * @param {State} state
+ * @param {import("reseed-protocol").Entries} page
+ * @returns {State}
+ */
+export function withOlder(state, page) {
+  const known = new Set(state.entries.map((entry) => entry.entryId));
+  const older = page.items.filter((entry) => !known.has(entry.entryId));
+  return { ...state, entries: [...older, ...state.entries], more: page.more && older.length > 0 };
+}
+
+/**
+ * The state with a fresh answer to `get_context_info`.
+ * @param {State} state
+ * @param {ContextInfo} contextInfo
+ * @returns {State}
+ */
+export function withContextInfo(state, contextInfo) {
+  return { ...state, contextInfo, warning: contextInfo.warning ?? null };
+}
+
+/** @param {State} state */
+export function isRunning(state) {
+  return state.turnId !== null;
+}
+
+/**
+ * The text of a part, empty where it has none.
+ * @param {Part | undefined} part
+ */
+export function partText(part) {
+  return part && (part.type === "text" || part.type === "reasoning") ? part.text : "";
+}
+
+/**
+ * Applies one event.
+ * @param {State} state
+ * @param {EventFrame} event
+ * @returns {State}
+ */
+export function reduce(state, event) {
+  if (event.seq === undefined) return apply(state, event);
+  if (event.seq <= state.seq) return state;
+  if (event.seq > state.seq + 1) return { ...state, outOfSync: state.outOfSync ?? "resume" };
+  return apply({ ...state, seq: event.seq }, event);
+}
+
+/**
+ * @param {State} state
+ * @param {EventFrame} event
+ * @returns {State}
+ */
+function apply(state, event) {
+  switch (event.type) {
+    case "entry_appended": return appendEntry(state, event.payload.entry);
+    // Void answers are shown until the next turn. Others stay: a replay may come to the beginning of their turn only now.
+    case "turn_started":
+      return { ...state, turnId: event.payload.turnId, lastTurn: null, items: state.items.filter((item) => !item.aborted) };
+    case "turn_finished": return finishTurn(state, event.payload);
+    case "tool_call": return addCall(state, event.payload);
+    case "request_resolved": {
+      const { callId } = event.payload;
+      return { ...state, pending: state.pending.filter((call) => call.callId !== callId) };
+    }
+    case "queue_changed": return { ...state, queue: event.payload.items };
+    case "session_updated": return updateSession(state, event.payload);
+    case "context_compacted": return compacted(state, event.payload);
+    case "item_started": return startItem(state, event.payload.itemId, event.payload.turnId);
+    case "item_delta": return addDelta(state, event.payload);
+    case "item_aborted": {
+      const { itemId, reason } = event.payload;
+      return mapItem(state, itemId, (item) => ({ ...item, aborted: reason }));
+    }
+    case "call_progressed": {
+      const { callId, message, deadline } = event.payload;
+      const pending = state.pending.map((call) => (call.callId === callId ? { ...call, message, deadline } : call));
+      return { ...state, pending };
+    }
+    case "compaction_started": {
+      const { jobId, trigger } = event.payload;
+      return { ...state, compaction: { jobId, trigger, phase: "starting" } };
+    }
+    case "compaction_progress": return { ...state, compaction: { ...state.compaction, ...event.payload } };
+    case "compaction_failed": return { ...state, compaction: withoutJob(state, event.payload.jobId) };
+    case "context_warning": return { ...state, warning: event.payload.message };
+    case "role_changed": return { ...state, role: event.payload.role };
+    default: return state;
+  }
+}
+
+/**
+ * The path grows by one entry. One that hangs from elsewhere begins a branch: what came after its parent leaves the path.
+ * @param {State} state
+ * @param {Entry} entry
+ * @returns {State}
+ */
+function appendEntry(state, entry) {
+  const path = pathTo(state, entry.parentId);
+  const items = state.items.filter((item) => item.itemId !== entry.entryId);
+  const said = entry.type === "message" && entry.role === "user";
+  return {
+    ...state,
+    ...path,
+    entries: [...(path.entries ?? state.entries), entry],
+    leafId: entry.entryId,
+    items: items.length === state.items.length ? state.items : items,
+    lastTurn: said ? null : state.lastTurn,
+  };
+}
+
+/**
+ * What changes when `leafId` becomes the path's end.
+ * @param {State} state
+ * @param {string | null} leafId
+ * @returns {Partial<State>}
+ */
+function pathTo(state, leafId) {
+  if (leafId === state.leafId) return {};
+  if (leafId === null) return { entries: [], more: false, leafId };
+  const at = state.entries.findLastIndex((entry) => entry.entryId === leafId);
+  if (at >= 0) return { entries: state.entries.slice(0, at + 1), leafId };
+  return { outOfSync: "snapshot", leafId };
+}
+
+/**
+ * @param {State} state
+ * @param {import("reseed-protocol").TurnFinished} finished
+ * @returns {State}
+ */
+function finishTurn(state, { turnId, status, error, contextInfo }) {
+  const ended = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
+  return {
+    ...state,
+    turnId: null,
+    items: state.items.filter((item) => item.aborted || item.turnId !== turnId),
+    pending: state.pending.filter((call) => call.turnId !== turnId),
+    lastTurn: ended,
+    contextInfo,
+    warning: contextInfo.warning ?? null,
+  };
+}
+
+/**
+ * @param {State} state
+ * @param {Call} call
+ * @returns {State}
+ */
+function addCall(state, call) {
+  const others = state.pending.filter((known) => known.callId !== call.callId);
+  return { ...state, pending: [...others, call] };
+}
+
+/**
+ * @param {State} state
+ * @param {import("reseed-protocol").SessionUpdated} updated
+ * @returns {State}
+ */
+function updateSession(state, updated) {
+  return {
+    ...state,
+    ...(updated.leafId === undefined ? {} : pathTo(state, updated.leafId)),
+    name: updated.name ?? state.name,
+    model: updated.model ?? state.model,
+    strategy: updated.strategy ?? state.strategy,
+    settings: updated.settings ?? state.settings,
+    generation: updated.generation ?? state.generation,
+  };
+}
+
+/**
+ * @param {State} state
+ * @param {import("reseed-protocol").ContextCompacted} compaction
+ * @returns {State}
+ */
+function compacted(state, { jobId, newTokenCount, generation, breakdown }) {
+  const usageRatio = newTokenCount / Math.max(1, state.contextInfo.maxTokens);
+  const contextInfo = {
+    ...state.contextInfo,
+    tokenCount: newTokenCount,
+    usageRatio,
+    usagePercent: Math.min(100, usageRatio * 100),
+    breakdown: breakdown.after,
+    generation,
+    compactions: state.contextInfo.compactions + 1,
+    warning: undefined,
+  };
+  return { ...state, compaction: withoutJob(state, jobId), warning: null, generation, contextInfo };
+}
+
+/**
+ * The running compaction, unless it is this one. A replay may tell the end of one while the next is running already.
+ * @param {State} state
+ * @param {string} jobId
+ */
+function withoutJob(state, jobId) {
+  return state.compaction?.jobId === jobId ? null : state.compaction;
+}
+
+/**
+ * @param {State} state
+ * @param {string} itemId
+ * @param {string} turnId
+ * @returns {State}
+ */
+function startItem(state, itemId, turnId) {
+  if (state.items.some((item) => item.itemId === itemId)) return state;
+  if (state.entries.some((entry) => entry.entryId === itemId)) return state;
+  return { ...state, items: [...state.items, { itemId, turnId, parts: [] }] };
+}
+
+/**
+ * @param {State} state
+ * @param {string} itemId
+ * @param {(item: Item) => Item} change
+ * @returns {State}
+ */
+function mapItem(state, itemId, change) {
+  return { ...state, items: state.items.map((item) => (item.itemId === itemId ? change(item) : item)) };
+}
+
+/**
+ * Puts a piece of text where it belongs. What is there already is not added twice; text behind a hole is not shown.
+ * @param {State} state
+ * @param {import("reseed-protocol").ItemDelta} delta
+ * @returns {State}
+ */
+function addDelta(state, { itemId, part: index, offset, kind, text }) {
+  const started = startItem(state, itemId, state.turnId ?? "");
+  const item = started.items.find((candidate) => candidate.itemId === itemId);
+  if (!item || item.aborted) return state;
+  const old = partText(item.parts[index]);
+  if (offset > old.length) return { ...started, outOfSync: started.outOfSync ?? "resume" };
+  if (offset + text.length <= old.length) return started;
+  const parts = [...item.parts];
+  while (parts.length < index) parts.push({ type: "text", text: "" });
+  const type = (kind ?? item.parts[index]?.type) === "reasoning" ? "reasoning" : "text";
+  parts[index] = { type, text: old.slice(0, offset) + text };
+  return mapItem(started, itemId, (found) => ({ ...found, parts }));
+}
+
+/** @param {Part[]} parts */
+function textLength(parts) {
+  return parts.reduce((sum, part) => sum + partText(part).length, 0);
+}

@@ -1,0 +1,102 @@
+/** The lines below the bar: the connection, whose session this is, what the server has to say, a window nearly full. */
+
+import { byId, el } from "./dom.js";
+
+/** Percent from which the gauge alone is not enough. */
+const WARN_PERCENT = 90;
+
+/** @type {Record<number, string>} */
+const STOPPED = {
+  4400: "The server did not understand this page. Reload it.",
+  4403: "This page may not connect to the server.",
+  4408: "The server waited too long for this page.",
+  4409: "This session is open in another window.",
+  4429: "Too many messages in a short time.",
+};
+
+export class LinesView {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {() => void} onLogin
+   */
+  constructor(app, onLogin) {
+    this.app = app;
+    this.onLogin = onLogin;
+    this.connection = byId("connection-line", HTMLElement);
+    this.role = byId("role-line", HTMLElement);
+    this.notice = byId("notice-line", HTMLElement);
+    this.warning = byId("warning-line", HTMLElement);
+    this.noticeClosed = false;
+    /** @type {Map<HTMLElement, string>} what each line says, so that it is made anew only when that changes */
+    this.said = new Map();
+    setInterval(() => this.app.status.phase === "waiting" && this.renderConnection(), 1000);
+  }
+
+  render() {
+    const { state, welcome } = this.app;
+    this.renderConnection();
+    const observing = state?.role === "observer";
+    this.say(this.role, observing ? "This session is open elsewhere: here you can read along." : null, [
+      ["Use it here", () => this.app.takeOver()],
+    ]);
+    const notice = this.noticeClosed ? null : welcome?.server.notice ?? null;
+    this.say(this.notice, notice, [["Got it", () => {
+      this.noticeClosed = true;
+      this.render();
+    }]]);
+    const full = state && state.contextInfo.usagePercent >= WARN_PERCENT && state.contextInfo.compactAtTokens === undefined;
+    const percent = Math.round(state?.contextInfo.usagePercent ?? 0);
+    const warning = state?.warning ?? (full ? `The context window is ${percent} % full.` : null);
+    const canCompact = state && !observing && !state.compaction;
+    this.say(this.warning, warning, canCompact ? [["Compact now", () => void this.app.compact()]] : []);
+  }
+
+  renderConnection() {
+    const { status, connection } = this.app;
+    const line = this.connection;
+    line.classList.toggle("danger", status.phase === "stopped" || status.phase === "login");
+    switch (status.phase) {
+      case "open": return this.say(line, null, []);
+      // At the first try there is nothing to say yet.
+      case "connecting": return this.say(line, connection.tries > 0 ? "Connecting…" : null, []);
+      case "waiting": {
+        const seconds = Math.max(0, Math.ceil((status.retryAt - Date.now()) / 1000));
+        this.say(line, "The connection is lost.", [["Try now", () => void connection.connect()]], `Reconnecting in ${seconds} s…`);
+        return;
+      }
+      case "login": return this.say(line, "The server asks for a token.", [["Sign in", this.onLogin]]);
+      case "stopped": {
+        const text = STOPPED[status.code] ?? (status.reason || "The server ended the connection.");
+        const again = status.code === 4409
+          ? () => this.app.takeOver()
+          : () => void connection.connect();
+        this.say(line, text, [[status.code === 4409 ? "Use it here" : "Reconnect", again]]);
+      }
+    }
+  }
+
+  /**
+   * @param {HTMLElement} line
+   * @param {string | null} text null hides the line
+   * @param {[string, () => void][]} actions
+   * @param {string} [aside] changes often, so it is not read out
+   */
+  say(line, text, actions, aside = "") {
+    const key = JSON.stringify([text, actions.map(([label]) => label), aside]);
+    if (this.said.get(line) === key) return;
+    const hadFocus = line.contains(document.activeElement);
+    const asideNode = line.querySelector("[aria-hidden]");
+    const known = JSON.parse(this.said.get(line) ?? "[]");
+    this.said.set(line, key);
+    line.hidden = text === null;
+    if (asideNode && known[0] === text) {
+      asideNode.textContent = aside;
+      return;
+    }
+    line.replaceChildren(
+      el("span", {}, text ?? ""),
+      aside ? el("span", { "aria-hidden": "true" }, aside) : "",
+      ...actions.map(([label, onclick]) => el("button", { type: "button", class: "button small", onclick }, label)));
+    if (hadFocus) line.querySelector("button")?.focus();
+  }
+}

@@ -1,0 +1,247 @@
+/**
+ * The block structure of a model's text: a small, forgiving subset of Markdown, as plain data.
+ *
+ * What always holds:
+ * - any text parses, every character ends up in some block, and the time is linear in the text for a bounded nesting;
+ * - a block that is followed by another one whose first line is complete never changes when more text is appended
+ *   (this is what lets a streaming view keep the blocks it has shown);
+ * - HTML is text.
+ *
+ * @typedef {{ type: "paragraph", text: string }} Paragraph
+ * @typedef {{ type: "heading", level: number, text: string }} Heading
+ * @typedef {{ type: "code", language: string, text: string, open: boolean }} Code `open`: more lines may follow.
+ * @typedef {{ type: "rule" }} Rule
+ * @typedef {{ type: "quote", blocks: Block[] }} Quote
+ * @typedef {{ type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][] }} List
+ * @typedef {{ type: "table", align: Align[], rows: string[][] }} Table The first row is the header.
+ * @typedef {"left" | "center" | "right" | null} Align
+ * @typedef {Paragraph | Heading | Code | Rule | Quote | List | Table} Block
+ * @typedef {Block & { line: number }} PlacedBlock `line` is the line it begins on.
+ */
+
+/** Quotes and lists inside each other beyond this depth are shown as text: each level costs another pass. */
+const DEPTH_MAX = 8;
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
+const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
+const QUOTE = /^ {0,3}> ?/;
+const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])([ \t]+|$)/;
+const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+
+/**
+ * @param {string} text
+ * @returns {PlacedBlock[]}
+ */
+export function parseBlocks(text) {
+  return parseLines(text.replace(/\r\n?/g, "\n").replaceAll("\0", "\ufffd").split("\n"), 0);
+}
+
+/**
+ * @param {string[]} lines
+ * @param {number} depth
+ * @returns {PlacedBlock[]}
+ */
+function parseLines(lines, depth) {
+  /** @type {PlacedBlock[]} */
+  const blocks = [];
+  let at = 0;
+  while (at < lines.length) {
+    if (isBlank(lines[at])) {
+      at += 1;
+      continue;
+    }
+    const [block, next] = parseBlock(lines, at, depth);
+    blocks.push({ ...block, line: at });
+    at = next;
+  }
+  return blocks;
+}
+
+/**
+ * The block that begins at line `at`, and the line after it.
+ * @param {string[]} lines
+ * @param {number} at
+ * @param {number} depth
+ * @returns {[Block, number]}
+ */
+function parseBlock(lines, at, depth) {
+  const line = lines[at];
+  const fence = FENCE.exec(line);
+  if (fence) return parseFence(lines, at, fence);
+  const heading = HEADING.exec(line);
+  if (heading) {
+    const text = (heading[2] ?? "").replace(/(^|[ \t]+)#+[ \t]*$/, "").trim();
+    return [{ type: "heading", level: heading[1].length, text }, at + 1];
+  }
+  if (RULE.test(line)) return [{ type: "rule" }, at + 1];
+  if (depth < DEPTH_MAX && QUOTE.test(line)) return parseQuote(lines, at, depth);
+  if (depth < DEPTH_MAX && ITEM.test(line)) return parseList(lines, at, depth);
+  if (isTable(lines, at)) return parseTable(lines, at);
+  let end = at + 1;
+  while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines[end], depth)) end += 1;
+  const text = lines.slice(at, end).map((l) => l.replace(/^[ \t]+/, "")).join("\n");
+  return [{ type: "paragraph", text: text.trimEnd() }, end];
+}
+
+/** @param {string} line */
+function isBlank(line) {
+  return line.trim() === "";
+}
+
+/**
+ * Whether a line ends the paragraph before it.
+ * @param {string} line
+ * @param {number} depth
+ */
+function interrupts(line, depth) {
+  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line)) return true;
+  return depth < DEPTH_MAX && (QUOTE.test(line) || ITEM.test(line));
+}
+
+/**
+ * @param {string[]} lines
+ * @param {number} at
+ * @param {RegExpExecArray} fence
+ * @returns {[Code, number]}
+ */
+function parseFence(lines, at, fence) {
+  const mark = fence[1];
+  const indent = lines[at].length - lines[at].trimStart().length;
+  const close = new RegExp(`^ {0,3}${mark[0]}{${mark.length},}[ \\t]*$`);
+  let end = at + 1;
+  while (end < lines.length && !close.test(lines[end])) end += 1;
+  const body = lines.slice(at + 1, end).map((line) => dedent(line, indent));
+  const language = fence[2].trim().split(/[ \t]/)[0] ?? "";
+  const open = end === lines.length;
+  return [{ type: "code", language, text: body.join("\n"), open }, open ? end : end + 1];
+}
+
+/**
+ * @param {string[]} lines
+ * @param {number} at
+ * @param {number} depth
+ * @returns {[Quote, number]}
+ */
+function parseQuote(lines, at, depth) {
+  let end = at + 1;
+  while (end < lines.length && QUOTE.test(lines[end])) end += 1;
+  const inner = lines.slice(at, end).map((line) => line.replace(QUOTE, ""));
+  return [{ type: "quote", blocks: parseLines(inner, depth + 1) }, end];
+}
+
+/**
+ * A list goes on while its lines begin an item of the same kind, are indented below the last one, or continue its
+ * paragraph; a blank line ends it unless one of the first two follows.
+ * @param {string[]} lines
+ * @param {number} at
+ * @param {number} depth
+ * @returns {[List, number]}
+ */
+function parseList(lines, at, depth) {
+  const first = /** @type {RegExpExecArray} */ (ITEM.exec(lines[at]));
+  const kind = markKind(first[2]);
+  /** @type {string[][]} */
+  const items = [];
+  let indent = 0;
+  let loose = false;
+  let end = at;
+  let blanks = 0;
+  while (end < lines.length) {
+    const line = lines[end];
+    const item = ITEM.exec(line);
+    if (isBlank(line)) {
+      blanks += 1;
+    } else if (items.length > 0 && indentOf(line) >= indent) {
+      items[items.length - 1].push(...Array(blanks).fill(""), dedent(line, indent));
+      loose ||= blanks > 0;
+      blanks = 0;
+    } else if (item && markKind(item[2]) === kind && !RULE.test(line)) {
+      loose ||= blanks > 0;
+      blanks = 0;
+      indent = contentIndent(item);
+      items.push([line.slice(item[0].length > indent ? indent : item[0].length)]);
+    } else if (blanks === 0 && items.length > 0 && !item && !interrupts(line, depth)) {
+      items[items.length - 1].push(line.trimStart());
+    } else {
+      break;
+    }
+    end += 1;
+  }
+  const start = Number.parseInt(first[2], 10);
+  const parsed = items.map((item) => parseLines(item, depth + 1));
+  return [{ type: "list", ordered: kind !== first[2], start: Number.isNaN(start) ? 1 : start, loose, items: parsed }, end - blanks];
+}
+
+/**
+ * Items belong to one list when they share this: the bullet, or what stands behind the number.
+ * @param {string} mark
+ */
+function markKind(mark) {
+  return mark.length === 1 ? mark : mark[mark.length - 1];
+}
+
+/**
+ * How far the lines of an item are indented. More than four blanks behind the mark belong to its text.
+ * @param {RegExpExecArray} item
+ */
+function contentIndent(item) {
+  const mark = item[1].length + item[2].length;
+  const gap = item[3].length;
+  return gap >= 1 && gap <= 4 ? mark + gap : mark + 1;
+}
+
+/** @param {string} line */
+function indentOf(line) {
+  return line.length - line.trimStart().length;
+}
+
+/**
+ * @param {string} line
+ * @param {number} count blanks to take away, as far as there are any
+ */
+function dedent(line, count) {
+  return line.slice(Math.min(count, indentOf(line)));
+}
+
+/**
+ * A table begins a block: a row, then a row of delimiters with as many cells.
+ * @param {string[]} lines
+ * @param {number} at
+ */
+function isTable(lines, at) {
+  const next = lines[at + 1];
+  if (next === undefined || !lines[at].includes("|") || !DELIMITERS.test(next)) return false;
+  return cells(lines[at]).length === cells(next).length;
+}
+
+/**
+ * @param {string[]} lines
+ * @param {number} at
+ * @returns {[Table, number]}
+ */
+function parseTable(lines, at) {
+  const header = cells(lines[at]);
+  const align = cells(lines[at + 1]).map((cell) => {
+    const left = cell.startsWith(":");
+    const right = cell.endsWith(":");
+    return left && right ? "center" : right ? "right" : left ? "left" : null;
+  });
+  const rows = [header];
+  let end = at + 2;
+  while (end < lines.length && lines[end].includes("|") && !isBlank(lines[end])) {
+    const row = cells(lines[end]).slice(0, header.length);
+    rows.push([...row, ...Array(header.length - row.length).fill("")]);
+    end += 1;
+  }
+  return [{ type: "table", align, rows }, end];
+}
+
+/**
+ * The cells of a row; `\|` is a bar in the text.
+ * @param {string} line
+ */
+function cells(line) {
+  const inner = line.trim().replace(/^\|/, "").replace(/(^|[^\\])\|$/, "$1");
+  return inner.split(/(?<!\\)\|/).map((cell) => cell.replaceAll("\\|", "|").trim());
+}

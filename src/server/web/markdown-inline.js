@@ -1,0 +1,343 @@
+/**
+ * What stands inside a line of Markdown: emphasis, code, links and line breaks, as plain data.
+ *
+ * What always holds:
+ * - any text parses and nothing of it is lost; what is no mark is text, HTML included;
+ * - a link's address is `http:`, `https:` or `mailto:` with the scheme written out; any other link is text;
+ * - pictures are links to them: the page loads nothing from elsewhere;
+ * - the time is linear in the text, but for runs of marks, whose search is bounded as CommonMark bounds it.
+ *
+ * @typedef {{ type: "text", text: string }} Text
+ * @typedef {{ type: "code", text: string }} CodeSpan
+ * @typedef {{ type: "break" }} Break
+ * @typedef {{ type: "link", href: string, children: Inline[] }} Link
+ * @typedef {{ type: "strong" | "emphasis" | "deleted", children: Inline[] }} Styled
+ * @typedef {Text | CodeSpan | Break | Link | Styled} Inline
+ *
+ * @typedef {object} Run A run of emphasis marks that may still open or close something.
+ * @property {"*" | "_" | "~"} mark
+ * @property {number} count marks that are left
+ * @property {boolean} opens
+ * @property {boolean} closes
+ */
+
+/** Characters of a link's address that are looked at. Longer ones are text. */
+const ADDRESS_CHARS_MAX = 2000;
+/** Links in links and emphasis in emphasis beyond this depth are text: the page's own tree must stay shallow. */
+const DEPTH_MAX = 16;
+
+const SPECIAL = /[\\`*_~[\]!<\n]|https?:\/\//g;
+const PUNCTUATION = /[!-/:-@[-`{-~]/;
+const AUTOLINK = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i;
+const BARE = /^https?:\/\/[^\s<>"'`\\|]{1,2000}/i;
+
+/**
+ * The address of a link, or null when it must not be one.
+ * @param {string} address
+ * @returns {string | null}
+ */
+export function safeAddress(address) {
+  if (!/^(?:https?:\/\/|mailto:)/i.test(address)) return null;
+  try {
+    const url = new URL(address);
+    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * @param {string} text
+ * @returns {Inline[]}
+ */
+export function parseInline(text) {
+  return new Scanner(text).scan();
+}
+
+class Scanner {
+  /** @param {string} text */
+  constructor(text) {
+    this.text = text;
+    this.at = 0;
+    /** @type {(Inline | Run)[]} */
+    this.nodes = [];
+    /** @type {{ index: number, linkable: boolean, image: boolean }[]} where `[` stands in `nodes` */
+    this.brackets = [];
+    /** @type {Map<number, number[]>} where runs of so many backticks begin */
+    this.ticks = backticks(text);
+  }
+
+  /** @returns {Inline[]} */
+  scan() {
+    const { text } = this;
+    while (this.at < text.length) {
+      SPECIAL.lastIndex = this.at;
+      const found = SPECIAL.exec(text);
+      const end = found ? found.index : text.length;
+      if (end > this.at) this.push(text.slice(this.at, end));
+      this.at = end;
+      if (found) this.special(found[0]);
+    }
+    return tidy(resolve(this.nodes), 0);
+  }
+
+  /** @param {string} text */
+  push(text) {
+    this.nodes.push({ type: "text", text });
+  }
+
+  /** @param {string} mark */
+  special(mark) {
+    switch (mark) {
+      case "\\": return this.escape();
+      case "`": return this.code();
+      case "*": case "_": case "~": return this.run(mark);
+      case "[": return this.open(false);
+      case "]": return this.close();
+      case "!":
+        if (this.text[this.at + 1] === "[") return this.open(true);
+        return this.literal(1);
+      case "<": return this.autolink();
+      case "\n":
+        this.nodes.push({ type: "break" });
+        this.at += 1;
+        return;
+      default: return this.bare();
+    }
+  }
+
+  /** @param {number} count */
+  literal(count) {
+    this.push(this.text.slice(this.at, this.at + count));
+    this.at += count;
+  }
+
+  escape() {
+    const next = this.text[this.at + 1] ?? "";
+    this.at += 1;
+    if (next === "\n") return;
+    if (PUNCTUATION.test(next)) return this.literal(1);
+    this.push("\\");
+  }
+
+  code() {
+    const { text, at } = this;
+    let count = 1;
+    while (text[at + count] === "`") count += 1;
+    const places = this.ticks.get(count) ?? [];
+    while (places.length > 0 && places[0] <= at) places.shift();
+    const close = places[0];
+    if (close === undefined) return this.literal(count);
+    const inner = text.slice(at + count, close).replaceAll("\n", " ");
+    const padded = inner.startsWith(" ") && inner.endsWith(" ") && inner.trim() !== "";
+    this.nodes.push({ type: "code", text: padded ? inner.slice(1, -1) : inner });
+    this.at = close + count;
+  }
+
+  /** @param {"*" | "_" | "~"} mark */
+  run(mark) {
+    const { text, at } = this;
+    let count = 1;
+    while (text[at + count] === mark) count += 1;
+    const before = text[at - 1] ?? " ";
+    const after = text[at + count] ?? " ";
+    const spaceBefore = /\s/.test(before);
+    const spaceAfter = /\s/.test(after);
+    const left = !spaceAfter && (!isPunctuation(after) || spaceBefore || isPunctuation(before));
+    const right = !spaceBefore && (!isPunctuation(before) || spaceAfter || isPunctuation(after));
+    const word = mark === "_";
+    const opens = left && (!word || !right || isPunctuation(before));
+    const closes = right && (!word || !left || isPunctuation(after));
+    if (mark === "~" && count !== 2) return this.literal(count);
+    this.nodes.push({ mark, count, opens, closes });
+    this.at += count;
+  }
+
+  /** @param {boolean} image */
+  open(image) {
+    this.brackets.push({ index: this.nodes.length, linkable: true, image });
+    this.literal(image ? 2 : 1);
+  }
+
+  close() {
+    const bracket = this.brackets.pop();
+    const target = bracket?.linkable ? destination(this.text, this.at + 1) : null;
+    if (!bracket || !target) return this.literal(1);
+    const href = safeAddress(target.address);
+    const source = this.text.slice(this.at, target.end);
+    const inner = this.nodes.splice(bracket.index);
+    this.at = target.end;
+    if (href === null) {
+      this.nodes.push(...inner, { type: "text", text: source });
+      return;
+    }
+    const children = resolve(inner.slice(1));
+    this.nodes.push({ type: "link", href, children: children.length > 0 ? children : [{ type: "text", text: href }] });
+    // A link holds no links.
+    if (!bracket.image) for (const outer of this.brackets) outer.linkable &&= outer.image;
+  }
+
+  autolink() {
+    const found = AUTOLINK.exec(this.text.slice(this.at, this.at + ADDRESS_CHARS_MAX + 2));
+    const href = found ? safeAddress(found[1]) : null;
+    if (!found || href === null) return this.literal(1);
+    this.nodes.push({ type: "link", href, children: [{ type: "text", text: found[1] }] });
+    this.at += found[0].length;
+  }
+
+  bare() {
+    const found = BARE.exec(this.text.slice(this.at, this.at + ADDRESS_CHARS_MAX));
+    const address = found ? trimAddress(found[0]) : "";
+    const inLink = this.brackets.some((bracket) => bracket.linkable && !bracket.image);
+    const href = inLink ? null : safeAddress(address);
+    if (href === null) return this.literal(4);
+    this.nodes.push({ type: "link", href, children: [{ type: "text", text: address }] });
+    this.at += address.length;
+  }
+}
+
+/**
+ * Full stops, closing brackets and marks at an address's end belong to the sentence.
+ * @param {string} address
+ */
+function trimAddress(address) {
+  let end = address.replace(/[.,:;!?*_~\]]+$/, "");
+  while (end.endsWith(")") && end.split(")").length > end.split("(").length) {
+    end = end.slice(0, -1).replace(/[.,:;!?*_~\]]+$/, "");
+  }
+  return end;
+}
+
+/** @param {string} text */
+function backticks(text) {
+  /** @type {Map<number, number[]>} */
+  const places = new Map();
+  for (const run of text.matchAll(/`+/g)) {
+    const known = places.get(run[0].length) ?? [];
+    known.push(run.index);
+    places.set(run[0].length, known);
+  }
+  return places;
+}
+
+/** @param {string} char */
+function isPunctuation(char) {
+  return PUNCTUATION.test(char) || /\p{P}|\p{S}/u.test(char);
+}
+
+/**
+ * The `(address "title")` behind a link's text.
+ * @param {string} text
+ * @param {number} at
+ * @returns {{ address: string, end: number } | null}
+ */
+function destination(text, at) {
+  if (text[at] !== "(") return null;
+  const rest = text.slice(at, at + ADDRESS_CHARS_MAX);
+  const found = /^\(\s*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(rest);
+  if (!found) return null;
+  const address = (found[1] ?? found[2] ?? "").replace(/\\([!-/:-@[-`{-~])/g, "$1");
+  return { address, end: at + found[0].length };
+}
+
+/**
+ * Matches the runs of emphasis marks with each other, as CommonMark does; what matches nothing is text.
+ * @param {(Inline | Run)[]} nodes
+ * @returns {Inline[]}
+ */
+function resolve(nodes) {
+  /** @type {(Inline | Run)[]} */
+  const out = [];
+  /** @type {Record<string, number>} below this place in `out` nothing opens what such a run closes */
+  const bottoms = {};
+  for (const node of nodes) {
+    if ("mark" in node && node.closes) closeRun(out, node, bottoms);
+    if (!("mark" in node) || node.count > 0) out.push(node);
+  }
+  return out.map(flatten);
+}
+
+/**
+ * Takes from the end of `out` what this run closes.
+ * @param {(Inline | Run)[]} out
+ * @param {Run} closer
+ * @param {Record<string, number>} bottoms
+ */
+function closeRun(out, closer, bottoms) {
+  while (closer.count > 0) {
+    const key = `${closer.mark}${closer.opens}${closer.count % 3}`;
+    const bottom = Math.min(bottoms[key] ?? 0, out.length);
+    let from = out.length - 1;
+    while (from >= bottom && !opensFor(out[from], closer)) from -= 1;
+    if (from < bottom) {
+      bottoms[key] = out.length;
+      return;
+    }
+    const opener = /** @type {Run} */ (out[from]);
+    const used = opener.count >= 2 && closer.count >= 2 ? 2 : 1;
+    const type = closer.mark === "~" ? "deleted" : used === 2 ? "strong" : "emphasis";
+    const children = out.splice(from + 1).map(flatten);
+    opener.count -= used;
+    closer.count -= used;
+    if (opener.count === 0) out.pop();
+    out.push({ type, children });
+  }
+}
+
+/**
+ * @param {Inline | Run} node
+ * @param {Run} closer
+ */
+function opensFor(node, closer) {
+  if (!("mark" in node) || node.mark !== closer.mark || !node.opens) return false;
+  if (!(node.closes || closer.opens)) return true;
+  return (node.count + closer.count) % 3 !== 0 || (node.count % 3 === 0 && closer.count % 3 === 0);
+}
+
+/**
+ * @param {Inline | Run} node
+ * @returns {Inline}
+ */
+function flatten(node) {
+  return "mark" in node ? { type: "text", text: node.mark.repeat(node.count) } : node;
+}
+
+/**
+ * Joins neighbouring texts, and shows as text what is nested too deeply.
+ * @param {Inline[]} nodes
+ * @param {number} depth
+ * @returns {Inline[]}
+ */
+function tidy(nodes, depth) {
+  /** @type {Inline[]} */
+  const out = [];
+  for (const node of nodes) {
+    const last = out[out.length - 1];
+    if (node.type === "text" && last?.type === "text") {
+      last.text += node.text;
+    } else if (node.type === "text") {
+      if (node.text !== "") out.push({ ...node });
+    } else if ("children" in node) {
+      if (depth >= DEPTH_MAX) out.push({ type: "text", text: plain(node) });
+      else out.push({ ...node, children: tidy(node.children, depth + 1) });
+    } else {
+      out.push(node);
+    }
+  }
+  return out;
+}
+
+/**
+ * The text of a node without its marks. Without recursion: what is nested too deeply is what comes here.
+ * @param {Inline} node
+ */
+function plain(node) {
+  let text = "";
+  const rest = [node];
+  for (let next = rest.pop(); next; next = rest.pop()) {
+    if ("children" in next) rest.push(...[...next.children].reverse());
+    else if (next.type === "break") text += "\n";
+    else text += next.text;
+  }
+  return text;
+}

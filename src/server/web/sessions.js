@@ -1,0 +1,99 @@
+/** The sessions on the side: each is a link, so it can be opened in another tab and gone back to. */
+
+import { ago, byId, el, iconButton } from "./dom.js";
+
+/** @typedef {import("reseed-protocol").SessionItem} SessionItem */
+
+/**
+ * The address of a session in this page.
+ * @param {string} sessionId
+ */
+export function sessionHash(sessionId) {
+  return `#session=${encodeURIComponent(sessionId)}`;
+}
+
+/**
+ * The session that an address names; null: a new one.
+ * @param {string} hash
+ */
+export function sessionOfHash(hash) {
+  const found = /^#session=([A-Za-z0-9._:%-]{1,200})$/.exec(hash);
+  return found ? decodeURIComponent(found[1]) : null;
+}
+
+export class SessionsView {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {{ onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void, onChosen: () => void }} listeners
+   */
+  constructor(app, listeners) {
+    this.app = app;
+    this.listeners = listeners;
+    this.list = byId("sessions", HTMLElement);
+    this.empty = byId("sessions-empty", HTMLElement);
+    this.more = byId("sessions-more", HTMLButtonElement);
+    this.shown = "";
+    this.more.addEventListener("click", () => void app.list(app.sessions.cursor));
+    byId("search", HTMLInputElement).addEventListener("input", (event) => {
+      app.searchSessions(/** @type {HTMLInputElement} */ (event.target).value);
+    });
+    this.list.addEventListener("click", (event) => {
+      if (event.target instanceof Element && event.target.closest("a")) listeners.onChosen();
+    });
+  }
+
+  render() {
+    const { items, search, cursor } = this.app.sessions;
+    const now = Date.now();
+    const shown = items.map((item) => this.current(item));
+    // The list is small and changes seldom: it is made anew, but only when something in it is different.
+    const key = JSON.stringify([shown, this.app.target, search, cursor, Math.floor(now / 60_000)]);
+    if (key === this.shown) return;
+    this.shown = key;
+    const focused = document.activeElement;
+    const focus = focused instanceof HTMLElement && this.list.contains(focused) ? focused.dataset.focus : undefined;
+    this.list.replaceChildren(...shown.map((item) => this.row(item, now)));
+    if (focus) this.list.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.dispatchEvent(new Event("refocus"));
+    this.empty.hidden = items.length > 0;
+    this.empty.textContent = search ? "No session has this in its name." : "No sessions yet.";
+    this.more.hidden = !cursor;
+  }
+
+  /**
+   * The open session's own state is newer than the list.
+   * @param {SessionItem} item
+   * @returns {SessionItem}
+   */
+  current(item) {
+    const { state } = this.app;
+    if (state?.sessionId !== item.sessionId) return item;
+    const doing = state.turnId ? "running" : state.compaction ? "compacting" : "idle";
+    return { ...item, name: state.name, state: doing, usagePercent: state.contextInfo.usagePercent };
+  }
+
+  /**
+   * @param {SessionItem} item
+   * @param {number} now
+   */
+  row(item, now) {
+    const name = item.name || "Untitled";
+    const current = item.sessionId === this.app.target;
+    const busy = item.state !== "idle";
+    const focusable = (/** @type {HTMLElement} */ element, /** @type {string} */ what) => {
+      element.dataset.focus = `${what}-${item.sessionId}`;
+      element.addEventListener("refocus", () => element.focus());
+      return element;
+    };
+    const link = el("a", { href: sessionHash(item.sessionId), "aria-current": current ? "page" : null, title: name },
+      el("span", { class: "name" }, name),
+      el("span", { class: "meta" },
+        busy && el("span", { class: "dot busy", "aria-hidden": "true" }),
+        busy ? (item.state === "running" ? "answering" : "summarising") : ago(item.updatedAt, now),
+        ` · ${Math.round(item.usagePercent)} %`));
+    return el("li", { class: `session${current ? " current" : ""}`, "data-session": item.sessionId },
+      focusable(link, "open"),
+      el("div", { class: "actions" },
+        focusable(iconButton("edit", `Rename ${name}`, () => this.listeners.onRename(item)), "rename"),
+        focusable(iconButton("delete", `Delete ${name}`, () => this.listeners.onDelete(item)), "delete")));
+  }
+}

@@ -1,0 +1,188 @@
+/** The fold against a world that plays at random: a view reached by events equals a reload at the same moment. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fromOpened, fromSnapshot, reduce, resumePoint, withOlder } from "../../src/server/web/fold.js";
+import { World, seeded } from "./world.mjs";
+
+const SEEDS = 120;
+const STEPS = 90;
+const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
+
+/** What a reader sees. Left out: how far a compaction is, void answers, and counts that move while a turn is running. */
+function view(state) {
+  const { contextInfo, compaction, items, pending, outOfSync, warning, ...rest } = state;
+  assert.equal(outOfSync, null);
+  const info = state.turnId || compaction ? null : { tokens: contextInfo.tokenCount, breakdown: contextInfo.breakdown, compactions: contextInfo.compactions };
+  return {
+    ...rest, info,
+    compacting: compaction?.jobId ?? null,
+    items: items.filter((item) => !item.aborted),
+    pending: pending.map(({ message, deadline, ...call }) => call),
+  };
+}
+
+/** One thing that may happen now, chosen at random. */
+function step(world, random) {
+  const pick = (list) => list[Math.floor(random() * list.length)];
+  const text = () => Array.from({ length: 1 + Math.floor(random() * 4) }, () => pick(WORDS)).join("");
+  const item = world.turn?.items.at(-1);
+  const call = world.pending[0];
+  const moves = [
+    () => world.update({ name: text().trim() || "name" }),
+    () => world.update({ model: pick(["mock-1", "mock-2"]) }),
+    () => world.ephemeral("no_such_event", { leafId: null }),
+    () => world.ephemeral("context_warning", { usagePercent: 91, message: "nearly full" }),
+  ];
+  if (!world.turn && !world.compaction) {
+    moves.push(() => { world.say(text(), world.id("c")); world.startTurn(); });
+    moves.push(() => { world.say(text(), world.id("c")); world.startTurn(); });
+    if (world.lastTurn) moves.push(() => world.startTurn());
+    if (world.queue.length > 0) moves.push(() => { world.dequeue(); world.startTurn(); });
+    if (world.entries.length > 3) moves.push(() => world.startCompaction("manual"));
+  }
+  if (world.compaction) {
+    moves.push(() => world.progress(1, 3), () => world.commitCompaction(`## Goal\n${text()}`));
+    moves.push(() => world.failCompaction("compaction_failed", "no"));
+  }
+  if (world.turn) {
+    moves.push(() => world.enqueue(text(), world.id("c")));
+    if (!item && !call) {
+      moves.push(() => world.startItem(), () => world.startItem(), () => world.finishTurn("completed"));
+      moves.push(() => world.finishTurn("interrupted"), () => world.startCompaction("threshold"));
+    }
+    if (item && !call) {
+      for (let more = 0; more < 6; more += 1) moves.push(() => world.delta(item, item.parts.length > 1 || random() < 0.7 ? item.parts.length > 0 ? item.parts.length - 1 : 0 : item.parts.length, text()));
+      if (item.parts.length === 0) moves.push(() => world.delta(item, 0, text(), "reasoning"));
+      moves.push(() => world.finishItem(item), () => world.finishItem(item, { stopReason: "cancelled", incomplete: true }));
+      moves.push(() => { world.abortItem(item, "upstream_truncated"); world.finishTurn("failed", { code: "upstream_truncated", message: "cut", retriable: true }); });
+      moves.push(() => {
+        const part = { type: "tool_call", callId: world.id("k"), name: "look", arguments: "{}" };
+        world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
+        world.call(part);
+      });
+    }
+    if (call) {
+      moves.push(() => world.ephemeral("call_progressed", { callId: call.callId, message: "still", deadline: call.deadline }));
+      moves.push(() => world.resolve(call.callId, text()), () => world.resolve(call.callId, text(), true));
+    }
+  }
+  pick(moves)();
+}
+
+/** Plays one seed; `at` is called after every step with the frames so far and the world. */
+function play(seed, at) {
+  const random = seeded(seed);
+  const frames = [];
+  const world = new World({ emit: (frame) => frames.push(structuredClone(frame)) });
+  const first = world.snapshot();
+  for (let count = 0; count < STEPS; count += 1) {
+    step(world, random);
+    at({ frames, world, first, count, random });
+  }
+}
+
+test("a view reached by events equals a reload at every moment", () => {
+  for (let seed = 1; seed <= SEEDS; seed += 1) {
+    let state = null;
+    let applied = 0;
+    play(seed, ({ frames, world, first, count }) => {
+      state ??= fromSnapshot(first);
+      for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
+      assert.deepEqual(view(state), view(fromSnapshot(world.snapshot({ entries: 1000 }))), `seed ${seed}, step ${count}`);
+    });
+  }
+});
+
+test("a reload at any moment goes on as if nothing had been", () => {
+  for (let seed = 1; seed <= SEEDS; seed += 1) {
+    /** @type {{ state: unknown, applied: number }[]} */
+    const reloads = [];
+    play(seed, ({ frames, world, count }) => {
+      for (const reload of reloads) {
+        for (; reload.applied < frames.length; reload.applied += 1) reload.state = reduce(reload.state, frames[reload.applied]);
+      }
+      if (count % 9 === seed % 9) reloads.push({ state: fromSnapshot(world.snapshot({ entries: 1000 })), applied: frames.length });
+      const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
+      for (const { state } of reloads) assert.deepEqual(view(state), now, `seed ${seed}, step ${count}`);
+    });
+  }
+});
+
+test("a resume at any moment misses nothing and doubles nothing", () => {
+  for (let seed = 1; seed <= SEEDS; seed += 1) {
+    let state = null;
+    let applied = 0;
+    let away = 0;
+    play(seed, ({ frames, world, first, count, random }) => {
+      state ??= fromSnapshot(first);
+      if (away > 0) {
+        away -= 1;
+        if (away > 0) return;
+        const { opened, frames: missed } = world.after(resumePoint(state));
+        state = fromOpened(state, opened);
+        // The first frames come twice: what was applied once is not applied again.
+        for (const frame of [...missed, ...missed.slice(0, 2)]) state = reduce(state, frame);
+        applied = frames.length;
+      }
+      for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
+      assert.deepEqual(view(state), view(fromSnapshot(world.snapshot({ entries: 1000 }))), `seed ${seed}, step ${count}`);
+      if (random() < 0.15) away = 1 + Math.floor(random() * 12);
+    });
+  }
+});
+
+test("older pages put before a snapshot give the whole path", () => {
+  play(7, ({ world, count }) => {
+    if (count % 10 !== 0) return;
+    let state = fromSnapshot(world.snapshot({ entries: 3 }));
+    while (state.more) state = withOlder(state, world.page({ before: state.entries[0].entryId, limit: 4 }));
+    assert.deepEqual(state.entries, world.entries);
+  });
+});
+
+/** A state with one running item of this text. */
+function streaming(text) {
+  const world = new World();
+  world.say("hello", "command-00000001");
+  world.startTurn();
+  const item = world.startItem();
+  world.delta(item, 0, text);
+  return { state: fromSnapshot(world.snapshot()), itemId: item.itemId };
+}
+
+test("deltas go where they belong", () => {
+  const table = [
+    ["at the end", 5, " you", "hello you", null],
+    ["the same again", 0, "hello", "hello", null],
+    ["an older piece", 1, "el", "hello", null],
+    ["overlapping", 3, "lo there", "hello there", null],
+    ["behind a hole", 9, "x", "hello", "resume"],
+  ];
+  for (const [name, offset, text, expected, outOfSync] of table) {
+    const { state, itemId } = streaming("hello");
+    const next = reduce(state, { type: "item_delta", payload: { itemId, part: 0, offset, text } });
+    assert.deepEqual([next.items[0].parts[0].text, next.outOfSync], [expected, outOfSync], name);
+    assert.equal(state.items[0].parts[0].text, "hello", "the old state is as it was");
+  }
+});
+
+test("an event that leaves a hole is not applied, an old one changes nothing", () => {
+  const { state } = streaming("hello");
+  const renamed = (seq) => reduce(state, { type: "session_updated", seq, payload: { name: "n" } });
+  assert.deepEqual([renamed(state.seq).name, renamed(state.seq).outOfSync], ["", null]);
+  assert.deepEqual([renamed(state.seq + 1).name, renamed(state.seq + 1).outOfSync], ["n", null]);
+  assert.deepEqual([renamed(state.seq + 2).name, renamed(state.seq + 2).outOfSync], ["", "resume"]);
+});
+
+test("an entry that hangs from elsewhere begins a branch", () => {
+  const world = new World();
+  for (const text of ["a", "b", "c"]) world.say(text, world.id("c"));
+  const [a] = world.entries;
+  const state = fromSnapshot(world.snapshot());
+  const entry = { entryId: "other", parentId: a.entryId, timestamp: a.timestamp, type: "message", role: "user", content: [] };
+  const branch = (parentId) => reduce(state, { type: "entry_appended", seq: state.seq + 1, payload: { entry: { ...entry, parentId } } });
+  assert.deepEqual(branch(a.entryId).entries.map((e) => e.entryId), [a.entryId, "other"]);
+  assert.deepEqual(branch(null).entries.map((e) => e.entryId), ["other"]);
+  assert.equal(branch("not-loaded").outOfSync, "snapshot");
+});

@@ -1,0 +1,265 @@
+/**
+ * One session as a server sees it: the truth that the page's fold is compared with. It speaks version 2 of the
+ * protocol: every change is a frame, `snapshot` tells the whole state, `after` replays what was missed.
+ */
+
+/** A seeded source of numbers, the same on every machine. */
+export function seeded(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+const ZERO = { system: 0, tools: 0, summary: 0, user: 0, assistant: 0, reasoning: 0, toolResults: 0, images: 0, uncached: 0 };
+
+/** Tokens of a text, roughly. The page only shows what it is told. */
+const tokens = (text) => Math.ceil(text.length / 4);
+
+export class World {
+  constructor({ sessionId = "session-0001", windowTokens = 8000, emit = () => undefined } = {}) {
+    this.sessionId = sessionId;
+    this.windowTokens = windowTokens;
+    this.emit = emit;
+    this.epoch = `epoch-${sessionId}`;
+    this.seq = 0;
+    this.log = [];
+    this.entries = [];
+    this.queue = [];
+    this.pending = [];
+    this.turn = null;
+    this.lastTurn = null;
+    this.compaction = null;
+    this.strategy = "threshold";
+    this.model = "mock-1";
+    this.name = "";
+    this.generation = 1;
+    this.compactions = 0;
+    this.summarised = 0;
+    this.ids = 0;
+    this.createdAt = this.updatedAt = new Date(Date.UTC(2026, 10, 21, 6, 45)).toISOString();
+  }
+
+  id(kind) {
+    this.ids += 1;
+    return `${kind}${String(this.ids).padStart(8, "0")}`;
+  }
+
+  get state() {
+    return this.turn ? "running" : this.compaction ? "compacting" : "idle";
+  }
+
+  get leafId() {
+    return this.entries.at(-1)?.entryId ?? null;
+  }
+
+  durable(type, payload) {
+    this.seq += 1;
+    const frame = { id: `s_${this.seq}`, seq: this.seq, type, payload };
+    this.log.push(frame);
+    this.emit(frame);
+  }
+
+  ephemeral(type, payload) {
+    this.emit({ id: `s_e${this.id("")}`, type, payload });
+  }
+
+  /** The next entry, not yet announced: `finish` may still set what depends on its being there. */
+  append(data, { entryId, ...more } = {}, finish = () => undefined) {
+    const timestamp = new Date(Date.UTC(2026, 10, 21, 6, 45, this.entries.length)).toISOString();
+    const entry = { entryId: entryId ?? this.id("e"), parentId: this.leafId, timestamp, ...data };
+    this.entries.push(entry);
+    this.updatedAt = timestamp;
+    finish(entry);
+    this.durable("entry_appended", { entry, ...more });
+    return entry;
+  }
+
+  say(text, commandId) {
+    this.lastTurn = null;
+    return this.append({ type: "message", role: "user", content: [{ type: "text", text }] }, { commandId });
+  }
+
+  enqueue(text, commandId) {
+    this.queue = [...this.queue, { commandId, content: [{ type: "text", text }] }];
+    this.durable("queue_changed", { items: this.queue });
+  }
+
+  /** Takes the first waiting input into the history. */
+  dequeue() {
+    const [first, ...rest] = this.queue;
+    this.queue = rest;
+    this.durable("queue_changed", { items: rest });
+    this.say(first.content[0].text, first.commandId);
+    return first;
+  }
+
+  startTurn(commandIds = []) {
+    this.turn = { turnId: this.id("t"), items: [] };
+    this.lastTurn = null;
+    this.durable("turn_started", { turnId: this.turn.turnId, commandIds, generation: this.generation });
+  }
+
+  startItem() {
+    const item = { itemId: this.id("e"), parts: [] };
+    this.turn.items.push(item);
+    this.ephemeral("item_started", { itemId: item.itemId, turnId: this.turn.turnId, kind: "message" });
+    return item;
+  }
+
+  delta(item, part, text, kind) {
+    item.parts[part] ??= { type: kind ?? "text", text: "" };
+    const offset = item.parts[part].text.length;
+    item.parts[part].text += text;
+    this.ephemeral("item_delta", { itemId: item.itemId, part, offset, text, ...(kind ? { kind } : {}) });
+  }
+
+  abortItem(item, reason) {
+    this.turn.items = this.turn.items.filter((other) => other !== item);
+    this.ephemeral("item_aborted", { itemId: item.itemId, reason });
+  }
+
+  /** The item becomes an entry. */
+  finishItem(item, { stopReason = "stop", calls = [], incomplete } = {}) {
+    this.turn.items = this.turn.items.filter((other) => other !== item);
+    const content = [...item.parts, ...calls];
+    const outputTokens = content.reduce((sum, part) => sum + tokens(part.text ?? part.arguments), 0);
+    const usage = { inputTokens: this.contextInfo().tokenCount, cachedTokens: 0, outputTokens, source: "reported" };
+    const message = { role: "assistant", content, model: this.model, usage, stopReason, ...(incomplete ? { incomplete } : {}) };
+    this.append({ type: "message", ...message }, { entryId: item.itemId, turnId: this.turn.turnId });
+  }
+
+  call(part) {
+    const deadline = new Date(Date.UTC(2026, 10, 21, 7)).toISOString();
+    const call = { callId: part.callId, turnId: this.turn.turnId, name: part.name, arguments: part.arguments, deadline };
+    this.pending = [...this.pending, call];
+    this.durable("tool_call", call);
+  }
+
+  resolve(callId, output, isError = false) {
+    this.pending = this.pending.filter((call) => call.callId !== callId);
+    this.durable("request_resolved", { callId, outcome: isError ? "failed" : "answered" });
+    const part = { type: "tool_result", callId, output, ...(isError ? { isError } : {}) };
+    this.append({ type: "message", role: "tool", content: [part] }, { turnId: this.turn.turnId });
+  }
+
+  finishTurn(status = "completed", error) {
+    const { turnId } = this.turn;
+    this.turn = null;
+    this.pending = [];
+    this.lastTurn = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
+    this.durable("turn_finished", { turnId, status, ...(error ? { error } : {}), contextInfo: this.contextInfo() });
+  }
+
+  startCompaction(trigger) {
+    this.compaction = { jobId: this.id("j"), phase: "summarising", trigger };
+    this.ephemeral("compaction_started", { jobId: this.compaction.jobId, trigger, background: false });
+    return this.compaction;
+  }
+
+  progress(done, total) {
+    this.ephemeral("compaction_progress", { jobId: this.compaction.jobId, phase: "summarising", done, total });
+  }
+
+  commitCompaction(summary, commandId) {
+    const { jobId, trigger } = this.compaction;
+    const before = this.contextInfo();
+    this.compaction = null;
+    this.generation += 1;
+    this.compactions += 1;
+    const firstKept = this.entries.findLastIndex((entry) => entry.type === "message" && entry.role === "user");
+    const kept = this.entries[firstKept];
+    this.summarised = firstKept;
+    const data = { type: "compaction", summary, firstKeptEntryId: kept?.entryId, tokensBefore: before.tokenCount, trigger, durationMs: 420 };
+    let after = before;
+    const entry = this.append(data, {}, (appended) => {
+      after = this.contextInfo();
+      appended.tokensAfter = after.tokenCount;
+    });
+    this.durable("context_compacted", {
+      oldTokenCount: before.tokenCount, newTokenCount: after.tokenCount,
+      reductionPercent: Math.max(0, (1 - after.tokenCount / before.tokenCount) * 100), strategy: this.strategy, jobId,
+      ...(commandId ? { commandId } : {}), entryId: entry.entryId, keptEntryIds: [], trigger, rung: "model_summary", summary,
+      generation: this.generation, durationMs: 420, pausedMs: 420, cachedTokensLost: 0,
+      breakdown: { before: before.breakdown, after: after.breakdown },
+    });
+  }
+
+  failCompaction(code, message) {
+    const { jobId } = this.compaction;
+    this.compaction = null;
+    this.ephemeral("compaction_failed", { jobId, code, message });
+  }
+
+  update(fields) {
+    Object.assign(this, fields);
+    this.durable("session_updated", fields);
+  }
+
+  contextInfo() {
+    const breakdown = { ...ZERO, system: 60 };
+    const summary = this.entries.findLast((entry) => entry.type === "compaction");
+    if (summary) breakdown.summary = tokens(summary.summary);
+    for (const entry of this.entries.slice(this.compactions > 0 ? this.summarised : 0)) {
+      if (entry.type !== "message") continue;
+      for (const part of entry.content) {
+        if (part.type === "tool_result") breakdown.toolResults += tokens(part.output);
+        else breakdown[entry.role === "user" ? "user" : "assistant"] += tokens(part.text ?? part.arguments);
+      }
+    }
+    const tokenCount = Object.values(breakdown).reduce((sum, count) => sum + count, 0);
+    const usageRatio = tokenCount / this.windowTokens;
+    const full = this.strategy === "manual" && usageRatio >= 0.9;
+    return {
+      tokenCount, usagePercent: Math.min(100, usageRatio * 100), transcriptLength: this.entries.length,
+      maxTokens: this.windowTokens, strategy: this.strategy,
+      ...(full ? { warning: "The window is nearly full, and this strategy never compacts by itself." } : {}),
+      usageRatio, source: "mixed", usageTokens: tokenCount, trailingTokens: 0, errorBoundTokens: Math.ceil(tokenCount / 20),
+      reservedTokens: 1600, ...(this.strategy === "manual" ? {} : { compactAtTokens: Math.floor(this.windowTokens * 0.8) }),
+      cachedTokens: 0, generation: this.generation, compactions: this.compactions, sessionId: this.sessionId,
+      leafId: this.leafId, breakdown,
+    };
+  }
+
+  /** What `session_opened` says now. */
+  snapshot({ entries = 50, role = "owner" } = {}) {
+    return structuredClone({
+      sessionId: this.sessionId, role, epoch: this.epoch, asOfSeq: this.seq, leafId: this.leafId, state: this.state,
+      generation: this.generation, ...(this.name ? { name: this.name } : {}), model: this.model, strategy: this.strategy,
+      settings: {}, contextInfo: this.contextInfo(),
+      entries: entries === 0 ? [] : this.entries.slice(-entries), more: this.entries.length > entries,
+      ...(this.turn ? { turn: this.turn } : {}), ...(this.lastTurn ? { lastTurn: this.lastTurn } : {}),
+      ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase } } : {}),
+      queue: this.queue, pending: this.pending,
+    });
+  }
+
+  /** What `session_opened` says to a resume from `seq`, and the frames that follow it. */
+  after({ seq, items = [] }) {
+    const { entries, more, ...opened } = this.snapshot();
+    const missed = this.log.slice(seq);
+    const catchUp = (this.turn?.items ?? []).flatMap((item) => item.parts.flatMap((part, index) => {
+      const offset = items.find((seen) => seen.itemId === item.itemId && seen.part === index)?.offset ?? 0;
+      const text = part.text.slice(offset);
+      const kind = part.type === "reasoning" ? { kind: "reasoning" } : {};
+      return text ? [{ id: "s_catch", type: "item_delta", payload: { itemId: item.itemId, part: index, offset, text, ...kind } }] : [];
+    }));
+    return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...missed, ...catchUp]) };
+  }
+
+  /** A page of `get_entries`. */
+  page({ before, limit = 100 }) {
+    const end = before === undefined ? this.entries.length : this.entries.findIndex((entry) => entry.entryId === before);
+    const start = Math.max(0, end - limit);
+    return structuredClone({ items: this.entries.slice(start, end), leafId: this.leafId, asOfSeq: this.seq, more: start > 0 });
+  }
+
+  item() {
+    const { sessionId, name, createdAt, updatedAt, state } = this;
+    const { tokenCount, usagePercent } = this.contextInfo();
+    return { sessionId, name, createdAt, updatedAt, entries: this.entries.length, tokenCount, usagePercent, state };
+  }
+}
