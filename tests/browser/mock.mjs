@@ -1,0 +1,324 @@
+/**
+ * A small server that speaks version 2, for the page alone: it serves `src/server/web/` under the same
+ * Content-Security-Policy and answers from one `World` a session. What it answers is decided by words in the question,
+ * so that a test can ask for a failure, a tool, a long answer or hostile text. Run by itself it listens on a free port.
+ */
+
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { extname } from "node:path";
+import { WebSocketServer } from "ws";
+import { World } from "./world.mjs";
+
+const WEB = new URL("../../src/server/web/", import.meta.url);
+const TYPES = { ".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml" };
+export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'";
+
+export const HOSTILE = [
+  "<img src=x onerror=\"window.hacked = 1\"><script>window.hacked = 2</script>",
+  "[click](javascript:window.hacked=3) [data](data:text/html,<script>window.hacked=4</script>) ![p](https://evil.example/p.png)",
+  "<svg onload=window.hacked=5> <a href=\"javascript:window.hacked=6\">x</a> [ok](https://example.com/)",
+].join("\n\n");
+
+const MARKDOWN = [
+  "## A plan\n\nThree steps, **in order**:\n\n1. Read the *whole* text\n2. Write `fold.js`\n   - with tests\n   - and without tricks\n3. Look at it\n\n",
+  "```js\nfunction fold(state, event) {\n  return reduce(state, event);\n}\n```\n\n",
+  "| kind | tokens |\n| --- | ---: |\n| system | 60 |\n| user | 1,204 |\n\n> Nothing is deleted: the history stays.\n\nSee [the protocol](https://example.com/protocol).",
+].join("");
+
+/** What the model says to this. */
+function answerTo(text, world) {
+  if (/\bhtml\b/.test(text)) return HOSTILE;
+  if (/\bmarkdown\b/.test(text)) return MARKDOWN;
+  if (/\blong\b/.test(text)) return Array.from({ length: 120 }, (_, index) => `Sentence ${index + 1} of a long answer.`).join(" ");
+  if (/\bbig\b/.test(text)) return "This answer fills the window. ".repeat(160);
+  const said = world.entries.filter((entry) => entry.role === "user").length;
+  return `You said: “${text.slice(0, 200)}”. That was message ${said}.`;
+}
+
+const REFUSED = Symbol("refused");
+
+export class MockServer {
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null } = {}) {
+    Object.assign(this, { wordMillis, windowTokens, token });
+    this.worlds = new Map();
+    this.sockets = new Map();
+    this.tickets = new Set();
+    /** Replies to writing commands by id: the same command is done once. */
+    this.done = new Map();
+    this.cancels = new Map();
+    this.http = createServer((request, response) => void this.serve(request, response));
+    this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
+    this.http.on("upgrade", (request, socket, head) => {
+      this.ws.handleUpgrade(request, socket, head, (client) => this.accept(client));
+    });
+  }
+
+  async listen(port = 0) {
+    await new Promise((resolve) => this.http.listen(port, "127.0.0.1", resolve));
+    this.port = this.http.address().port;
+    return `http://127.0.0.1:${this.port}/`;
+  }
+
+  async close() {
+    for (const cancel of this.cancels.values()) cancel();
+    this.dropAll(1012);
+    this.ws.close();
+    this.http.closeAllConnections();
+    await new Promise((resolve) => this.http.close(resolve));
+  }
+
+  /** Ends every connection: with a close code, or without a word. */
+  dropAll(code) {
+    for (const client of this.ws.clients) if (code) client.close(code); else client.terminate();
+  }
+
+  async serve(request, response) {
+    const { pathname } = new URL(request.url, "http://mock");
+    if (request.method === "POST" && pathname === "/api/tickets") {
+      const good = request.headers.authorization === `Bearer ${this.token}`;
+      const ticket = `ticket-${this.tickets.size}`;
+      if (good) this.tickets.add(ticket);
+      response.writeHead(good ? 200 : 401, { "content-type": "application/json" }).end(JSON.stringify(good ? { ticket } : {}));
+      return;
+    }
+    const name = pathname === "/" ? "index.html" : /^\/assets\/([a-z-]+\.[a-z]+)$/.exec(pathname)?.[1];
+    const body = name ? await readFile(new URL(name, WEB)).catch(() => null) : null;
+    if (body === null) return void response.writeHead(404).end();
+    response.writeHead(200, { "content-type": TYPES[extname(name)], "content-security-policy": CSP }).end(body);
+  }
+
+  accept(client) {
+    client.on("message", (data) => {
+      const { id, type, payload = {} } = JSON.parse(data.toString());
+      const reply = (kind, body) => client.readyState === client.OPEN && client.send(JSON.stringify({ id, type: kind, payload: body }));
+      const refuse = (code, message, retriable = false) => {
+        reply("error", { code, message, retriable });
+        return REFUSED;
+      };
+      const handler = this[`on_${type}`];
+      if (!handler) return refuse("unknown_command", `there is no command ${type}`);
+      const known = this.done.get(id);
+      if (known) return reply(known.kind, { ...known.body, duplicate: true });
+      const keep = (kind, body) => {
+        if (["user_input", "retry_turn", "rename_session", "manual_compact"].includes(type)) this.done.set(id, { kind, body });
+        reply(kind, body);
+      };
+      handler.call(this, { client, id, payload, reply: keep, refuse, world: this.sockets.get(client) });
+    });
+    client.on("close", () => this.sockets.delete(client));
+  }
+
+  on_hello({ client, payload, reply, refuse }) {
+    if (this.token !== null && !this.tickets.delete(payload.ticket)) {
+      refuse("unauthenticated", "the credentials are missing, wrong or used up");
+      return client.close(4401);
+    }
+    reply("welcome", {
+      protocolVersion: 2,
+      server: {
+        name: "reseed", version: "0.1.0", instance: "mock", provider: "offline",
+        notice: "No model is configured: the built-in offline model answers. Set OPENAI_API_KEY to talk to a real one.",
+      },
+      features: [], scopes: ["sessions"], heartbeatMs: 30_000,
+      limits: { messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64 },
+    });
+  }
+
+  on_open_session({ client, payload, reply, refuse }) {
+    let world = this.worlds.get(payload.sessionId);
+    if (payload.sessionId && !world) return refuse("session_not_found", "there is no such session among yours");
+    world ??= this.make();
+    const owner = [...this.sockets].find(([other, theirs]) => theirs === world && other !== client && other.role === "owner");
+    if (owner && payload.role !== "observer") {
+      if (!payload.takeover) return refuse("session_owned", "another connection owns this session");
+      owner[0].close(4409, "another window took over");
+    }
+    client.role = payload.role ?? "owner";
+    this.sockets.set(client, world);
+    const { resume } = payload;
+    if (!resume || resume.epoch !== world.epoch || resume.seq > world.seq) {
+      return reply("session_opened", { ...world.snapshot({ ...payload, role: client.role }), ...(resume ? { resumed: "snapshot" } : {}) });
+    }
+    const { opened, frames } = world.after(resume);
+    reply("session_opened", { ...opened, role: client.role });
+    for (const frame of frames) client.send(JSON.stringify(frame));
+  }
+
+  make() {
+    const sessionId = `mock${String(this.worlds.size + 1).padStart(8, "0")}`;
+    const emit = (frame) => {
+      for (const [client, world] of this.sockets) if (world.sessionId === sessionId) client.send(JSON.stringify(frame));
+    };
+    const world = new World({ sessionId, windowTokens: this.windowTokens, emit });
+    this.worlds.set(sessionId, world);
+    return world;
+  }
+
+  on_close_session({ client, reply }) {
+    this.sockets.delete(client);
+    reply("ok", {});
+  }
+
+  on_list_sessions({ payload, reply }) {
+    const items = [...this.worlds.values()].reverse().map((world) => world.item());
+    reply("sessions", { items: items.filter((item) => item.name.toLowerCase().includes((payload.search ?? "").toLowerCase())) });
+  }
+
+  on_rename_session({ payload, world, reply }) {
+    const named = this.worlds.get(payload.sessionId) ?? world;
+    reply("ok", { asOfSeq: named.seq });
+    named.update({ name: payload.name });
+  }
+
+  on_delete_session({ payload, reply }) {
+    this.worlds.delete(payload.sessionId);
+    reply("ok", {});
+  }
+
+  on_get_entries({ payload, world, reply }) {
+    reply("entries", world.page(payload));
+  }
+
+  on_ping({ payload, world, reply }) {
+    const seq = world?.seq ?? 0;
+    reply("pong", { seq, inSync: (payload.seq ?? seq) >= seq, serverTime: new Date().toISOString() });
+  }
+
+  on_get_context_info({ world, reply }) {
+    reply("context_info", world.contextInfo());
+  }
+
+  on_get_context({ world, reply }) {
+    reply("context", { markdown: `# System\n\nYou are a mock.\n\n${world.entries.length} entries`, tokens: world.contextInfo().tokenCount });
+  }
+
+  on_user_input({ client, id, payload, world, reply, refuse }) {
+    if (client.role !== "owner") return refuse("read_only", "observers may only read");
+    if (payload.input.trim() === "") return refuse("empty_input", "say something");
+    if (world.turn || world.compaction) {
+      reply("accepted", { queued: true, asOfSeq: world.seq });
+      return world.enqueue(payload.input, id);
+    }
+    reply("accepted", { queued: false, asOfSeq: world.seq });
+    world.say(payload.input, id);
+    void this.turn(world, [id]);
+  }
+
+  on_retry_turn({ id, world, reply, refuse }) {
+    if (!world.lastTurn) return refuse("nothing_to_retry", "the last turn ended with an answer");
+    reply("accepted", { queued: false, asOfSeq: world.seq });
+    void this.turn(world, [id], true);
+  }
+
+  on_cancel_turn({ world, reply, refuse }) {
+    if (!world.turn) return refuse("no_turn", "no turn is running");
+    reply("ok", { asOfSeq: world.seq });
+    this.cancels.get(world)?.();
+  }
+
+  on_manual_compact({ id, world, reply, refuse }) {
+    if (world.compaction) return refuse("compaction_running", "the session is being compacted", true);
+    if (world.entries.length < 4) return refuse("nothing_to_compact", "what could be compacted is too little to gain anything");
+    const { jobId } = world.startCompaction("manual");
+    reply("ok", { jobId, asOfSeq: world.seq });
+    void this.compact(world, id);
+  }
+
+  on_cancel_compaction({ world, reply, refuse }) {
+    if (!world.compaction) return refuse("no_compaction", "no compaction is running");
+    reply("ok", { asOfSeq: world.seq });
+    this.cancels.get(world)?.();
+  }
+
+  on_set_model({ payload, world, reply }) {
+    reply("ok", { asOfSeq: world.seq });
+    world.update({ model: payload.model });
+  }
+
+  on_set_context_strategy({ payload, world, reply, refuse }) {
+    if (!["threshold", "manual"].includes(payload.strategy)) return refuse("unknown_strategy", "there are threshold and manual");
+    reply("ok", { asOfSeq: world.seq });
+    world.update({ strategy: payload.strategy });
+  }
+
+  /** Waits, unless it is cancelled meanwhile: then true. */
+  pause(world, millis) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), millis);
+      this.cancels.set(world, () => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+    });
+  }
+
+  async compact(world, commandId) {
+    for (let done = 0; done < 3; done += 1) {
+      if (await this.pause(world, this.wordMillis * 20)) {
+        world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is as it was");
+        return;
+      }
+      world.progress(done + 1, 3);
+    }
+    world.commitCompaction("## Goal\nTalk with the mock.\n\n## Progress\n- Several messages were exchanged.\n\n## Critical Context\nThe code word is `plover`.", commandId);
+    if (!world.turn && world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
+  }
+
+  /** One turn, and then those that wait. */
+  async turn(world, commandIds, again = false) {
+    const text = world.entries.findLast((entry) => entry.role === "user").content[0].text;
+    world.startTurn(commandIds);
+    const { tokenCount, compactAtTokens } = world.contextInfo();
+    if (compactAtTokens !== undefined && tokenCount > compactAtTokens) {
+      world.startCompaction("threshold");
+      await this.compact(world);
+    }
+    if (/\btool\b/.test(text)) await this.tool(world);
+    const item = world.startItem();
+    if (/\bthink\b/.test(text)) {
+      for (const word of "The user wants me to think first, so I do.".split(/(?<= )/)) {
+        world.delta(item, 0, word, "reasoning");
+        await this.pause(world, this.wordMillis);
+      }
+    }
+    const part = item.parts.length;
+    const words = answerTo(text, world).split(/(?<=\s)/);
+    for (const [index, word] of words.entries()) {
+      world.delta(item, part, word);
+      if (await this.pause(world, this.wordMillis)) {
+        world.finishItem(item, { stopReason: "cancelled", incomplete: true });
+        world.finishTurn("cancelled");
+        return this.next(world);
+      }
+      if (/\bfail\b/.test(text) && !again && index === 4) {
+        world.abortItem(item, "upstream_truncated");
+        world.finishTurn("failed", { code: "upstream_truncated", message: "the answer stopped in the middle", retriable: true });
+        return this.next(world);
+      }
+    }
+    world.finishItem(item, { stopReason: /\bcut\b/.test(text) ? "length" : "stop" });
+    world.finishTurn("completed");
+    this.next(world);
+  }
+
+  async tool(world) {
+    const item = world.startItem();
+    world.delta(item, 0, "Let me look that up.");
+    const callId = world.id("k");
+    const part = { type: "tool_call", callId, name: "look_up", arguments: "{\"query\":\"reseed\",\"limit\":3}" };
+    world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
+    world.call(part);
+    await this.pause(world, this.wordMillis * 20);
+    world.resolve(callId, "no such tool: `look_up`", true);
+  }
+
+  next(world) {
+    if (world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
+  }
+}
+
+if (process.argv[1] === new URL(import.meta.url).pathname) {
+  const server = new MockServer({ wordMillis: 25, token: process.env.MOCK_TOKEN ?? null });
+  console.log(`mock server at ${await server.listen(Number(process.env.PORT ?? 0))}`);
+}
