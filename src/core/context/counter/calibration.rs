@@ -86,6 +86,10 @@ impl Calibration {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::ops::RangeInclusive;
+
+    /// Pairs of estimated and reported tokens.
+    type Reports = Vec<(u64, u64)>;
 
     fn after(method: Method, reports: &[(u64, u64)]) -> Calibration {
         let mut calibration = Calibration::new(method);
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn the_factor_follows_the_reports() {
         let o200k = Method::Tokenizer("o200k");
-        let cases: [(&str, Method, Vec<(u64, u64)>, std::ops::RangeInclusive<u64>); 9] = [
+        let cases: [(&str, Method, Reports, RangeInclusive<u64>); 9] = [
             ("knows nothing", Method::Characters, vec![], 1_000..=1_000),
             ("zeros say nothing", Method::Characters, vec![(0, 500), (500, 0), (0, 0)], 1_000..=1_000),
             ("a first report counts much for characters", Method::Characters, vec![(8_000, 10_400)], 1_230..=1_245),

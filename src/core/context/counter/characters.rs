@@ -21,6 +21,8 @@ enum Class {
     Upper,
     /// Latin letters beyond ASCII.
     Accented,
+    /// Latin letters with two signs, as Vietnamese writes them.
+    Toned,
     Digit,
     /// ASCII marks, of prose and of code.
     Mark,
@@ -55,6 +57,17 @@ struct Weights {
     late: u16,
 }
 
+impl Weights {
+    /// The price of the character at this place of its run, from 1.
+    fn at(&self, place: u16) -> u16 {
+        match place {
+            1 => self.first,
+            place if place < self.late_from => self.next,
+            _ => self.late,
+        }
+    }
+}
+
 const fn weights(first: u16, next: u16, late_from: u16, late: u16) -> Weights {
     Weights { first, next, late_from, late }
 }
@@ -67,7 +80,8 @@ impl Class {
             'A'..='Z' => Self::Upper,
             '0'..='9' => Self::Digit,
             '!'..='~' => Self::Mark,
-            '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' | 'ª' | 'º' => Self::Accented,
+            '\u{c0}'..='\u{24f}' | 'ª' | 'º' => Self::Accented,
+            '\u{1e00}'..='\u{1eff}' => Self::Toned,
             '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Self::Greek,
             '\u{400}'..='\u{52f}' => Self::Cyrillic,
             '\u{590}'..='\u{5ff}' => Self::Hebrew,
@@ -107,52 +121,150 @@ impl Class {
 
     fn weights(self) -> Weights {
         match self {
-            Self::Space => weights(0, 800, 3, 20),
-            Self::LineEnd => weights(600, 100, 3, 50),
-            Self::Lower => weights(950, 30, 7, 160),
-            Self::Upper => weights(950, 350, 7, 350),
-            Self::Accented => weights(1_000, 500, 7, 500),
-            Self::Digit => weights(950, 100, 4, 334),
-            Self::Mark => weights(900, 350, 3, 350),
-            Self::Han => weights(800, 700, 3, 700),
-            Self::Kana => weights(700, 600, 3, 600),
-            Self::Hangul => weights(900, 600, 3, 600),
-            Self::Cyrillic => weights(900, 150, 7, 200),
-            Self::Greek => weights(900, 300, 7, 300),
-            Self::Arabic => weights(900, 250, 7, 250),
-            Self::Hebrew => weights(900, 300, 7, 300),
-            Self::Indic => weights(900, 250, 7, 250),
-            Self::Thai => weights(900, 300, 7, 300),
-            Self::WideMark => weights(900, 500, 3, 500),
-            Self::Emoji => weights(1_600, 1_600, 3, 1_600),
-            Self::Joiner => weights(1_000, 1_000, 3, 1_000),
-            Self::Other => weights(1_500, 1_500, 3, 1_500),
+            Self::Space => weights(180, 900, 3, 8),
+            Self::LineEnd => weights(1_460, 60, 2, 60),
+            Self::Lower => weights(560, 50, 7, 230),
+            Self::Upper => weights(690, 40, 7, 120),
+            Self::Accented => weights(300, 930, 7, 1_200),
+            Self::Toned => weights(340, 200, 7, 290),
+            Self::Digit => weights(1_640, 40, 4, 230),
+            Self::Mark => weights(840, 160, 2, 160),
+            Self::Han => weights(750, 770, 2, 770),
+            Self::Kana => weights(1_190, 510, 2, 510),
+            Self::Hangul => weights(1_090, 460, 2, 460),
+            Self::Cyrillic => weights(1_360, 40, 7, 120),
+            Self::Greek => weights(490, 350, 7, 350),
+            Self::Arabic => weights(400, 290, 7, 760),
+            Self::Hebrew => weights(510, 370, 7, 460),
+            Self::Indic => weights(400, 320, 7, 510),
+            Self::Thai => weights(1_060, 290, 7, 410),
+            Self::WideMark => weights(1_250, 880, 2, 880),
+            Self::Emoji => weights(1_790, 2_230, 2, 2_230),
+            Self::Joiner => weights(1_080, 1_650, 2, 1_650),
+            Self::Other => weights(1_400, 300, 2, 300),
         }
     }
 
     /// Whether a character of this class goes on with the word or the row that one of class `before` is in.
     fn continues(self, before: Self) -> bool {
-        use Class::{Accented, Lower, Upper};
-        self == before || matches!((before, self), (Lower | Upper | Accented, Lower | Accented) | (Accented, Upper))
+        use Class::{Accented, Lower, Toned, Upper};
+        match self {
+            _ if self == before => true,
+            Lower | Accented | Toned => matches!(before, Lower | Upper | Accented | Toned),
+            // After a small letter a capital begins a word: `camelCase`.
+            Upper => matches!(before, Accented | Toned),
+            _ => false,
+        }
     }
 }
+
+/// A line that ends in a mark: the two are usually one token, as in `;` and a line end.
+const LINE_END_AFTER_MARK: u16 = 100;
 
 /// Tokens of a text, rounded up.
 pub(super) fn count(text: &str) -> u64 {
     let mut units = 0;
     let mut before = None;
-    // Place in the run, from 1; a run longer than this many characters is priced `late` throughout.
+    // The character's place in its run, from 1; where it stops growing the price has long been `late`.
     let mut place = 0u16;
     for c in text.chars() {
         let class = Class::of(c);
-        place = if before.is_some_and(|before| class.continues(before)) { place.saturating_add(1) } else { 1 };
-        before = Some(class);
-        let weights = class.weights();
-        units += u64::from(match place {
-            1 => weights.first,
-            place if place < weights.late_from => weights.next,
-            _ => weights.late,
+        let continues = before.is_some_and(|before| class.continues(before));
+        place = if continues { place.saturating_add(1) } else { 1 };
+        units += u64::from(match (class, before) {
+            (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
+            _ => class.weights().at(place),
         });
+        before = Some(class);
     }
     units.div_ceil(UNITS_PER_TOKEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_script_has_its_class() {
+        let cases = [
+            (Class::Space, " \t\u{a0}\u{3000}\u{2028}"),
+            (Class::LineEnd, "\r\n"),
+            (Class::Lower, "az"),
+            (Class::Upper, "AZ"),
+            (Class::Accented, "éßłơđ"),
+            (Class::Toned, "ệữẵ"),
+            (Class::Digit, "09"),
+            (Class::Mark, "!\"{}[]_~`"),
+            (Class::Han, "語中々"),
+            (Class::Kana, "あンーｱ"),
+            (Class::Hangul, "한ㄱ"),
+            (Class::Cyrillic, "яЇ"),
+            (Class::Greek, "ωΑ"),
+            (Class::Arabic, "عپ"),
+            (Class::Hebrew, "ש"),
+            (Class::Indic, "हिতత"),
+            (Class::Thai, "ก็ລ"),
+            (Class::WideMark, "“—…、。！«"),
+            (Class::Emoji, "🙂🚀✅⚠⭐"),
+            (Class::Joiner, "\u{200d}\u{fe0f}\u{1f3fd}🇯"),
+            (Class::Other, "ა∑→\u{0}\u{e000}"),
+        ];
+        for (class, characters) in cases {
+            for c in characters.chars() {
+                assert_eq!(Class::of(c), class, "{c:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn known_words_cost_what_tokenizers_make_of_them() {
+        // Text, tokens in o200k, and by how many the weights may miss.
+        let cases = [
+            ("", 0, 0),
+            ("a", 1, 0),
+            ("Hello, world!", 4, 1),
+            ("The quick brown fox jumps over the lazy dog.", 10, 1),
+            ("お誕生日おめでとう", 8, 1),
+            ("let mut jars = BTreeMap::new();\n", 10, 2),
+            ("                                ", 1, 1),
+            ("2025-01-30", 6, 2),
+        ];
+        for (text, tokens, miss) in cases {
+            let counted = count(text);
+            assert!(counted.abs_diff(tokens) <= miss, "{text:?}: {counted} for {tokens}");
+        }
+    }
+
+    /// Text of few kinds, so that runs, joints and rare classes all come up.
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[a-zA-Z0-9 \n,;語あ한яعहกé🙂\u{200d}]{0,60}", "[a ]{0,200}"]
+    }
+
+    proptest! {
+        #[test]
+        fn appending_never_makes_a_text_cheaper(text in texts()) {
+            let mut last = 0;
+            for (at, _) in text.char_indices().chain([(text.len(), ' ')]) {
+                let tokens = count(&text[..at]);
+                prop_assert!(tokens >= last);
+                last = tokens;
+            }
+            prop_assert_eq!(last == 0, text.is_empty());
+        }
+
+        #[test]
+        fn two_texts_joined_cost_what_they_cost_apart(a in texts(), b in texts()) {
+            prop_assert!(count(&[a.as_str(), &b].concat()).abs_diff(count(&a) + count(&b)) <= 5);
+        }
+    }
+
+    #[test]
+    fn endless_texts_cost_in_proportion() {
+        for unit in [" ", "\n", "a", "A", "é", "1", "=", "語", "あ", "ع", "🙂", "\u{200d}", "\u{0}", "aЖ語1! ع", " \n"]
+        {
+            let (short, long) = (count(&unit.repeat(10_000)), count(&unit.repeat(80_000)));
+            assert!(long.abs_diff(8 * short) <= 64, "{unit:?}: {long} for 8 times {short}");
+        }
+    }
 }

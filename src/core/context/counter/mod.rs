@@ -2,7 +2,8 @@
 //!
 //! Two methods, chosen by the model's name: the model's own byte-pair tokenizer where it is known and the feature
 //! `exact-tokens` is on, and per-script character weights everywhere else. Both are estimates of a request, since what
-//! a provider wraps around messages is not published; [`Calibration`] corrects them from what it reports.
+//! a provider wraps around messages is not published; [`Calibration`] corrects them from what it reports. How large the
+//! errors are stands in `README.md` beside this file.
 //!
 //!
 //! What always holds: counting reads nothing but its arguments, never panics, takes time linear in the text, and an
@@ -10,6 +11,9 @@
 
 mod calibration;
 mod characters;
+#[cfg(test)]
+#[cfg(feature = "exact-tokens")]
+mod measured;
 mod payload;
 #[cfg(feature = "exact-tokens")]
 mod tokenizer;
@@ -110,7 +114,8 @@ impl Counter {
     }
 
     /// Loads the tokenizer's tables now, on the calling thread, rather than at the first count. They are shared by the
-    /// whole process and loaded once; a second call returns at once, and so does any call for character weights.
+    /// whole process and loaded once, which takes part of a second and about 70 MB for o200k, 30 MB for cl100k. A second
+    /// call returns at once, and so does any call for character weights.
     pub fn warm(&self) {
         let _ = self.text("warm");
     }

@@ -98,6 +98,7 @@ fn cut(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_name_tells_the_vocabulary() {
@@ -174,6 +175,16 @@ mod tests {
             let cuts = (text.len() / PIECE_BYTES_MAX) as u64;
             let counted = Vocabulary::O200k.count(&text);
             assert!(counted.abs_diff(whole) <= 2 * cuts, "{counted} for {whole}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_texts_joined_cost_about_what_they_cost_apart(a in any::<String>(), b in "[a-z0-9 \n,;語あ한яع🙂]{0,60}") {
+            for vocabulary in [Vocabulary::O200k, Vocabulary::Cl100k] {
+                let joined = vocabulary.count(&[a.as_str(), &b].concat());
+                prop_assert!(joined.abs_diff(vocabulary.count(&a) + vocabulary.count(&b)) <= 8);
+            }
         }
     }
 }

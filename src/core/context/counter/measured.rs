@@ -1,0 +1,116 @@
+//! Measures the errors of counting on the samples and holds the table in `README.md` to them.
+
+use super::{characters, tokenizer::Vocabulary};
+use reseed_protocol::content::utf16_len;
+use std::{fs, path::Path};
+
+/// Error up to which the character weights are trusted on any sample.
+const CHARACTERS_ERROR_MAX: f64 = 0.10;
+const BEGIN: &str = "<!-- table: begin -->\n";
+const END: &str = "<!-- table: end -->";
+
+struct Sample {
+    name: String,
+    characters: u64,
+    reference: u64,
+    cl100k: u64,
+    weights: u64,
+    quarter: u64,
+}
+
+fn samples() -> Vec<Sample> {
+    // cargo runs tests in the folder of their crate.
+    let folder = Path::new("tests/fixtures/counting");
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            Sample {
+                name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+                characters: text.chars().count() as u64,
+                reference: Vocabulary::O200k.count(&text),
+                cl100k: Vocabulary::Cl100k.count(&text),
+                weights: characters::count(&text),
+                quarter: utf16_len(&text).div_ceil(4),
+            }
+        })
+        .collect()
+}
+
+fn error(counted: u64, reference: u64) -> f64 {
+    counted as f64 / reference as f64 - 1.0
+}
+
+fn table(samples: &[Sample]) -> String {
+    let row = |name: &str, cells: [String; 6]| format!("| {name} | {} |\n", cells.join(" | "));
+    let percent = |error: f64| format!("{:+.1} %", 100.0 * error);
+    let mut table = row(
+        "sample",
+        [
+            "characters",
+            "tokens (o200k)",
+            "tokenizer",
+            "another tokenizer (cl100k)",
+            "character weights",
+            "characters / 4",
+        ]
+        .map(str::to_owned),
+    );
+    table += "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+    for sample in samples {
+        let error = |counted| percent(error(counted, sample.reference));
+        table += &row(
+            &sample.name,
+            [
+                sample.characters.to_string(),
+                sample.reference.to_string(),
+                "0 %".to_owned(),
+                error(sample.cl100k),
+                error(sample.weights),
+                error(sample.quarter),
+            ],
+        );
+    }
+    let mean = |counted: fn(&Sample) -> u64| {
+        let sum: f64 = samples.iter().map(|sample| error(counted(sample), sample.reference).abs()).sum();
+        format!("{:.1} %", 100.0 * sum / samples.len() as f64)
+    };
+    table += &row(
+        "mean size of the error",
+        [
+            String::new(),
+            String::new(),
+            "0 %".to_owned(),
+            mean(|sample| sample.cl100k),
+            mean(|sample| sample.weights),
+            mean(|sample| sample.quarter),
+        ],
+    );
+    table
+}
+
+#[test]
+fn the_table_in_the_readme_is_what_is_measured() {
+    let path = Path::new("src/core/context/counter/README.md");
+    let committed = fs::read_to_string(path).unwrap();
+    let (head, rest) = committed.split_once(BEGIN).unwrap();
+    let (_, tail) = rest.split_once(END).unwrap();
+    let measured = format!("{head}{BEGIN}{}{END}{tail}", table(&samples()));
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(path, measured).unwrap();
+    } else {
+        assert_eq!(committed, measured, "run `UPDATE=1 cargo test` to rewrite it");
+    }
+}
+
+#[test]
+fn character_weights_are_near_on_every_sample() {
+    let samples = samples();
+    assert!(samples.len() >= 16);
+    for sample in samples {
+        let error = error(sample.weights, sample.reference);
+        assert!(error.abs() <= CHARACTERS_ERROR_MAX, "{}: {error:+.3}", sample.name);
+    }
+}
