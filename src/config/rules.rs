@@ -166,7 +166,7 @@ pub(super) fn sqlite_url() -> Rule<PathBuf> {
         |text| {
             let path = text.strip_prefix("sqlite://").ok_or("")?;
             match path {
-                "" => Err("it names no file"),
+                _ if path.ends_with(['/', '.']) || path.is_empty() => Err("it names no file"),
                 _ if path.contains('?') => Err("it has options after `?`; there are none"),
                 _ if path.contains(":memory:") => Err("what is kept only in memory does not survive a restart"),
                 _ => Ok(PathBuf::from(path)),

@@ -115,6 +115,8 @@ fn addresses_paths_filters_and_origins_are_checked() {
         ("DATABASE_URL", "postgres://db"),
         ("DATABASE_URL", "sqlite://"),
         ("DATABASE_URL", "sqlite://:memory:"),
+        ("DATABASE_URL", "sqlite://data/"),
+        ("DATABASE_URL", "sqlite://data/.."),
         ("LOG_LEVEL", "inof"),
         ("LOG_LEVEL", "info,reseed=loud"),
         ("ALLOWED_ORIGINS", "*"),

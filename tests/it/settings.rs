@@ -1,15 +1,15 @@
 //! What is printed from the settings' declaration is what stands in the tree. `UPDATE=1 cargo test` prints it again.
 
 use reseed::config;
-use std::{fs, path::Path};
+use std::fs;
 
-/// Compares a file of the tree with what is printed now, or writes it where `UPDATE` is set.
+/// Compares a file of the tree with what is printed now, or writes it where `UPDATE` is set. cargo runs tests in the
+/// folder of their crate.
 fn printed(file: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, text).unwrap();
+        fs::write(file, text).unwrap();
     }
-    let found = fs::read_to_string(&path).unwrap_or_default();
+    let found = fs::read_to_string(file).unwrap_or_default();
     assert!(found == text, "{file} is not what is printed from src/config/declared.rs: run `UPDATE=1 cargo test`");
 }
 

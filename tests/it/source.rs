@@ -54,14 +54,26 @@ fn hidden_len(rest: &str, before: Option<char>) -> usize {
     rest.len()
 }
 
-/// Code without what only tests are built with.
+/// Code without what only tests are built with; the lines stay where they are.
 pub(crate) fn without_tests(code: &str) -> String {
     let mut kept = code.to_owned();
-    while let Some(start) = kept.find("#[cfg(test)]") {
-        let end = start + item_len(&kept[start..]);
-        kept.replace_range(start..end, &"\n".repeat(kept[start..end].matches('\n').count()));
+    for item in test_items(code).into_iter().rev() {
+        let lines = "\n".repeat(code[item.clone()].matches('\n').count());
+        kept.replace_range(item, &lines);
     }
     kept
+}
+
+/// Where the items stand that only tests are built with, attributes included.
+pub(crate) fn test_items(code: &str) -> Vec<Range<usize>> {
+    let mut items: Vec<Range<usize>> = Vec::new();
+    for (start, _) in code.match_indices("#[cfg(test)]") {
+        // One inside another goes with it.
+        if items.last().is_none_or(|last| last.end <= start) {
+            items.push(start..start + item_len(&code[start..]));
+        }
+    }
+    items
 }
 
 /// Bytes of the item that `code` begins with, its attributes included: up to its `;` or the end of its block.

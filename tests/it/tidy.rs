@@ -1,7 +1,7 @@
 //! The house rules that a compiler does not know: which room may import which, what the core never touches, how long a
 //! file may be and how it opens. Each rule is a function from a file to its violations, and is shown one it must catch.
 
-use crate::source::{code, paths, without_tests, words};
+use crate::source::{code, paths, test_items, without_tests, words};
 use std::{fs, path::Path};
 
 /// Lines of the longest file; one that wants to be longer holds a second noun.
@@ -76,19 +76,12 @@ const SHORTCUTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!("
 /// A rule: the violations of the file `path`, which reads `text`.
 type Rule = fn(path: &str, text: &str) -> Vec<String>;
 
-/// Rules for Rust files, by the tree they hold in.
-const RULES: &[(&str, Rule)] = &[
-    ("src/", imports),
-    ("src/core/", purity),
-    ("src/", shortcuts),
-    ("protocol/src/", shortcuts),
-    ("src/", head),
-    ("protocol/", head),
-    ("tests/", head),
-    ("src/", length),
-    ("protocol/", length),
-    ("tests/", length),
-];
+/// Rules for what is built into the server, by the folder they hold in.
+const RULES: &[(&str, Rule)] =
+    &[("src/", imports), ("src/core/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts)];
+
+/// Rules for every Rust file, tests too.
+const RULES_FOR_ALL: &[Rule] = &[head, length];
 
 /// Imports point one way.
 fn imports(path: &str, text: &str) -> Vec<String> {
@@ -123,7 +116,7 @@ fn purity(path: &str, text: &str) -> Vec<String> {
 
 /// Errors are returned.
 fn shortcuts(path: &str, text: &str) -> Vec<String> {
-    let code = if is_test(path) { String::new() } else { without_tests(&code(text)) };
+    let code = without_tests(&code(text));
     let lines = code.lines().enumerate();
     let calls = lines.flat_map(|(index, line)| {
         SHORTCUTS.iter().filter(|call| line.contains(**call)).map(move |call| (index + 1, *call))
@@ -171,9 +164,20 @@ fn modules(path: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whether a file holds only tests.
-fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
+/// The files, and folders with a `/` at the end, that `path` mounts as modules of tests.
+fn test_modules(path: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let folder = match path.rsplit_once('/') {
+        Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder,
+        _ => path.trim_end_matches(".rs"),
+    };
+    let items = test_items(&code).into_iter().map(|item| &code[item]).filter(|item| item.ends_with(';'));
+    let names = items.filter_map(|item| {
+        let words = words(item);
+        let keyword = words.iter().position(|(word, _)| *word == "mod")?;
+        words.get(keyword + 1).map(|(name, _)| *name)
+    });
+    names.flat_map(|name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/")]).collect()
 }
 
 /// The room that a path leads to, seen from `modules`; `None` where it leaves the crate.
@@ -188,7 +192,8 @@ fn within_crate(modules: &[String], path: &[String]) -> Option<String> {
 
 /// Every file below a folder of the tree, by its path in the tree.
 fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // cargo runs tests in the folder of their crate.
+    let root = Path::new(".");
     let mut found = Vec::new();
     let mut open = vec![root.join(folder)];
     while let Some(folder) = open.pop() {
@@ -216,16 +221,19 @@ fn none(violations: &[String]) {
 
 #[test]
 fn the_tree_keeps_the_house_rules() {
+    let sources: Vec<(String, String)> = ["src", "protocol", "tests"]
+        .into_iter()
+        .flat_map(files)
+        .filter(|(path, _)| path.ends_with(".rs"))
+        .map(|(path, bytes)| (path, String::from_utf8(bytes).unwrap()))
+        .collect();
+    let of_tests: Vec<String> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
     let mut violations = Vec::new();
-    for (path, bytes) in ["src", "protocol", "tests"].into_iter().flat_map(files) {
-        if !path.ends_with(".rs") {
-            continue;
-        }
-        let text = String::from_utf8(bytes).unwrap();
-        for (folder, rule) in RULES {
-            if path.starts_with(folder) {
-                violations.extend(rule(&path, &text));
-            }
+    for (path, text) in &sources {
+        violations.extend(RULES_FOR_ALL.iter().flat_map(|rule| rule(path, text)));
+        if !of_tests.iter().any(|test| path.starts_with(test)) {
+            let rules = RULES.iter().filter(|(folder, _)| path.starts_with(folder));
+            violations.extend(rules.flat_map(|(_, rule)| rule(path, text)));
         }
     }
     none(&violations);
@@ -240,10 +248,8 @@ fn the_page_asks_nothing_of_other_hosts() {
 
 #[test]
 fn only_what_belongs_there_stands_at_the_top() {
-    let names: Vec<String> = fs::read_dir(env!("CARGO_MANIFEST_DIR"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let names: Vec<String> =
+        fs::read_dir(".").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(strangers(names.iter().map(String::as_str)), Vec::<&str>::new());
 }
 
@@ -296,7 +302,6 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
             0,
         ),
         (shortcuts, "src/a.rs", "#[cfg(test)]\nconst A: [u8; 1] = [1];\nfn a() { b.unwrap() }", 1),
-        (shortcuts, "src/config/tests.rs", "fn a() { b.unwrap() }", 0),
         (head, "src/a.rs", "use b;\n", 1),
         (head, "src/a.rs", "//! A file.\n", 0),
         (length, "src/a.rs", &long, 1),
@@ -308,6 +313,9 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         let violations = rule(path, text);
         assert_eq!(violations.len(), *count, "{path}: {text}\n{violations:?}");
     }
+    let mounts = "mod a;\n#[cfg(test)]\npub(crate) mod b;\n#[cfg(test)]\nmod c { mod d; }";
+    assert_eq!(test_modules("src/core/mod.rs", mounts), ["src/core/b.rs", "src/core/b/"]);
+    assert_eq!(test_modules("src/core/e.rs", mounts), ["src/core/e/b.rs", "src/core/e/b/"]);
     let names = ["src", ".ci", "target", "notes.md", "Makefile"];
     assert_eq!(strangers(names.into_iter()), ["notes.md", "Makefile"]);
 }
