@@ -24,7 +24,11 @@ pub use printed::{env_example, help, settings_table};
 pub use values::{Choice, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy};
 
 use declared::Given;
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 /// The model asked of OpenAI where `MODEL` is unset.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
@@ -52,14 +56,20 @@ impl Settings {
     /// # Errors
     /// Every fault at once, also of a `.env` that cannot be read.
     pub fn load() -> Result<Self, Error> {
-        let mut variables = dotenv()?;
+        Self::merge(Path::new(".env"), std::env::vars_os())
+    }
+
+    /// Reads settings from a file like `.env` and from an environment, which wins.
+    fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
+        let mut variables = dotenv(file)?;
         let mut faults = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            match (name.into_string(), value.into_string()) {
-                (Ok(name), Ok(value)) => drop(variables.insert(name, value)),
-                (Ok(name), Err(_)) if is_ours(&name) => faults.push(format!("{name} is not UTF-8")),
-                // What is neither text nor ours is somebody else's.
-                (_, Ok(_) | Err::<_, OsString>(_)) => {}
+        for (name, value) in environment {
+            // A name that is no text is somebody else's.
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => drop(variables.insert(name, value)),
+                Err(_) if is_ours(&name) => faults.push(format!("{name} is not UTF-8")),
+                Err(_) => {}
             }
         }
         if faults.is_empty() { Self::from_iter(variables) } else { Err(Error(faults)) }
@@ -135,27 +145,24 @@ fn is_ours(name: &str) -> bool {
     declared().iter().any(|declared| declared.variable == name)
 }
 
-/// The variables of `.env`, none where there is no such file. A line that cannot be read may hold a key, so the fault
-/// tells where it is and not what it says.
-fn dotenv() -> Result<BTreeMap<String, String>, Error> {
-    let lines = match dotenvy::from_path_iter(".env") {
+/// The variables of a file like `.env`, none where there is no such file. A line that cannot be read may hold a key, so
+/// the fault tells where it is and not what it says.
+fn dotenv(file: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let fault = |what: String| Error(vec![format!("{}: {what}", file.display())]);
+    let lines = match dotenvy::from_path_iter(file) {
         Ok(lines) => lines,
-        Err(fault) if fault.not_found() => return Ok(BTreeMap::new()),
-        Err(dotenvy::Error::Io(fault)) => return Err(Error(vec![format!(".env cannot be read: {fault}")])),
-        Err(_) => return Err(Error(vec![".env cannot be read".to_owned()])),
+        Err(error) if error.not_found() => return Ok(BTreeMap::new()),
+        Err(error) => return Err(fault(error.to_string())),
     };
     let mut variables = BTreeMap::new();
-    let mut place = "its first variable".to_owned();
+    let mut place = "the first variable".to_owned();
     for line in lines {
-        let (name, value) = line.map_err(|fault| {
-            let why = match fault {
-                dotenvy::Error::Io(fault) => fault.to_string(),
-                _ => "expected NAME=value; quote values that hold spaces, `#` or `$`".to_owned(),
-            };
-            Error(vec![format!(".env has a fault at {place}: {why}")])
+        let (name, value) = line.map_err(|error| match error {
+            dotenvy::Error::Io(error) => fault(error.to_string()),
+            _ => fault(format!("{place} is not NAME=value; quote values that hold spaces, `#` or `$`")),
         })?;
-        place = format!("the line after {name}");
-        // dotenvy loads the first of a name.
+        place = format!("what follows {name}");
+        // dotenvy's own loading takes the first of a name.
         variables.entry(name).or_insert(value);
     }
     Ok(variables)

@@ -2,7 +2,7 @@
 
 use super::{Error, ProviderKind, Settings, Strategy, declared, env_example};
 use secrecy::ExposeSecret;
-use std::path::Path;
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
 /// Reads settings and returns them, or the faults.
 fn read(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
@@ -229,4 +229,34 @@ fn the_example_uncommented_is_the_defaults() {
     assert_eq!(names, declared().into_iter().map(|declared| declared.variable).collect::<Vec<_>>());
     let settings = Settings::from_iter(variables).unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", read(&[]).unwrap()));
+}
+
+/// Reads settings from a file that says `dotenv` and from this environment; the faults as one text.
+fn merged(dotenv: &str, environment: &[(&str, &[u8])]) -> Result<Settings, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(".env");
+    fs::write(&file, dotenv).unwrap();
+    let variables = environment.iter().map(|(name, value)| (OsString::from(*name), OsString::from_vec(value.to_vec())));
+    Settings::merge(&file, variables).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_can_unset_what_it_sets() {
+    let file =
+        "# a comment\nMODEL=one\nexport INSTRUCTIONS='say \"no\" # often'\nWS_PORT=1\nWS_PORT=2\nOFFLINE_WINDOW=600\n";
+    let settings = merged(file, &[("MODEL", b"two"), ("OFFLINE_WINDOW", b""), ("LESSCHARSET", b"\xff")]).unwrap();
+    assert_eq!(settings.model.model.as_deref(), Some("two"));
+    assert_eq!(settings.model.instructions, "say \"no\" # often");
+    assert_eq!((settings.listen.ws_port, settings.offline.offline_window), (1, 8000));
+}
+
+#[test]
+fn a_file_or_value_that_cannot_be_read_is_a_fault_that_repeats_nothing() {
+    let fault = merged("MODEL=one\nOPENAI_API_KEY=sk hunter2\n", &[]).unwrap_err();
+    assert!(fault.contains("what follows MODEL is not NAME=value") && !fault.contains("hunter2"), "{fault}");
+    let fault = merged("", &[("AUTH_TOKENS", b"ann:hunter2\xff")]).unwrap_err();
+    assert!(fault.contains("AUTH_TOKENS is not UTF-8") && !fault.contains("hunter2"), "{fault}");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Settings::merge(folder.path(), std::iter::empty()).is_err());
+    assert!(Settings::merge(&folder.path().join("none"), std::iter::empty()).is_ok());
 }

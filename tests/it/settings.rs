@@ -19,6 +19,16 @@ fn the_example_is_printed_from_the_declaration() {
 }
 
 #[test]
+fn the_readme_holds_the_table() {
+    let (begin, end) = ("<!-- settings -->\n", "<!-- /settings -->");
+    // The README is the last thing to be written.
+    let Ok(readme) = fs::read_to_string("README.md") else { return };
+    let parts = readme.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) = parts.expect("README.md has the lines `<!-- settings -->` and `<!-- /settings -->`");
+    printed("README.md", &format!("{before}{begin}{}{end}{after}", config::settings_table()));
+}
+
+#[test]
 fn help_and_table_name_every_setting() {
     let (help, table) = (config::help(), config::settings_table());
     for declared in config::declared() {
