@@ -9,5 +9,7 @@ pub mod config;
 pub mod core;
 pub mod metrics;
 pub mod provider;
+pub mod runtime;
+pub mod server;
 pub mod store;
 pub mod telemetry;

@@ -1,4 +1,11 @@
 //! What the server decides. Pure: no async, no clock, no randomness, no files; time and ids come in as arguments.
+//!
+//! - [`session`]: the tree of entries, and the fold of the log that says where the session stands
+//! - [`context`]: what the model sees of it, counted against the window, compacted when it is full
+//! - [`agent_loop`]: one total function from what happened to what should now be done
+//! - [`model`]: the words between the loop and the providers
 
+pub mod agent_loop;
 pub mod context;
 pub mod model;
+pub mod session;

@@ -1,1 +1,26 @@
 //! What the model sees: the context built from the tree, counted against the window, compacted when it is full.
+//!
+//! A [`ContextManager`] is asked before every request, also between tool rounds, whether the request may go out as it
+//! is. Adding a strategy is a new file and a line in [`strategy`].
+
+pub mod build;
+pub mod compaction;
+pub mod count;
+pub mod counter;
+pub mod cut;
+pub mod envelope;
+pub mod extract;
+pub mod manual;
+pub mod serialize;
+pub mod strategy;
+pub mod summary;
+pub mod threshold;
+pub mod window;
+pub mod windows;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use build::{Context, build_context};
+pub use count::RequestCount;
+pub use strategy::{ContextManager, Decision};

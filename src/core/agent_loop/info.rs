@@ -1,0 +1,151 @@
+//! The meter, the report and the snapshot: all from the one count.
+
+use super::{AgentLoop, Stage};
+use crate::core::context::{RequestCount, manual::WARN_PERCENT};
+use reseed_protocol::{
+    EntryId, TurnId,
+    context::ContextInfo,
+    event::{Event, SessionUpdated},
+    reply::{Done, EndedTurn, PendingCall, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState},
+};
+
+/// Where a session stands, for a client that joins it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// The newest event that this speaks of.
+    pub seq: u64,
+    /// The entry from which the session goes on.
+    pub leaf: Option<EntryId>,
+    /// What it is doing.
+    pub state: SessionState,
+    /// How often its loop was seeded.
+    pub generation: u64,
+    /// Its name; empty where it has none.
+    pub name: String,
+    /// Its model.
+    pub model: String,
+    /// Its strategy's short name.
+    pub strategy: String,
+    /// Its other settings.
+    pub settings: SessionSettings,
+    /// How full the window is.
+    pub context_info: ContextInfo,
+    /// The running turn.
+    pub turn: Option<TurnId>,
+    /// The last turn, where it can be retried.
+    pub last_turn: Option<EndedTurn>,
+    /// The running compaction.
+    pub compaction: Option<RunningCompaction>,
+    /// Inputs that wait.
+    pub queue: Vec<QueueItem>,
+    /// Tool calls without an answer.
+    pub pending: Vec<PendingCall>,
+}
+
+impl AgentLoop {
+    /// How full the window is, counted over the next request.
+    #[must_use]
+    pub fn context_info(&self) -> ContextInfo {
+        let count = self.count(&self.context());
+        self.context_info_of(&count, self.window_tokens())
+    }
+
+    pub(super) fn context_info_of(&self, count: &RequestCount, window: u64) -> ContextInfo {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
+        let ratio = count.tokens as f64 / window.max(1) as f64;
+        let compact_at_tokens = self.manager.compact_at_tokens(window);
+        ContextInfo {
+            token_count: count.tokens,
+            usage_percent: usage_percent(count.tokens, window),
+            transcript_length: count.messages,
+            max_tokens: window,
+            strategy: self.manager.name().to_owned(),
+            warning: warning(count.tokens, window, compact_at_tokens.is_some()),
+            usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
+            source: count.source,
+            usage_tokens: count.usage_tokens,
+            trailing_tokens: count.trailing_tokens,
+            last_usage_entry_id: count.last_usage_entry_id.clone(),
+            error_bound_tokens: count.error_bound_tokens,
+            reserved_tokens: self.manager.reserved_tokens(window),
+            compact_at_tokens,
+            cached_tokens: count.cached_tokens,
+            generation: self.generation,
+            compactions: self.session.state.compactions,
+            session_id: self.session.id.clone(),
+            leaf_id: self.session.state.leaf.clone(),
+            breaker: None,
+            breakdown: count.breakdown,
+        }
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let state = &self.session.state;
+        let compaction = match &self.stage {
+            Stage::Compacting { job, .. } => {
+                Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: "summarising".to_owned() })
+            }
+            _ => None,
+        };
+        let doing = match (&state.turn, &compaction) {
+            (Some(_), _) => SessionState::Running,
+            (None, Some(_)) => SessionState::Compacting,
+            (None, None) => SessionState::Idle,
+        };
+        Snapshot {
+            seq: state.seq,
+            leaf: state.leaf.clone(),
+            state: doing,
+            generation: self.generation,
+            name: state.name.clone(),
+            model: state.model.clone(),
+            strategy: state.strategy.clone(),
+            settings: state.settings.clone(),
+            context_info: self.context_info(),
+            turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            last_turn: state.last_turn.clone(),
+            compaction,
+            queue: state.queue.clone(),
+            pending: state.pending.clone(),
+        }
+    }
+}
+
+/// `tokens / window` in percent, to two decimals, held within 0 to 100: the original client crashes on more.
+#[must_use]
+pub fn usage_percent(tokens: u64, window: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
+    let percent = tokens as f64 * 100.0 / window.max(1) as f64;
+    ((percent * 100.0).round() / 100.0).clamp(0.0, 100.0)
+}
+
+fn warning(tokens: u64, window: u64, compacts: bool) -> Option<String> {
+    if tokens.saturating_mul(100) < window.saturating_mul(WARN_PERCENT) {
+        return None;
+    }
+    let percent = tokens.saturating_mul(100) / window.max(1);
+    let next = if compacts { "it is compacted before the next request" } else { "send manual_compact to make room" };
+    Some(format!("{percent} % of the model's window is used; {next}"))
+}
+
+/// A change of the session in which only what `change` sets is there.
+pub(super) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
+    let mut updated = SessionUpdated {
+        name: None,
+        model: None,
+        strategy: None,
+        settings: None,
+        leaf_id: None,
+        generation: None,
+        command_id: None,
+    };
+    change(&mut updated);
+    Event::SessionUpdated(Box::new(updated))
+}
+
+/// The reply `ok`.
+pub(super) fn done(as_of_seq: Option<u64>) -> Reply {
+    Reply::Ok(Done { job_id: None, as_of_seq, duplicate: None })
+}

@@ -1,0 +1,136 @@
+//! What the loop is told, and what it wants done.
+
+use crate::core::model::{Answer, ModelFault, ModelRequest};
+use reseed_protocol::{
+    CommandId, EntryId, Part, TurnId,
+    command::Command,
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+};
+use std::fmt;
+
+/// A request to a model, within one loop and its successors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+/// The connection that a command came from: where its reply goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin(pub u64);
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The loop was seeded by its predecessor: go on where the tree stands.
+    Seeded,
+    /// The session was read from the store: whatever was running is no more.
+    Recovered,
+    /// A client's command, checked and not a duplicate.
+    Command {
+        /// Who sent it.
+        origin: Origin,
+        /// Its id.
+        id: CommandId,
+        /// A hash of its content.
+        fingerprint: u64,
+        /// The command.
+        command: Box<Command>,
+    },
+    /// A request was answered.
+    Answered {
+        /// Which.
+        request: RequestId,
+        /// The whole answer.
+        answer: Answer,
+    },
+    /// A request failed.
+    Failed {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        fault: ModelFault,
+    },
+    /// A request is stopped, as [`Effect::CancelModel`] asked.
+    Cancelled {
+        /// Which.
+        request: RequestId,
+        /// What of its answer had been shown.
+        shown: Vec<Part>,
+    },
+    /// Time has passed: a deadline may be over.
+    Tick,
+    /// The server is stopping: end the turn, keep what was shown.
+    Stop,
+}
+
+/// Something that should now be done. Effects are carried out in order, each to its end: an [`Effect::Append`] holds
+/// back everything behind it until it is durable, so nothing is announced before.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Write these events as one step; then send the replies; then publish the events.
+    Append(Append),
+    /// Answer a command.
+    Reply {
+        /// Who asked.
+        origin: Origin,
+        /// The command.
+        id: CommandId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Tell whoever listens; nothing is kept.
+    Emit(EphemeralEvent),
+    /// Ask the model.
+    CallModel(Box<CallModel>),
+    /// Stop asking, and say what was shown ([`Input::Cancelled`]).
+    CancelModel(RequestId),
+    /// A report came in: correct the estimates of this model, here and in sessions to come.
+    Calibrate {
+        /// The model.
+        model: String,
+        /// What was estimated for the request.
+        estimated: u64,
+        /// What the provider counted.
+        reported: u64,
+    },
+    /// This loop is done: seed the next one from what the tree says and tell it [`Input::Seeded`].
+    Reseed,
+}
+
+/// One durable step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Append {
+    /// The events, in order; may be empty when only a command is to be remembered.
+    pub events: Vec<Event>,
+    /// The commands that caused it, with the replies they get.
+    pub marks: Vec<Mark>,
+}
+
+/// A command that is remembered with what it wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// Who sent it.
+    pub origin: Origin,
+    /// Its id.
+    pub id: CommandId,
+    /// A hash of its content.
+    pub fingerprint: u64,
+    /// Its reply, sent once the step is durable.
+    pub reply: Reply,
+}
+
+/// A request to the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallModel {
+    /// Names it.
+    pub request: RequestId,
+    /// What is sent.
+    pub body: ModelRequest,
+    /// Where its answer is shown while it arrives; absent for summaries, which are not.
+    pub shown_as: Option<(EntryId, TurnId)>,
+}

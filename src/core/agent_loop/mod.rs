@@ -1,0 +1,350 @@
+//! The agent loop: a value with one total function from what happened to what should now be done.
+//!
+//! Contract: tell it what happened ([`AgentLoop::handle`]), carry out every effect it returns, in order, each to its
+//! end. It never waits, never fails, and knows no clock.
+//!
+//! A loop has a generation. It is built only from what the tree says ([`AgentLoop::seeded`]) and torn down at every
+//! compaction, model or strategy change, so it can be dropped at any moment and made again, here or after a crash, and
+//! the next request is the same. Answers to requests of an older loop carry request ids that no later loop knows: they
+//! are late words, expected and dropped.
+//!
+//! - `commands`: what clients ask; `turn`: asking the model; `tools`: calling tools; `compact`: compacting
+//! - `info`: the meter, the report and the snapshot
+
+mod commands;
+mod compact;
+mod info;
+pub mod io;
+mod tools;
+mod turn;
+
+#[cfg(test)]
+mod random_scripts;
+#[cfg(test)]
+mod tests;
+
+pub use info::{Snapshot, usage_percent};
+pub use io::{Append, CallModel, Effect, Input, Mark, Origin, RequestId};
+pub use tools::{TOOLS_MAX, Tools, check_offers};
+
+use crate::core::{
+    context::{
+        Context, ContextManager, RequestCount, build_context,
+        compaction::{Job, Order},
+        count::{Fixed, Freshness, count},
+        counter::{Calibration, Counter},
+        envelope::{envelope_key, system_prompt},
+        strategy::{Defaults, strategy},
+        threshold::Threshold,
+        windows::Windows,
+    },
+    session::{IdSource, Session},
+};
+use reseed_protocol::{
+    CallId, EntryId, Timestamp,
+    context::{RequestOptions, SystemPrompt},
+    event::{Event, TurnStatus},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What the deployment says, the same for every session.
+#[derive(Debug, Clone, Default)]
+pub struct Deployment {
+    /// The model of new sessions.
+    pub model: String,
+    /// The strategy of new sessions.
+    pub strategy: String,
+    /// The system prompt where a session has none of its own; empty for none.
+    pub instructions: String,
+    /// The strategies' settings where a session has none of its own.
+    pub defaults: Defaults,
+    /// Which window each model has.
+    pub windows: Windows,
+    /// Milliseconds a tool may take where its offer does not say.
+    pub tool_timeout_ms: u64,
+    /// Answers with tool calls that one turn may have.
+    pub tool_rounds_max: u64,
+    /// Inputs that may wait in one session.
+    pub queue_items_max: usize,
+}
+
+/// From what a loop is made: the session as its log says, and what goes from one loop to the next.
+#[derive(Debug)]
+pub struct Seed {
+    /// The session.
+    pub session: Session,
+    /// What the deployment says.
+    pub deployment: Arc<Deployment>,
+    /// The tools on offer. They belong to the owner's client, which offers them again after a restart.
+    pub tools: Tools,
+    /// How far this model's estimates were off so far.
+    pub calibration: Calibration,
+    /// Makes ids.
+    pub ids: IdSource,
+    /// The number of the next request, so that no later loop knows an earlier one's.
+    pub next_request: u64,
+    /// A compaction that was asked for and not yet begun.
+    pub ordered: Option<Order>,
+    /// The last thing this session's requests were known to fit: the largest count that was answered.
+    pub answered_tokens_max: u64,
+}
+
+impl Seed {
+    /// The first seed of a session.
+    #[must_use]
+    pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
+        Self {
+            session,
+            deployment,
+            tools: Tools::default(),
+            calibration,
+            ids,
+            next_request: 1,
+            ordered: None,
+            answered_tokens_max: 0,
+        }
+    }
+}
+
+/// What the loop is doing.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing.
+    Idle,
+    /// The model is answering.
+    Asking { request: RequestId, item: EntryId, count: RequestCount },
+    /// The answer is being stopped; what was shown of it comes back.
+    Stopping { request: RequestId, item: EntryId, status: TurnStatus },
+    /// Tools are at work: those of the state's pending calls.
+    AwaitingTools,
+    /// The model is summarising.
+    Compacting { request: RequestId, job: Box<Job> },
+    /// The next loop is being seeded; this one does nothing more.
+    Done,
+}
+
+/// The loop. See the head of this file.
+#[derive(Debug)]
+pub struct AgentLoop {
+    generation: u64,
+    deployment: Arc<Deployment>,
+    session: Session,
+    tools: Tools,
+    calibration: Calibration,
+    ids: IdSource,
+    next_request: u64,
+    ordered: Option<Order>,
+    answered_tokens_max: u64,
+
+    manager: Box<dyn ContextManager>,
+    counter: Counter,
+    system: SystemPrompt,
+    fixed: Fixed,
+    envelope_key: String,
+    stage: Stage,
+    deadlines: BTreeMap<CallId, Deadline>,
+    /// Model or strategy changed: this loop ends at the next request.
+    reseed_due: bool,
+    /// The user was told that the window is nearly full.
+    warned: bool,
+    /// A compaction failed before the pending request: it is not tried again for it.
+    gave_up: bool,
+    out: Vec<Effect>,
+}
+
+/// When a tool call fails.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Timestamp,
+    /// Progress does not move it beyond this.
+    at_most: Timestamp,
+    timeout_ms: u64,
+}
+
+impl AgentLoop {
+    /// Makes the loop of this generation from what the tree says. Tell it [`Input::Seeded`] or [`Input::Recovered`].
+    #[must_use]
+    pub fn seeded(generation: u64, seed: Seed) -> Self {
+        let state = &seed.session.state;
+        let defaults = seed.deployment.defaults;
+        // A strategy that this version does not know, from a newer one's log, must not close the session.
+        let manager = strategy(&state.strategy, state.settings.strategy_settings.as_ref(), defaults)
+            .unwrap_or_else(|_| Box::new(Threshold::new(defaults)));
+        let counter = Counter::for_model(&state.model);
+        let mut this = Self {
+            generation,
+            deployment: seed.deployment,
+            session: seed.session,
+            tools: seed.tools,
+            calibration: seed.calibration,
+            ids: seed.ids,
+            next_request: seed.next_request,
+            ordered: seed.ordered,
+            answered_tokens_max: seed.answered_tokens_max,
+            manager,
+            counter,
+            system: SystemPrompt::default(),
+            fixed: Fixed::default(),
+            envelope_key: String::new(),
+            stage: Stage::Idle,
+            deadlines: BTreeMap::new(),
+            reseed_due: false,
+            warned: false,
+            gave_up: false,
+            out: Vec::new(),
+        };
+        this.refresh_fixed();
+        this
+    }
+
+    /// What the next loop is made from.
+    #[must_use]
+    pub fn into_seed(self) -> Seed {
+        Seed {
+            session: self.session,
+            deployment: self.deployment,
+            tools: self.tools,
+            calibration: self.calibration,
+            ids: self.ids,
+            next_request: self.next_request,
+            ordered: self.ordered,
+            answered_tokens_max: self.answered_tokens_max,
+        }
+    }
+
+    /// Takes one input to completion and returns what the outside should now do, in order.
+    #[must_use]
+    pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+        match (&self.stage, input) {
+            (Stage::Done, _) => {}
+            (_, Input::Seeded) => self.proceed(now),
+            (_, Input::Recovered) => self.recover(now),
+            (_, Input::Command { origin, id, fingerprint, command }) => {
+                self.on_command(now, commands::Caller { origin, id, fingerprint }, *command);
+            }
+            (Stage::Asking { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
+                self.on_answer(now, answer);
+            }
+            (Stage::Asking { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
+                self.on_fault(now, &fault);
+            }
+            (Stage::Stopping { request: asked, .. }, Input::Cancelled { request, shown }) if *asked == request => {
+                self.on_stopped(now, shown);
+            }
+            (Stage::Compacting { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
+                self.on_summary(now, &answer);
+            }
+            (Stage::Compacting { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
+                self.on_summary_fault(now, &fault);
+            }
+            (_, Input::Tick) => self.on_tick(now),
+            (_, Input::Stop) => self.on_stop(now),
+            // Late words of a request that was cancelled, or of an older loop's.
+            (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Input::Tick`] is due, if ever.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        match self.stage {
+            Stage::AwaitingTools => self.deadlines.values().map(|deadline| deadline.at).min(),
+            _ => None,
+        }
+    }
+
+    /// The session as this loop knows it.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// How often the session's loop was seeded.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether nothing is running and nothing waits: the session may leave memory.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none() && self.session.state.queue.is_empty()
+    }
+
+    /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
+    fn proceed(&mut self, now: Timestamp) {
+        self.stage = Stage::Idle;
+        if let Some(order) = self.ordered.take()
+            && self.start_ordered(now, order)
+        {
+            return;
+        }
+        if self.reseed_due {
+            self.reseed();
+            return;
+        }
+        if self.session.state.turn.is_some() {
+            self.request(now);
+        } else if !self.session.state.queue.is_empty() {
+            self.start_queued(now);
+        }
+    }
+
+    /// Ends this loop; the next one goes on.
+    fn reseed(&mut self) {
+        let generation = Some(self.generation + 1);
+        self.append(vec![info::session_updated(|updated| updated.generation = generation)], Vec::new());
+        self.out.push(Effect::Reseed);
+        self.stage = Stage::Done;
+    }
+
+    /// Takes events into the session and has them written as one step.
+    fn append(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
+        for event in &events {
+            self.session.apply(event, &self.counter);
+        }
+        self.out.push(Effect::Append(Append { events, marks }));
+    }
+
+    fn next_request_id(&mut self) -> RequestId {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        id
+    }
+
+    /// Counts anew what is sent besides the messages; due when instructions or tools change.
+    fn refresh_fixed(&mut self) {
+        let own = self.session.state.settings.instructions.as_deref();
+        self.system = system_prompt(own.unwrap_or(&self.deployment.instructions));
+        let definitions = self.tools.definitions();
+        self.fixed = Fixed {
+            system: self.counter.system(&self.system.compiled) + self.counter.request_overhead(),
+            tools: definitions.iter().map(|tool| self.counter.tool(tool)).sum(),
+        };
+        self.envelope_key = envelope_key(&self.system, definitions);
+    }
+
+    fn context(&self) -> Context {
+        build_context(self.session.tree.path())
+    }
+
+    fn count(&self, context: &Context) -> RequestCount {
+        let fresh = Freshness { model: &self.session.state.model, envelope_key: &self.envelope_key };
+        count(context, self.fixed, fresh, &self.calibration)
+    }
+
+    fn window_tokens(&self) -> u64 {
+        let known = self.deployment.windows.tokens(&self.session.state.model);
+        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
+    }
+
+    fn options(&self) -> RequestOptions {
+        let settings = &self.session.state.settings;
+        RequestOptions {
+            temperature: settings.temperature,
+            max_output_tokens: settings.max_output_tokens,
+            reasoning_effort: settings.reasoning_effort.clone(),
+        }
+    }
+}

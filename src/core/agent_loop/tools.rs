@@ -1,0 +1,214 @@
+//! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
+
+use super::{AgentLoop, Stage, commands::Caller, info, turn::appended};
+use reseed_protocol::{
+    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    command::{CallProgress, ToolOffer, ToolResult},
+    context::ToolDefinition,
+    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved},
+    reply::Reply,
+};
+use std::sync::Arc;
+
+/// Tools that one client may offer: each is sent with every request.
+pub const TOOLS_MAX: usize = 128;
+
+/// Longest a tool may ask to take, in milliseconds: a day.
+const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// The tools on offer, with what checks their arguments. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Tools {
+    offers: Arc<Vec<Offer>>,
+    definitions: Arc<Vec<ToolDefinition>>,
+}
+
+#[derive(Debug)]
+struct Offer {
+    offer: ToolOffer,
+    arguments: jsonschema::Validator,
+}
+
+/// Reads what a client offers.
+///
+/// # Errors
+/// `invalid_tools`, naming the tool and what is wrong with it.
+pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
+    let invalid = |at: usize, field: &str, message: String| {
+        Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field(format!("tools[{at}].{field}")))
+    };
+    if offers.len() > TOOLS_MAX {
+        let message = format!("a client may offer {TOOLS_MAX} tools, not {}", offers.len());
+        return Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field("tools"));
+    }
+    let mut checked: Vec<Offer> = Vec::with_capacity(offers.len());
+    for (at, offer) in offers.into_iter().enumerate() {
+        let name: String = offer.name.chars().take(64).collect();
+        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if offer.name.is_empty() || offer.name.len() > 64 || !offer.name.chars().all(letters) {
+            return invalid(at, "name", format!("a tool's name is 1 to 64 of A-Za-z0-9_-, not `{name}`"));
+        }
+        if checked.iter().any(|other| other.offer.name == offer.name) {
+            return invalid(at, "name", format!("the tool `{name}` is offered twice"));
+        }
+        if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > TIMEOUT_MS_MAX) {
+            return invalid(at, "timeoutMs", format!("the time limit of `{name}` is 1 to {TIMEOUT_MS_MAX} ms"));
+        }
+        if !offer.parameters.is_object() {
+            return invalid(at, "parameters", format!("the parameters of `{name}` are a JSON Schema object"));
+        }
+        match jsonschema::validator_for(&offer.parameters) {
+            Ok(arguments) => checked.push(Offer { offer, arguments }),
+            Err(error) => {
+                let path = error.instance_path().to_string();
+                return invalid(
+                    at,
+                    "parameters",
+                    format!("the parameters of `{name}` are no JSON Schema, at `{path}`"),
+                );
+            }
+        }
+    }
+    let definitions = checked.iter().map(|offer| offer.offer.definition()).collect();
+    Ok(Tools { offers: Arc::new(checked), definitions: Arc::new(definitions) })
+}
+
+impl Tools {
+    /// The tools as the model is told of them.
+    #[must_use]
+    pub fn definitions(&self) -> &[ToolDefinition] {
+        &self.definitions
+    }
+
+    /// Whether a call may be made, and its own time limit in milliseconds if it has one. What is wrong is told to the
+    /// model, so that it can mend it.
+    pub(super) fn check_call(&self, name: &str, arguments: &str) -> Result<Option<u64>, String> {
+        let Some(offer) = self.offers.iter().find(|offer| offer.offer.name == name) else {
+            let names: Vec<&str> = self.offers.iter().map(|offer| offer.offer.name.as_str()).collect();
+            let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
+            return Err(format!("There is no tool `{name}`; there are: {known}."));
+        };
+        let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let value: serde_json::Value = serde_json::from_str(arguments)
+            .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
+        match offer.arguments.validate(&value) {
+            Ok(()) => Ok(offer.offer.timeout_ms),
+            Err(error) => {
+                Err(format!("The arguments of `{name}` do not fit its schema: {error} at `{}`.", error.instance_path()))
+            }
+        }
+    }
+}
+
+impl AgentLoop {
+    pub(super) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
+        match check_offers(offers) {
+            Ok(tools) => {
+                self.tools = tools;
+                self.refresh_fixed();
+                self.reply(caller, info::done(None));
+            }
+            Err(error) => self.reply(caller, Reply::Error(error)),
+        }
+    }
+
+    pub(super) fn on_tool_result(&mut self, now: Timestamp, caller: &Caller, result: ToolResult) {
+        let call = self.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
+        let Some(call) = call else {
+            if self.was_answered(&result.call_id) {
+                self.reply(caller, info::done(None));
+            } else {
+                let message = format!("no tool call `{}` waits for an answer", result.call_id);
+                self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            }
+            return;
+        };
+        let is_error = result.is_error.unwrap_or(false);
+        let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
+        let entry =
+            self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), result.output, is_error);
+        let events = vec![
+            appended(entry, Some(call.turn_id), Some(caller.id.clone())),
+            Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
+        ];
+        let mark = caller.mark(info::done(Some(self.session.state.seq)));
+        self.deadlines.remove(&call.call_id);
+        self.append(events, vec![mark]);
+        self.after_results(now);
+    }
+
+    fn after_results(&mut self, now: Timestamp) {
+        if matches!(self.stage, Stage::AwaitingTools) && self.session.state.pending.is_empty() {
+            self.proceed(now);
+        }
+    }
+
+    fn was_answered(&self, call: &CallId) -> bool {
+        self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
+            message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
+        })
+    }
+
+    pub(super) fn on_call_progress(&mut self, now: Timestamp, caller: &Caller, progress: CallProgress) {
+        let Some(deadline) = self.deadlines.get_mut(&progress.call_id) else {
+            let message = format!("no tool call `{}` waits for an answer", progress.call_id);
+            self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            return;
+        };
+        *deadline = deadline.moved(now);
+        let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
+        self.reply(caller, info::done(None));
+        self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+    }
+
+    /// Calls whose time is over get a result that says so.
+    pub(super) fn on_tick(&mut self, now: Timestamp) {
+        if !matches!(self.stage, Stage::AwaitingTools) {
+            return;
+        }
+        let over: Vec<CallId> =
+            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= now).map(|(id, _)| id.clone()).collect();
+        if over.is_empty() {
+            return;
+        }
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        for call_id in over {
+            let seconds = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms / 1000);
+            let output = format!("The tool did not answer within {seconds} s.");
+            let entry = self.result_entry(now, self.session.state.leaf.clone(), call_id.clone(), output, true);
+            let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
+            self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
+        }
+        self.after_results(now);
+    }
+
+    /// Results for the calls that are still open when their turn ends.
+    pub(super) fn drop_calls(&mut self, now: Timestamp, turn_id: &TurnId) -> Vec<Event> {
+        self.deadlines.clear();
+        let mut leaf = self.session.state.leaf.clone();
+        let pending = self.session.state.pending.clone();
+        let mut events = Vec::with_capacity(2 * pending.len());
+        for call in pending {
+            let output = "The turn ended before the tool answered.".to_owned();
+            let entry = self.result_entry(now, leaf, call.call_id.clone(), output, true);
+            leaf = Some(entry.entry_id.clone());
+            events.push(appended(entry, Some(turn_id.clone()), None));
+            events
+                .push(Event::RequestResolved(RequestResolved { call_id: call.call_id, outcome: CallOutcome::Dropped }));
+        }
+        events
+    }
+
+    /// A tool's answer as an entry under `parent`.
+    pub(super) fn result_entry(
+        &mut self,
+        now: Timestamp,
+        parent_id: Option<EntryId>,
+        call_id: CallId,
+        output: String,
+        is_error: bool,
+    ) -> Entry {
+        let message = Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]);
+        Entry { entry_id: self.ids.next_id(), parent_id, timestamp: now, data: EntryData::Message(message) }
+    }
+}

@@ -1,0 +1,455 @@
+//! A turn: from a user message until the loop is idle again, one request after another.
+
+use super::{AgentLoop, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
+use crate::core::{
+    context::{Decision, compaction::Order, envelope::envelope, strategy},
+    model::{Answer, ModelFault, ModelRequest, Purpose},
+    session::input::name_from,
+};
+use reseed_protocol::{
+    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
+    Usage, UsageSource,
+    event::{
+        CompactionTrigger, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, QueueChanged, ToolCall,
+        TurnFinished, TurnStarted, TurnStatus,
+    },
+    reply::{Accepted, Reply},
+};
+
+/// A report is taken to correct the estimate only of requests of at least so many tokens: in smaller ones the
+/// provider's own wrapping outweighs what we estimated.
+const CALIBRATE_TOKENS_MIN: u64 = 200;
+
+/// A stream that ends without a word is how some servers refuse a request as too large. It is taken for that only
+/// above this share of the window, in percent, and when no request as large was ever answered.
+const SUSPECT_PERCENT: u64 = 25;
+
+impl AgentLoop {
+    /// Writes what the user said and begins a turn on it.
+    pub(super) fn start_turn(&mut self, now: Timestamp, caller: Caller, parts: Vec<Part>) {
+        let turn_id: TurnId = self.ids.next_id();
+        let as_of_seq = self.session.state.seq;
+        let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
+        let entry = self.message_entry(now, Message::new(Role::User, parts));
+        let reply = Reply::Accepted(Accepted {
+            entry_id: Some(entry.entry_id.clone()),
+            turn_id: Some(turn_id.clone()),
+            queued: false,
+            as_of_seq,
+            duplicate: None,
+        });
+        let mut events = vec![
+            appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
+            self.turn_started(turn_id, vec![caller.id.clone()]),
+        ];
+        events.extend(name.map(|name| info::session_updated(|updated| updated.name = Some(name))));
+        self.append(events, vec![caller.mark(reply)]);
+        self.proceed(now);
+    }
+
+    /// Begins a turn on the first input that waits.
+    pub(super) fn start_queued(&mut self, now: Timestamp) {
+        let mut items = self.session.state.queue.clone();
+        let first = items.remove(0);
+        let turn_id: TurnId = self.ids.next_id();
+        let entry = self.message_entry(now, Message::new(Role::User, first.content));
+        let events = vec![
+            Event::QueueChanged(QueueChanged { items }),
+            appended(entry, Some(turn_id.clone()), Some(first.command_id.clone())),
+            self.turn_started(turn_id, vec![first.command_id]),
+        ];
+        self.append(events, Vec::new());
+        self.proceed(now);
+    }
+
+    pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+        Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
+    }
+
+    /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
+    pub(super) fn request(&mut self, now: Timestamp) {
+        let Some(turn) = self.session.state.turn.clone() else { return };
+        let context = self.context();
+        let count = self.count(&context);
+        let window = self.window_tokens();
+        if !turn.compacted && !self.gave_up {
+            match self.manager.before_request(&count, window) {
+                Decision::Ready => {}
+                Decision::Warn => self.warn(&count, window),
+                Decision::Compact { keep_tokens } => {
+                    let order = Order {
+                        job_id: self.ids.next_id(),
+                        trigger: CompactionTrigger::Threshold,
+                        command_id: None,
+                        instructions: None,
+                    };
+                    if self.start_job(now, order, keep_tokens).is_ok() {
+                        return;
+                    }
+                }
+            }
+        }
+        if count.tokens.saturating_sub(count.error_bound_tokens) > window {
+            let error = self.does_not_fit(count.tokens, window);
+            self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+            return;
+        }
+        let request = self.next_request_id();
+        let item: EntryId = self.ids.next_id();
+        let body = ModelRequest {
+            model: self.session.state.model.clone(),
+            envelope: envelope(&self.system, self.tools.definitions(), &context, &self.options()),
+            purpose: Purpose::Turn,
+        };
+        let shown_as = Some((item.clone(), turn.turn_id));
+        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as })));
+        self.stage = Stage::Asking { request, item, count };
+    }
+
+    fn warn(&mut self, count: &crate::core::context::RequestCount, window: u64) {
+        if self.warned {
+            return;
+        }
+        self.warned = true;
+        let info = self.context_info_of(count, window);
+        let message = info.warning.unwrap_or_default();
+        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning {
+            usage_percent: info.usage_percent,
+            message,
+        })));
+    }
+
+    fn does_not_fit(&self, tokens: u64, window: u64) -> ErrorBody {
+        let remedy = if self.manager.compacts_on_overflow() {
+            "and what could be compacted is too little; say less at once, or choose a model with a larger window"
+        } else {
+            "and the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
+        };
+        ErrorBody::new(
+            ErrorCode::ContextOverflow,
+            format!("the next request has about {tokens} tokens, the window {window}, {remedy}"),
+        )
+    }
+
+    /// The model has answered: one entry, then its tool calls, or the end of the turn.
+    pub(super) fn on_answer(&mut self, now: Timestamp, answer: Answer) {
+        let Stage::Asking { item, count, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some(turn) = self.session.state.turn.clone() else { return };
+        self.gave_up = false;
+        self.answered_tokens_max = self.answered_tokens_max.max(count.tokens);
+        let message = self.answer_message(&answer, &count);
+        if let Some(reported) = answer.usage.filter(|usage| usage.input_tokens >= CALIBRATE_TOKENS_MIN) {
+            self.calibrate(count.estimated, reported.input_tokens);
+        }
+        let calls: Vec<(reseed_protocol::CallId, String, String)> = message
+            .tool_calls()
+            .map(|(id, name, arguments)| (id.clone(), name.to_owned(), arguments.to_owned()))
+            .collect();
+        let entry = self.entry(now, item, EntryData::Message(message));
+        let turn_id = turn.turn_id.clone();
+        let mut leaf = entry.entry_id.clone();
+        let mut events = vec![appended(entry, Some(turn_id.clone()), None)];
+        if calls.is_empty() {
+            self.append(events, Vec::new());
+            self.finish_turn(now, TurnStatus::Completed, Some(answer.stop_reason), None, Vec::new());
+            return;
+        }
+        let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
+        self.deadlines.clear();
+        for (call_id, name, arguments) in calls {
+            let checked = if too_many {
+                Err(format!(
+                    "Not called: this turn has had its {} rounds of tool calls.",
+                    self.deployment.tool_rounds_max
+                ))
+            } else {
+                self.tools.check_call(&name, &arguments)
+            };
+            match checked {
+                Ok(timeout_ms) => {
+                    let timeout_ms = timeout_ms.unwrap_or(self.deployment.tool_timeout_ms);
+                    let deadline = Deadline::after(now, timeout_ms);
+                    self.deadlines.insert(call_id.clone(), deadline);
+                    let turn_id = turn_id.clone();
+                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
+                }
+                Err(why) => {
+                    let result = self.result_entry(now, Some(leaf), call_id, why, true);
+                    leaf = result.entry_id.clone();
+                    events.push(appended(result, Some(turn_id.clone()), None));
+                }
+            }
+        }
+        self.append(events, Vec::new());
+        if too_many {
+            let error = ErrorBody::new(
+                ErrorCode::TooManyToolRounds,
+                format!("the model called tools {} times without an answer", self.deployment.tool_rounds_max),
+            );
+            self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+        } else if self.session.state.pending.is_empty() {
+            self.proceed(now);
+        } else {
+            self.stage = Stage::AwaitingTools;
+        }
+    }
+
+    fn answer_message(&mut self, answer: &Answer, count: &crate::core::context::RequestCount) -> Message {
+        let mut content = answer.parts.clone();
+        content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
+        for part in &mut content {
+            // Upstreams reuse their call ids from one answer to the next; ours name a call for ever.
+            if let Part::ToolCall { call_id, .. } = part {
+                *call_id = self.ids.next_id();
+            }
+        }
+        let mut message = Message::new(Role::Assistant, content);
+        message.model = Some(self.session.state.model.clone());
+        message.envelope_key = Some(self.envelope_key.clone());
+        message.stop_reason = Some(answer.stop_reason);
+        message.usage = Some(match answer.usage {
+            Some(reported) => Usage {
+                input_tokens: reported.input_tokens,
+                cached_tokens: reported.cached_tokens.unwrap_or(0),
+                cache_write_tokens: reported.cache_write_tokens,
+                output_tokens: reported.output_tokens,
+                reasoning_tokens: reported.reasoning_tokens,
+                source: UsageSource::Reported,
+            },
+            None => Usage {
+                input_tokens: count.tokens,
+                cached_tokens: 0,
+                cache_write_tokens: None,
+                output_tokens: self.counter.message(&message).total(),
+                reasoning_tokens: None,
+                source: UsageSource::Estimated,
+            },
+        });
+        message
+    }
+
+    pub(super) fn calibrate(&mut self, estimated: u64, reported: u64) {
+        self.calibration.observe(estimated, reported);
+        let model = self.session.state.model.clone();
+        self.out.push(Effect::Calibrate { model, estimated, reported });
+    }
+
+    /// The request failed: compact once if it was too large, otherwise the turn ends.
+    pub(super) fn on_fault(&mut self, now: Timestamp, fault: &ModelFault) {
+        let Stage::Asking { item, count, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some(turn) = self.session.state.turn.clone() else { return };
+        if fault.shown {
+            let reason = fault.code.as_str().to_owned();
+            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+        }
+        let window = self.window_tokens();
+        let overflow = fault.code == ErrorCode::ContextOverflow;
+        let suspect = fault.code == ErrorCode::UpstreamEmpty
+            && count.tokens > self.answered_tokens_max
+            && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
+        if overflow {
+            self.learn_window(fault, count.estimated, count.tokens, window);
+        }
+        if (overflow || suspect) && self.manager.compacts_on_overflow() && !turn.overflowed {
+            let order = Order {
+                job_id: self.ids.next_id(),
+                trigger: CompactionTrigger::Overflow,
+                command_id: None,
+                instructions: None,
+            };
+            if self.start_job(now, order, self.manager.keep_tokens(self.window_tokens())).is_ok() {
+                return;
+            }
+        }
+        let mut error = if overflow {
+            self.does_not_fit(count.tokens, self.window_tokens())
+        } else {
+            ErrorBody::new(fault.code, fault.message.clone())
+        };
+        error.retry_after_ms = fault.retry_after_ms;
+        self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+    }
+
+    /// Remembers the smaller window that a refusal has shown. What the provider says of its numbers is used; where it
+    /// says nothing, the refused request itself is the proof, in our own units.
+    pub(super) fn learn_window(&mut self, fault: &ModelFault, estimated: u64, tokens: u64, window: u64) {
+        if let Some(prompt_tokens) = fault.overflow.prompt_tokens {
+            self.calibrate(estimated, prompt_tokens);
+        }
+        let learned = match fault.overflow.window_tokens {
+            Some(told) => told,
+            None if fault.overflow.prompt_tokens.is_some() => return,
+            None => tokens.saturating_sub(1),
+        };
+        let learned = learned.max(crate::core::context::windows::WINDOW_TOKENS_MIN);
+        if learned >= window {
+            return;
+        }
+        let mut settings = self.session.state.settings.clone();
+        settings.learned_window_tokens = Some(learned);
+        self.append(vec![info::session_updated(|updated| updated.settings = Some(settings))], Vec::new());
+    }
+
+    /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
+    pub(super) fn on_stopped(&mut self, now: Timestamp, shown: Vec<Part>) {
+        let Stage::Stopping { item, status, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        // A call without its end is no call: only what a person could read is kept.
+        let shown: Vec<Part> = shown
+            .into_iter()
+            .filter(|part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty()))
+            .collect();
+        if shown.iter().any(|part| matches!(part, Part::Text { .. })) {
+            let mut message = Message::new(Role::Assistant, shown);
+            message.model = Some(self.session.state.model.clone());
+            message.stop_reason = Some(StopReason::Cancelled);
+            message.incomplete = true;
+            let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+            let entry = self.entry(now, item, EntryData::Message(message));
+            self.append(vec![appended(entry, turn_id, None)], Vec::new());
+        } else {
+            let reason = ErrorCode::Interrupted.as_str().to_owned();
+            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+        }
+        self.end_turn(now, status);
+    }
+
+    /// Ends the running turn before its answer, `cancelled` or `interrupted`; open calls get a result that says so.
+    pub(super) fn end_turn(&mut self, now: Timestamp, status: TurnStatus) {
+        let error = (status == TurnStatus::Interrupted).then(|| {
+            ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
+        });
+        let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
+        self.finish_turn(now, status, finish_reason, error, Vec::new());
+    }
+
+    /// Ends the running turn and goes on to what waits.
+    pub(super) fn finish_turn(
+        &mut self,
+        now: Timestamp,
+        status: TurnStatus,
+        finish_reason: Option<StopReason>,
+        error: Option<ErrorBody>,
+        marks: Vec<Mark>,
+    ) {
+        let Some(turn) = self.session.state.turn.clone() else { return };
+        self.gave_up = false;
+        let dropped = self.drop_calls(now, &turn.turn_id);
+        if !dropped.is_empty() {
+            self.append(dropped, Vec::new());
+        }
+        let event = Event::TurnFinished(Box::new(TurnFinished {
+            turn_id: turn.turn_id,
+            status,
+            finish_reason,
+            error,
+            usage: turn_usage(&self.session.state.turn),
+            context_info: self.context_info(),
+        }));
+        self.append(vec![event], marks);
+        self.proceed(now);
+    }
+
+    /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
+    /// running is no more.
+    pub(super) fn recover(&mut self, now: Timestamp) {
+        if self.session.state.seq == 0 {
+            let state = self.session.state.clone();
+            let founding = info::session_updated(|updated| {
+                updated.model = Some(state.model);
+                updated.strategy = Some(state.strategy);
+                updated.settings = Some(state.settings);
+                updated.generation = Some(self.generation);
+            });
+            self.append(vec![founding], Vec::new());
+        }
+        if self.session.state.turn.is_some() {
+            self.end_turn(now, TurnStatus::Interrupted);
+        } else {
+            self.proceed(now);
+        }
+    }
+
+    /// The server is stopping.
+    pub(super) fn on_stop(&mut self, now: Timestamp) {
+        self.stop_turn(now, TurnStatus::Interrupted);
+    }
+
+    /// Stops whatever the running turn is doing.
+    pub(super) fn stop_turn(&mut self, now: Timestamp, status: TurnStatus) {
+        match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Asking { request, item, .. } => {
+                self.out.push(Effect::CancelModel(request));
+                self.stage = Stage::Stopping { request, item, status };
+            }
+            Stage::Compacting { request, job } => {
+                self.cancel_job(request, &job);
+                if self.session.state.turn.is_some() {
+                    self.end_turn(now, status);
+                }
+            }
+            Stage::AwaitingTools => self.end_turn(now, status),
+            other => self.stage = other,
+        }
+    }
+
+    /// An entry that hangs from the leaf.
+    pub(super) fn entry(&self, now: Timestamp, entry_id: EntryId, data: EntryData) -> Entry {
+        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: now, data }
+    }
+
+    /// A message that hangs from the leaf, under a new id.
+    pub(super) fn message_entry(&mut self, now: Timestamp, message: Message) -> Entry {
+        let id = self.ids.next_id();
+        self.entry(now, id, EntryData::Message(message))
+    }
+
+    /// Whether something keeps a new input from being asked at once.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.is_idle()
+    }
+
+    /// Refuses input that no compaction could make room for.
+    pub(super) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
+        let message = Message::new(Role::User, parts.to_vec());
+        let estimated = self.counter.message(&message).total();
+        let least = self.calibration.apply(estimated).saturating_sub(self.calibration.error_bound(estimated));
+        let window = self.window_tokens();
+        if least > window {
+            let text = format!(
+                "the input has about {estimated} tokens, the window of `{}` {window}; send less",
+                self.session.state.model
+            );
+            return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
+        }
+        Ok(())
+    }
+
+    /// Whether a strategy of this name exists, for callers that only want to know.
+    #[must_use]
+    pub fn knows_strategy(name: &str) -> bool {
+        strategy::resolve(name).is_some()
+    }
+}
+
+impl Deadline {
+    /// How far progress may move a deadline, in multiples of the tool's own limit.
+    const STRETCH_MAX: u64 = 10;
+
+    pub(super) fn after(now: Timestamp, timeout_ms: u64) -> Self {
+        let at_most = now.plus_millis(timeout_ms.saturating_mul(Self::STRETCH_MAX));
+        Self { at: now.plus_millis(timeout_ms), at_most, timeout_ms }
+    }
+
+    pub(super) fn moved(self, now: Timestamp) -> Self {
+        Self { at: now.plus_millis(self.timeout_ms).min(self.at_most), ..self }
+    }
+}
+
+/// The event that an entry was appended.
+pub(super) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
+    Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
+}
+
+fn turn_usage(turn: &Option<crate::core::session::OpenTurn>) -> Option<Usage> {
+    turn.as_ref().and_then(|turn| turn.usage.clone())
+}

@@ -1,0 +1,197 @@
+//! From history to the model: the only road.
+//!
+//! The newest compaction on the path puts its summary first, then the older entries it keeps word for word, then the
+//! entries from its first kept one, then what followed. Inside a context every tool call has its result.
+
+use crate::core::{context::counter::MessageTokens, session::Node};
+use reseed_protocol::{CallId, EntryData, EntryId, Message, Part, Role, context::ContextMessage};
+use std::{collections::HashSet, sync::Arc};
+
+/// What the model sees of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Context {
+    /// The messages, in order.
+    pub messages: Vec<Counted>,
+}
+
+/// A message with what it costs and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// The entry; absent for a result that was put in for a call without one.
+    pub entry_id: Option<EntryId>,
+    /// The message.
+    pub message: Arc<Message>,
+    /// Its estimate, not corrected.
+    pub tokens: MessageTokens,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a message of a context is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The summary that stands for what was compacted.
+    Summary,
+    /// Kept by the compaction: the provider's report of it is stale.
+    Kept,
+    /// Said since.
+    Recent,
+}
+
+impl Context {
+    /// The messages as a request sends them.
+    #[must_use]
+    pub fn to_messages(&self) -> Vec<ContextMessage> {
+        self.messages
+            .iter()
+            .map(|counted| ContextMessage { entry_id: counted.entry_id.clone(), message: counted.message.clone() })
+            .collect()
+    }
+}
+
+/// Builds what the model sees from the path to the leaf, oldest first.
+#[must_use]
+pub fn build_context(path: &[Arc<Node>]) -> Context {
+    let compaction = path.iter().enumerate().rev().find_map(|(at, node)| match &node.entry.data {
+        EntryData::Compaction(compaction) => Some((at, node, compaction)),
+        _ => None,
+    });
+    let mut messages = Vec::with_capacity(path.len() + 1);
+    let mut push = |node: &Node, kind: Kind| {
+        if let Some(message) = &node.message {
+            messages.push(Counted {
+                entry_id: Some(node.id().clone()),
+                message: message.clone(),
+                tokens: node.tokens,
+                kind,
+            });
+        }
+    };
+    let Some((at, node, compaction)) = compaction else {
+        path.iter().for_each(|node| push(node, Kind::Recent));
+        return Context { messages: paired(messages) };
+    };
+    push(node, Kind::Summary);
+    let before = &path[..at];
+    let first_kept = compaction
+        .first_kept_entry_id
+        .as_ref()
+        .and_then(|first| before.iter().position(|node| node.id() == first))
+        .unwrap_or(at);
+    let said = |node: &&Arc<Node>| !matches!(node.entry.data, EntryData::Compaction(_));
+    for node in before[..first_kept].iter().filter(|node| compaction.kept_entry_ids.contains(node.id())).filter(said) {
+        push(node, Kind::Kept);
+    }
+    before[first_kept..].iter().filter(said).for_each(|node| push(node, Kind::Kept));
+    path[at + 1..].iter().for_each(|node| push(node, Kind::Recent));
+    Context { messages: paired(messages) }
+}
+
+/// What stands in for the result of a call that has none.
+pub const NO_RESULT: &str = "No result: the call was not finished.";
+
+/// Puts every tool result right after its call, adds one where a call has none, and leaves out results without a call.
+/// In a session that only this server wrote there is nothing to mend: the common road copies nothing.
+fn paired(messages: Vec<Counted>) -> Vec<Counted> {
+    if well_paired(&messages) {
+        return messages;
+    }
+    let mut results: Vec<Option<Counted>> = Vec::new();
+    let mut others = Vec::with_capacity(messages.len());
+    for counted in messages {
+        if counted.message.role == Role::Tool {
+            results.push(Some(counted));
+        } else {
+            others.push(counted);
+        }
+    }
+    let mut mended = Vec::with_capacity(others.len() + results.len());
+    for counted in others {
+        let calls: Vec<CallId> = counted.message.tool_calls().map(|(id, _, _)| id.clone()).collect();
+        mended.push(counted);
+        for call in calls {
+            let found =
+                results.iter_mut().find(|slot| slot.as_ref().is_some_and(|result| answers(&result.message, &call)));
+            mended.push(match found.and_then(Option::take) {
+                Some(result) => result,
+                None => Counted {
+                    entry_id: None,
+                    message: Arc::new(missing_result(call)),
+                    tokens: MessageTokens { text: 16, ..MessageTokens::default() },
+                    kind: Kind::Recent,
+                },
+            });
+        }
+    }
+    mended
+}
+
+fn missing_result(call_id: CallId) -> Message {
+    Message::new(Role::Tool, vec![Part::ToolResult { call_id, output: NO_RESULT.to_owned(), is_error: true }])
+}
+
+fn answers(message: &Message, call: &CallId) -> bool {
+    message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
+}
+
+fn well_paired(messages: &[Counted]) -> bool {
+    let mut open: HashSet<&CallId> = HashSet::new();
+    for counted in messages {
+        let message = &counted.message;
+        if message.role != Role::Tool && !open.is_empty() {
+            return false;
+        }
+        for part in &message.content {
+            match part {
+                Part::ToolCall { call_id, .. } => {
+                    open.insert(call_id);
+                }
+                Part::ToolResult { call_id, .. } if !open.remove(call_id) => return false,
+                _ => {}
+            }
+        }
+    }
+    open.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::context::{
+        counter::Counter,
+        testing::{path, printed},
+    };
+
+    #[test]
+    fn the_newest_compaction_decides_what_is_seen() {
+        let table: &[(&[&str], &[&str])] = &[
+            (&["a:user one", "b:assistant two"], &["a user one", "b assistant two"]),
+            (
+                &["a:user one", "b:assistant two", "c:user three", "d:compaction S first=c", "e:assistant four"],
+                &["d summary S", "c user three", "e assistant four"],
+            ),
+            (
+                &["a:user one", "b:assistant two", "c:user three", "d:compaction S first=c keep=a", "e:user four"],
+                &["d summary S", "a user one", "c user three", "e user four"],
+            ),
+            (
+                &["a:user one", "b:compaction S first=a", "c:user two", "d:compaction T first=c", "e:user three"],
+                &["d summary T", "c user two", "e user three"],
+            ),
+            (&["a:user one", "b:compaction S first=zz", "c:user two"], &["b summary S", "c user two"]),
+            (
+                &["a:user one", "b:call x"],
+                &["a user one", "b call x", "- result x No result: the call was not finished."],
+            ),
+            (&["a:result x ok", "b:user one"], &["b user one"]),
+            (
+                &["a:call x y", "b:result y 2", "c:user late", "d:result x 1"],
+                &["a call x y", "d result x 1", "b result y 2", "c user late"],
+            ),
+        ];
+        for (entries, expected) in table {
+            let context = build_context(&path(entries, &Counter::for_model("test")));
+            assert_eq!(printed(&context), *expected, "{entries:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a user says, from the wire's spellings to the parts of a message.
+
+use reseed_protocol::{
+    ErrorBody, ErrorCode, Part,
+    command::{Input, InputContent, InputItem, InputPart},
+};
+
+/// Reads user input: a text, or Responses input items of role `user`.
+///
+/// # Errors
+/// `empty_input` when there is neither text nor picture; `invalid_field`, naming the field, for items that are not a
+/// user's message and for addresses that are neither `https:` nor `data:image/`.
+pub fn parts(input: Input) -> Result<Vec<Part>, ErrorBody> {
+    let parts = match input {
+        Input::Text(text) => vec![Part::Text { text }],
+        Input::Items(items) => {
+            let mut parts = Vec::new();
+            for (index, item) in items.into_iter().enumerate() {
+                item_parts(index, item, &mut parts)?;
+            }
+            parts
+        }
+    };
+    let says_something = parts.iter().any(|part| match part {
+        Part::Text { text } => !text.trim().is_empty(),
+        _ => true,
+    });
+    if says_something {
+        Ok(parts)
+    } else {
+        Err(ErrorBody::new(ErrorCode::EmptyInput, "the input has no text and no picture").with_field("input"))
+    }
+}
+
+fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<(), ErrorBody> {
+    let invalid = |field: &str, message: String| {
+        Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(format!("input[{index}].{field}")))
+    };
+    let short = |text: &str| text.chars().take(40).collect::<String>();
+    match item.kind.as_deref() {
+        None | Some("message") => {}
+        Some(kind) => return invalid("type", format!("an input item is a `message`, not `{}`", short(kind))),
+    }
+    if item.role != "user" {
+        let role = short(&item.role);
+        return invalid(
+            "role",
+            format!("the role of input is `user`, not `{role}`; use set_instructions for the system prompt"),
+        );
+    }
+    match item.content {
+        InputContent::Text(text) => parts.push(Part::Text { text }),
+        InputContent::Parts(content) => {
+            for part in content {
+                match part {
+                    InputPart::InputText { text } => parts.push(Part::Text { text }),
+                    InputPart::InputImage { image_url, detail } => {
+                        if !(image_url.starts_with("https://") || image_url.starts_with("data:image/")) {
+                            return invalid(
+                                "content.image_url",
+                                "a picture's address begins with https:// or data:image/".to_owned(),
+                            );
+                        }
+                        parts.push(Part::Image { url: image_url, detail });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A session's name for the list, from the first thing that was said in it: one line of at most 60 characters.
+#[must_use]
+pub fn name_from(parts: &[Part]) -> String {
+    const NAME_CHARS_MAX: usize = 60;
+    let text = parts.iter().find_map(|part| match part {
+        Part::Text { text } if !text.trim().is_empty() => Some(text.as_str()),
+        _ => None,
+    });
+    let line: String = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= NAME_CHARS_MAX {
+        return line;
+    }
+    let cut: String = line.chars().take(NAME_CHARS_MAX - 1).collect();
+    format!("{}…", cut.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(json: &str) -> Result<Vec<Part>, (ErrorCode, String)> {
+        let input = serde_json::from_str(json).unwrap();
+        parts(input).map_err(|error| (error.code, error.details.unwrap()["field"].as_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn input_is_read_or_refused_by_field() {
+        let text = |text: &str| vec![Part::Text { text: text.into() }];
+        let table = [
+            (r#""hi""#, Ok(text("hi"))),
+            (r#"[{"role":"user","content":"hi"}]"#, Ok(text("hi"))),
+            (r#"[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}]"#, Ok(text("hi"))),
+            (r#"" \n""#, Err((ErrorCode::EmptyInput, "input".into()))),
+            ("[]", Err((ErrorCode::EmptyInput, "input".into()))),
+            (r#"[{"role":"system","content":"x"}]"#, Err((ErrorCode::InvalidField, "input[0].role".into()))),
+            (
+                r#"[{"type":"reasoning","role":"user","content":"x"}]"#,
+                Err((ErrorCode::InvalidField, "input[0].type".into())),
+            ),
+            (
+                r#"[{"role":"user","content":[{"type":"input_image","image_url":"file:///etc/passwd"}]}]"#,
+                Err((ErrorCode::InvalidField, "input[0].content.image_url".into())),
+            ),
+        ];
+        for (json, expected) in table {
+            assert_eq!(code(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_short_line() {
+        assert_eq!(name_from(&[Part::Text { text: " a\n b ".into() }]), "a b");
+        assert_eq!(name_from(&[Part::Text { text: "é".repeat(100) }]).chars().count(), 60);
+    }
+}

@@ -1,0 +1,58 @@
+//! A session: one append-only tree of entries, and the fold of its log.
+//!
+//! Everything here follows from the log: [`Session::apply`] is the only way in which either changes, so a session can
+//! be dropped at any moment and made again from the store.
+
+pub mod fingerprint;
+pub mod ids;
+pub mod input;
+pub mod state;
+pub mod tree;
+
+pub use ids::IdSource;
+pub use state::{OpenTurn, SessionState, Strategy};
+pub use tree::{Node, SessionTree};
+
+use crate::core::context::counter::Counter;
+use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
+use std::sync::Arc;
+
+/// A session as far as it is in memory: where it stands, and the path to its leaf.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The fold of its log.
+    pub state: SessionState,
+    /// The part of its tree that the model sees.
+    pub tree: SessionTree,
+}
+
+impl Session {
+    /// A session without a log.
+    #[must_use]
+    pub fn new(id: SessionId, created_at: Timestamp) -> Self {
+        Self { id, created_at, state: SessionState::default(), tree: SessionTree::default() }
+    }
+
+    /// Takes one event of the log, in order. A new entry is counted once, here.
+    pub fn apply(&mut self, event: &Event, counter: &Counter) {
+        self.state.apply(event);
+        match event {
+            Event::EntryAppended(appended) => {
+                self.tree.append(Arc::new(Node::counted(appended.entry.clone(), counter)));
+                if let EntryData::Compaction(compaction) = &appended.entry.data {
+                    self.tree.forget_before(compaction.first_kept_entry_id.as_ref(), &compaction.kept_entry_ids);
+                }
+            }
+            Event::SessionUpdated(updated) => {
+                if let Some(leaf) = &updated.leaf_id {
+                    self.tree.move_leaf(leaf);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a session stands: the fold of its log.
+//!
+//! A copy is stored with every append, so that opening a session does not read its whole log; the log stays the truth,
+//! and a copy of another version is thrown away and folded anew.
+
+use reseed_protocol::{
+    CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
+    command::StrategySettings,
+    event::{CompactionTrigger, Event, TurnStatus},
+    reply::{EndedTurn, PendingCall, QueueItem, SessionSettings},
+};
+use serde::{Deserialize, Serialize};
+
+/// Version of the stored copy. Another one is folded anew from the log.
+pub const STATE_VERSION: u32 = 1;
+
+/// A strategy with its settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Strategy {
+    /// Its short name.
+    pub name: String,
+    /// Where they differ from the deployment's.
+    pub settings: Option<StrategySettings>,
+}
+
+/// Where a session stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionState {
+    /// Version of this form.
+    pub version: u32,
+    /// The newest event that was taken.
+    pub seq: u64,
+    /// Its name; empty where it has none.
+    pub name: String,
+    /// Its model.
+    pub model: String,
+    /// Its strategy's short name.
+    pub strategy: String,
+    /// Its other settings.
+    pub settings: SessionSettings,
+    /// The entry from which it goes on.
+    pub leaf: Option<EntryId>,
+    /// How often its loop was seeded.
+    pub generation: u64,
+    /// How often it was compacted.
+    pub compactions: u64,
+    /// How many entries its tree has.
+    pub entries: u64,
+    /// Inputs that wait.
+    pub queue: Vec<QueueItem>,
+    /// The turn that is running.
+    pub turn: Option<OpenTurn>,
+    /// The last turn, where it ended without an answer and nothing was said since: what a retry would retry.
+    pub last_turn: Option<EndedTurn>,
+    /// Tool calls without an answer.
+    pub pending: Vec<PendingCall>,
+}
+
+/// A turn that has begun and not ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The commands whose input it answers.
+    pub command_ids: Vec<CommandId>,
+    /// Answers it has had.
+    pub answers: u64,
+    /// What its requests cost together.
+    pub usage: Option<Usage>,
+    /// It was compacted since its last answer, so that one crossing is compacted once.
+    pub compacted: bool,
+    /// It was compacted since its last answer because the provider refused a request as too large.
+    pub overflowed: bool,
+}
+
+impl Default for SessionState {
+    fn default() -> Self {
+        Self {
+            version: STATE_VERSION,
+            seq: 0,
+            name: String::new(),
+            model: String::new(),
+            strategy: String::new(),
+            settings: no_settings(),
+            leaf: None,
+            generation: 0,
+            compactions: 0,
+            entries: 0,
+            queue: Vec::new(),
+            turn: None,
+            last_turn: None,
+            pending: Vec::new(),
+        }
+    }
+}
+
+/// Settings that leave everything to the deployment.
+#[must_use]
+pub fn no_settings() -> SessionSettings {
+    SessionSettings {
+        instructions: None,
+        temperature: None,
+        max_output_tokens: None,
+        reasoning_effort: None,
+        strategy_settings: None,
+        learned_window_tokens: None,
+    }
+}
+
+impl SessionState {
+    /// Takes one event of the log, in order.
+    pub fn apply(&mut self, event: &Event) {
+        self.seq += 1;
+        match event {
+            Event::EntryAppended(appended) => {
+                self.entries += 1;
+                self.leaf = Some(appended.entry.entry_id.clone());
+                let EntryData::Message(message) = &appended.entry.data else { return };
+                let (Some(turn), Role::Assistant) = (&mut self.turn, message.role) else { return };
+                turn.answers += 1;
+                turn.compacted = false;
+                turn.overflowed = false;
+                if let Some(usage) = &message.usage {
+                    turn.usage = Some(add_usage(turn.usage.take(), usage));
+                }
+            }
+            Event::TurnStarted(started) => {
+                self.last_turn = None;
+                self.turn = Some(OpenTurn {
+                    turn_id: started.turn_id.clone(),
+                    command_ids: started.command_ids.clone(),
+                    answers: 0,
+                    usage: None,
+                    compacted: false,
+                    overflowed: false,
+                });
+            }
+            Event::TurnFinished(finished) => {
+                self.turn = None;
+                self.pending.clear();
+                self.last_turn = (finished.status != TurnStatus::Completed).then(|| EndedTurn {
+                    turn_id: finished.turn_id.clone(),
+                    status: finished.status,
+                    error: finished.error.clone(),
+                });
+            }
+            Event::ToolCall(call) => self.pending.push(PendingCall {
+                call_id: call.call_id.clone(),
+                turn_id: call.turn_id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                deadline: call.deadline,
+            }),
+            Event::RequestResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
+            Event::SessionUpdated(updated) => {
+                if let Some(name) = &updated.name {
+                    self.name.clone_from(name);
+                }
+                if let Some(model) = &updated.model {
+                    self.model.clone_from(model);
+                }
+                if let Some(strategy) = &updated.strategy {
+                    self.strategy.clone_from(strategy);
+                }
+                if let Some(settings) = &updated.settings {
+                    self.settings.clone_from(settings);
+                }
+                if let Some(leaf) = &updated.leaf_id {
+                    self.leaf = Some(leaf.clone());
+                }
+                if let Some(generation) = updated.generation {
+                    self.generation = generation;
+                }
+            }
+            Event::ContextCompacted(compacted) => {
+                self.compactions += 1;
+                self.generation = compacted.generation;
+                if let Some(turn) = &mut self.turn {
+                    turn.compacted = true;
+                    turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
+                }
+            }
+        }
+    }
+}
+
+/// Two usages added up; a sum that holds an estimate is one.
+#[must_use]
+pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
+    let Some(sum) = sum else { return more.clone() };
+    let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+    };
+    Usage {
+        input_tokens: sum.input_tokens + more.input_tokens,
+        cached_tokens: sum.cached_tokens + more.cached_tokens,
+        cache_write_tokens: both(sum.cache_write_tokens, more.cache_write_tokens),
+        output_tokens: sum.output_tokens + more.output_tokens,
+        reasoning_tokens: both(sum.reasoning_tokens, more.reasoning_tokens),
+        source: if sum.source == UsageSource::Reported { more.source } else { sum.source },
+    }
+}

@@ -1,0 +1,304 @@
+//! A session's actor: one task, one mailbox, one agent loop. Each thing that can wake it becomes one input.
+//!
+//! The actor lives while someone is attached or a turn is running, and then leaves memory: a session without a
+//! connection costs nothing but disk.
+
+use super::{
+    effects::Effects,
+    feed::Feed,
+    handle::{Attach, Attached, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
+};
+use crate::{
+    clock::Clock,
+    core::{
+        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed, check_offers},
+        context::counter::Calibration,
+        session::fingerprint::fingerprint,
+    },
+    metrics::OpenSession,
+    provider::Provider,
+    store::{Head, Lease, SessionStore},
+};
+use dashmap::DashMap;
+use reseed_protocol::{
+    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    command::{Command, RegisterTools, SessionRole},
+    reply::Reply,
+};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+/// What every actor shares.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn SessionStore>,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) detached_turn: Duration,
+    /// How far the estimates of each model are off. Bounded: only models that a session was set to, whose window is
+    /// known, get here.
+    pub(super) calibrations: DashMap<String, Calibration>,
+}
+
+/// A session that was read or made.
+pub(super) struct Started {
+    pub(super) lease: Lease,
+    pub(super) seed: Seed,
+    pub(super) head: Head,
+}
+
+struct Owner {
+    origin: Origin,
+    client_id: Option<String>,
+    outgoing: mpsc::Sender<Outgoing>,
+}
+
+struct Actor {
+    id: SessionId,
+    shared: Arc<Shared>,
+    agent: Option<Box<AgentLoop>>,
+    effects: Effects,
+    feed: Arc<Feed>,
+    owner: Option<Owner>,
+    stopping: bool,
+    detached_since: Option<Instant>,
+}
+
+/// Why the actor ends.
+enum End {
+    /// Nobody needs the session.
+    Unneeded,
+    /// It must be opened again, or is no more: subscribers are closed so.
+    Close(CloseCode),
+}
+
+/// Makes a session's actor: its handle, and the task to spawn.
+pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
+    let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+    let id = started.lease.session.clone();
+    let handle = SessionHandle { id: id.clone(), mailbox: sender.clone() };
+    let feed = Feed::new(started.seed.session.state.seq);
+    let state = started.seed.session.state.clone();
+    let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
+    let generation = started.seed.session.state.generation.max(1);
+    let agent = Some(Box::new(AgentLoop::seeded(generation, started.seed)));
+    let actor = Actor { id, shared, agent, effects, feed, owner: None, stopping: false, detached_since: None };
+    (handle, actor.run(mailbox))
+}
+
+impl Actor {
+    async fn run(mut self, mut mailbox: mpsc::Receiver<Box<Message>>) {
+        let counted = OpenSession::new();
+        let end = match self.tell(Input::Recovered, None).await {
+            Ok(()) => self.serve(&mut mailbox).await,
+            Err(end) => end,
+        };
+        // Messages that came too late find the mailbox closed, and their senders open the session again.
+        mailbox.close();
+        while let Ok(message) = mailbox.try_recv() {
+            drop(message);
+        }
+        if let End::Close(code) = end {
+            self.feed.close(code);
+        }
+        self.effects.release().await;
+        drop(counted);
+        tracing::debug!(session = %self.id, "session left memory");
+    }
+
+    async fn serve(&mut self, mailbox: &mut mpsc::Receiver<Box<Message>>) -> End {
+        loop {
+            if self.is_unneeded() {
+                return End::Unneeded;
+            }
+            let wake = self.next_wake();
+            let message = tokio::select! {
+                message = mailbox.recv() => match message {
+                    Some(message) => *message,
+                    None => return End::Unneeded,
+                },
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Message::Input(Input::Tick),
+            };
+            if let Err(end) = self.on_message(message).await {
+                return end;
+            }
+        }
+    }
+
+    async fn on_message(&mut self, message: Message) -> Result<(), End> {
+        match message {
+            Message::Attach(attach, answer) => {
+                let attached = self.attach(attach).await?;
+                // A connection that is gone by now is noticed by its closed channel.
+                let _ = answer.send(attached);
+            }
+            Message::Command { origin, id, command, outgoing } => self.command(origin, id, command, &outgoing).await?,
+            Message::Snapshot(answer) => {
+                if let Some(agent) = &self.agent {
+                    let _ = answer.send(agent.snapshot());
+                }
+            }
+            Message::Left(origin) => self.owner = self.owner.take().filter(|owner| owner.origin != origin),
+            Message::Stop => {
+                self.stopping = true;
+                self.tell(Input::Stop, None).await?;
+            }
+            Message::Close(code) => {
+                self.tell(Input::Stop, None).await?;
+                return Err(End::Close(code));
+            }
+            Message::Input(Input::Tick) if self.detached_too_long() => self.tell(Input::Stop, None).await?,
+            Message::Input(input) => self.tell(input, None).await?,
+        }
+        Ok(())
+    }
+
+    async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
+        if attach.role == SessionRole::Owner {
+            let other =
+                self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
+            if let Some(other) = other {
+                let same_client = attach.client_id.is_some() && attach.client_id == other.client_id;
+                if !(attach.takeover || same_client) {
+                    return Ok(Err(owned_error()));
+                }
+                let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
+            }
+        }
+        if let Some(tools) = attach.tools {
+            if attach.role != SessionRole::Owner {
+                return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools")));
+            }
+            if let Err(error) = check_offers(tools.clone()) {
+                return Ok(Err(error));
+            }
+            let command = Command::RegisterTools(RegisterTools { tools });
+            let id = "open_session".parse().expect("a word is an id");
+            let input = Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command) };
+            self.tell(input, None).await?;
+        }
+        if attach.role == SessionRole::Owner {
+            self.owner =
+                Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
+        }
+        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let resumed = attach.resume.and_then(|(seq, items)| self.feed.rejoin(seq, &items));
+        let replay = resumed.is_some();
+        let (joined, items) = self.feed.join();
+        Ok(Ok(Attached {
+            snapshot: agent.snapshot(),
+            items,
+            epoch: self.effects.epoch().to_owned(),
+            cursor: resumed.unwrap_or(joined),
+            replay,
+            feed: self.feed.clone(),
+        }))
+    }
+
+    async fn command(
+        &mut self,
+        origin: Origin,
+        id: CommandId,
+        command: Command,
+        outgoing: &mpsc::Sender<Outgoing>,
+    ) -> Result<(), End> {
+        let refuse = |error: ErrorBody| {
+            let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
+        };
+        if self.stopping && command.writes() {
+            refuse(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+            return Ok(());
+        }
+        let mut content = 0;
+        if command.writes() {
+            content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
+            match self.effects.earlier(&id).await {
+                Ok(None) => {}
+                Ok(Some((earlier, reply))) if earlier == content => {
+                    let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
+                    return Ok(());
+                }
+                Ok(Some(_)) => {
+                    let message = format!("the id `{id}` was used before with other content; use a new one");
+                    refuse(ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id"));
+                    return Ok(());
+                }
+                Err(error) => {
+                    refuse(error);
+                    return Ok(());
+                }
+            }
+        }
+        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command) };
+        let told = self.tell(input, Some(outgoing)).await;
+        if told.is_err() {
+            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
+        }
+        told
+    }
+
+    /// Tells the loop what happened and carries out what it wants done, to the end.
+    async fn tell(&mut self, input: Input, outgoing: Option<&mpsc::Sender<Outgoing>>) -> Result<(), End> {
+        let now = self.shared.clock.now();
+        let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let effects = agent.handle(now, input);
+        self.carry_out(effects, outgoing).await
+    }
+
+    async fn carry_out(&mut self, effects: Vec<Effect>, outgoing: Option<&mpsc::Sender<Outgoing>>) -> Result<(), End> {
+        // Effects can lead to inputs (a cancelled request, a new loop), those to more effects: a queue, not a stack.
+        let mut waiting: std::collections::VecDeque<Effect> = effects.into();
+        while let Some(effect) = waiting.pop_front() {
+            let now = self.shared.clock.now();
+            match effect {
+                Effect::Reseed => {
+                    let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
+                    let generation = old.generation() + 1;
+                    let mut seed = old.into_seed();
+                    seed.calibration = self.shared.calibration(&seed.session.state.model);
+                    tracing::debug!(session = %self.id, generation, "loop seeded");
+                    let mut agent = Box::new(AgentLoop::seeded(generation, seed));
+                    waiting.extend(agent.handle(now, Input::Seeded));
+                    self.agent = Some(agent);
+                }
+                Effect::CancelModel(request) => {
+                    let shown = self.effects.cancel(request);
+                    if let Some(agent) = &mut self.agent {
+                        waiting.extend(agent.handle(now, Input::Cancelled { request, shown }));
+                    }
+                }
+                other => self.effects.carry_out(now, other, outgoing).await.map_err(End::Close)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody is here and nothing is running.
+    fn is_unneeded(&mut self) -> bool {
+        // The feed is shared with the effects and with whoever reads it.
+        let attached = Arc::strong_count(&self.feed) > Effects::FEEDS_HELD + 1;
+        let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle());
+        if attached {
+            self.detached_since = None;
+        } else if self.detached_since.is_none() {
+            self.detached_since = Some(Instant::now());
+        }
+        idle && (!attached || self.stopping)
+    }
+
+    fn detached_too_long(&self) -> bool {
+        self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
+    }
+
+    /// When to wake without a message: a tool's time limit, or the end of what a turn may run alone.
+    fn next_wake(&self) -> Option<Instant> {
+        let deadline = self.agent.as_ref().and_then(|agent| agent.next_deadline());
+        let tools = deadline
+            .map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(self.shared.clock.now())));
+        let alone = self.detached_since.map(|since| since + self.shared.detached_turn);
+        [tools, alone].into_iter().flatten().min()
+    }
+}

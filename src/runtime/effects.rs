@@ -1,0 +1,291 @@
+//! Carries out what the agent loop wants done: append and publish, ask the model, answer commands.
+//!
+//! Persist, then publish: an event reaches the feed only after the store's acknowledgement, and the reply to the
+//! command that caused it goes out in between.
+
+use super::{
+    actor::Shared,
+    feed::Feed,
+    handle::{Message, Outgoing},
+    measure::Measure,
+};
+use crate::{
+    core::{
+        agent_loop::{Append, CallModel, Effect, Input, RequestId},
+        model::{Delta, ModelFault},
+        session::SessionState,
+    },
+    provider::DeltaSink,
+    store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
+};
+use reseed_protocol::{
+    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp, event::Event, reply::Reply,
+};
+use std::sync::Arc;
+use tokio::{sync::mpsc, task::AbortHandle};
+
+pub(super) struct Effects {
+    shared: Arc<Shared>,
+    lease: Lease,
+    feed: Arc<Feed>,
+    mailbox: mpsc::WeakSender<Box<Message>>,
+    /// The fold of what the store has acknowledged; stored with every append.
+    state: SessionState,
+    head: Head,
+    asking: Option<Asking>,
+    measure: Measure,
+}
+
+/// A request that the model is answering.
+struct Asking {
+    request: RequestId,
+    item: Option<EntryId>,
+    task: AbortHandle,
+}
+
+impl Effects {
+    /// How many references to the feed stand in here.
+    pub(super) const FEEDS_HELD: usize = 1;
+
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        lease: Lease,
+        state: SessionState,
+        head: Head,
+        feed: Arc<Feed>,
+        mailbox: mpsc::WeakSender<Box<Message>>,
+    ) -> Self {
+        Self { shared, lease, feed, mailbox, state, head, asking: None, measure: Measure::default() }
+    }
+
+    pub(super) fn epoch(&self) -> &str {
+        &self.lease.epoch
+    }
+
+    /// The fingerprint of an earlier command under this id, and the reply it got, marked as a duplicate's.
+    pub(super) async fn earlier(&self, id: &CommandId) -> Result<Option<(u64, Reply)>, ErrorBody> {
+        let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
+        let Some(mark) = mark.map_err(|error| super::registry::store_error(&error))? else { return Ok(None) };
+        let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
+            ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
+        })?;
+        match &mut reply {
+            Reply::Accepted(accepted) => accepted.duplicate = Some(true),
+            Reply::Ok(done) => done.duplicate = Some(true),
+            _ => {}
+        }
+        Ok(Some((mark.fingerprint, reply)))
+    }
+
+    /// Carries out one effect to its end.
+    ///
+    /// # Errors
+    /// The store could not write, or another writer has the session: the actor must end.
+    pub(super) async fn carry_out(
+        &mut self,
+        now: Timestamp,
+        effect: Effect,
+        outgoing: Option<&mpsc::Sender<Outgoing>>,
+    ) -> Result<(), CloseCode> {
+        match effect {
+            Effect::Append(append) => return self.append(now, append, outgoing).await,
+            Effect::Reply { id, reply, .. } => answer(outgoing, id, reply),
+            Effect::Emit(event) => {
+                self.measure.emitted(&event);
+                self.feed.emit(&event);
+            }
+            Effect::CallModel(call) => self.call_model(*call),
+            Effect::Calibrate { model, estimated, reported } => {
+                let mut calibration = self.shared.calibration(&model);
+                calibration.observe(estimated, reported);
+                self.shared.calibrations.insert(model, calibration);
+            }
+            // The actor's own.
+            Effect::CancelModel(_) | Effect::Reseed => {}
+        }
+        Ok(())
+    }
+
+    async fn append(
+        &mut self,
+        now: Timestamp,
+        append: Append,
+        outgoing: Option<&mpsc::Sender<Outgoing>>,
+    ) -> Result<(), CloseCode> {
+        let Append { events, marks } = append;
+        let first_seq = self.state.seq + 1;
+        let mut records = Vec::with_capacity(events.len());
+        let mut ends = None;
+        for event in &events {
+            self.state.apply(event);
+            self.note(event);
+            let entry = match event {
+                Event::EntryAppended(appended) => {
+                    let entry = &appended.entry;
+                    ends = ends.or(self
+                        .asking
+                        .as_ref()
+                        .and_then(|asking| asking.item.clone())
+                        .filter(|item| *item == entry.entry_id));
+                    Some(EntryColumns {
+                        entry_id: entry.entry_id.clone(),
+                        parent_id: entry.parent_id.clone(),
+                        kind: entry.type_name().to_owned(),
+                    })
+                }
+                _ => None,
+            };
+            records.push(NewRecord { body: json(event), entry });
+        }
+        let bodies: Vec<Arc<str>> = records.iter().map(|record| record.body.clone()).collect();
+        let stored_marks = marks
+            .iter()
+            .map(|mark| CommandMark {
+                command_id: mark.id.as_str().to_owned(),
+                fingerprint: mark.fingerprint,
+                reply: json(&mark.reply),
+            })
+            .collect();
+        self.head.updated_at = now;
+        self.head.name.clone_from(&self.state.name);
+        self.head.entries = self.state.entries;
+        self.head.running = self.state.turn.is_some();
+        self.head.state = json(&self.state);
+        let step = store::Append { records, marks: stored_marks, head: self.head.clone() };
+        if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
+            tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be opened again");
+            return Err(CloseCode::Internal);
+        }
+        for mark in marks {
+            answer(outgoing, mark.id, mark.reply);
+        }
+        if !bodies.is_empty() {
+            self.feed.publish(&bodies, ends.as_ref());
+        }
+        Ok(())
+    }
+
+    /// What lists show of the newest count, and what is measured.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::TurnFinished(finished) => {
+                self.head.token_count = finished.context_info.token_count;
+                self.head.window_tokens = finished.context_info.max_tokens;
+            }
+            Event::ContextCompacted(compacted) => self.head.token_count = compacted.new_token_count,
+            _ => {}
+        }
+        self.measure.appended(event);
+    }
+
+    fn call_model(&mut self, call: CallModel) {
+        let CallModel { request, body, shown_as } = call;
+        if let Some((item, turn)) = &shown_as {
+            self.feed.begin_item(item, turn);
+        }
+        let item = shown_as.map(|(item, _)| item);
+        let (provider, mailbox) = (self.shared.provider.clone(), self.mailbox.clone());
+        let mut sink = Shown { feed: self.feed.clone(), item: item.clone(), first: self.measure.first_delta() };
+        let purpose = body.purpose;
+        let task = tokio::spawn(async move {
+            let mut report = Report { request, mailbox, done: false };
+            let outcome = match &sink.item {
+                Some(_) => provider.answer(&body, &mut sink).await,
+                None => provider.answer(&body, &mut Unshown).await,
+            };
+            // Let go of the feed first: whoever counts its readers must not count this task.
+            drop(sink);
+            super::measure::model_answered(purpose, &outcome);
+            report.send(outcome).await;
+        });
+        self.asking = Some(Asking { request, item, task: task.abort_handle() });
+    }
+
+    /// Stops asking: dropping the provider's future hangs up on the upstream. Returns what was shown.
+    pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
+        match self.asking.take_if(|asking| asking.request == request) {
+            Some(asking) => {
+                asking.task.abort();
+                asking.item.map(|item| self.feed.take_shown(&item)).unwrap_or_default()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    pub(super) async fn release(&mut self) {
+        if let Some(asking) = self.asking.take() {
+            asking.task.abort();
+        }
+        if let Err(error) = self.shared.store.release(&self.lease).await {
+            tracing::warn!(session = %self.lease.session, %error, "release lease");
+        }
+    }
+}
+
+fn answer(outgoing: Option<&mpsc::Sender<Outgoing>>, id: CommandId, reply: Reply) {
+    if let Some(outgoing) = outgoing {
+        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
+    serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
+}
+
+/// Shows an answer while it arrives.
+struct Shown {
+    feed: Arc<Feed>,
+    item: Option<EntryId>,
+    first: Option<std::time::Instant>,
+}
+
+impl DeltaSink for Shown {
+    fn delta(&mut self, delta: Delta<'_>) {
+        if let Some(began) = self.first.take() {
+            crate::metrics::first_delta(began.elapsed());
+        }
+        if let Some(item) = &self.item {
+            self.feed.delta(item, delta);
+        }
+    }
+}
+
+/// Summaries are not shown.
+struct Unshown;
+
+impl DeltaSink for Unshown {
+    fn delta(&mut self, _: Delta<'_>) {}
+}
+
+/// Reports the outcome of a request to its session, also when the provider panics: a turn must end.
+struct Report {
+    request: RequestId,
+    mailbox: mpsc::WeakSender<Box<Message>>,
+    done: bool,
+}
+
+impl Report {
+    async fn send(&mut self, outcome: Result<crate::core::model::Answer, ModelFault>) {
+        self.done = true;
+        let request = self.request;
+        let input = match outcome {
+            Ok(answer) => Input::Answered { request, answer },
+            Err(fault) => Input::Failed { request, fault },
+        };
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            let _ = mailbox.send(Box::new(Message::Input(input))).await;
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let Some(mailbox) = self.mailbox.upgrade().filter(|_| !self.done) else { return };
+        let fault =
+            ModelFault::new(ErrorCode::Internal, "asking the model ended without an outcome; see the server's log");
+        let input = Input::Failed { request: self.request, fault };
+        // Dropped by a cancel, the report is a late word that nobody waits for; then a full mailbox does not matter.
+        let _ = mailbox.try_send(Box::new(Message::Input(input)));
+    }
+}

@@ -1,0 +1,156 @@
+//! A session's handle: what the rest of the server may ask of an open session. Its channels stay private.
+
+use super::feed::{Cursor, Feed};
+use crate::core::agent_loop::{Origin, Snapshot};
+use reseed_protocol::{
+    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
+    command::{Command, SessionRole, ToolOffer},
+    reply::{Reply, RunningItem},
+};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Commands that may wait in one session's mailbox. Its clients wait for room: the actor empties it within a store
+/// commit for each.
+pub(super) const MAILBOX_MAX: usize = 64;
+
+/// Replies that may wait for one connection. A connection stops reading commands before it has so many unanswered.
+pub const REPLIES_MAX: usize = 64;
+
+/// What a session sends one connection besides its feed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outgoing {
+    /// The answer to a command of its own.
+    Reply(CommandId, Box<Reply>),
+    /// It is no longer the owner: close the socket so.
+    Close(CloseCode),
+}
+
+/// A connection's wish to join.
+#[derive(Debug)]
+pub struct Attach {
+    /// The connection.
+    pub origin: Origin,
+    /// Owner or observer.
+    pub role: SessionRole,
+    /// Whether to take the session from its owner.
+    pub takeover: bool,
+    /// The client's own name for itself; the same one replaces itself.
+    pub client_id: Option<String>,
+    /// The tools it offers.
+    pub tools: Option<Vec<ToolOffer>>,
+    /// Where replies and closings go.
+    pub outgoing: mpsc::Sender<Outgoing>,
+    /// Where it left off: seq, and item, part and offset of what was running.
+    pub resume: Option<(u64, Vec<(reseed_protocol::EntryId, u32, u64)>)>,
+}
+
+/// What a connection gets when it has joined.
+#[derive(Debug)]
+pub struct Attached {
+    /// Where the session stands.
+    pub snapshot: Snapshot,
+    /// What is being streamed.
+    pub items: Vec<RunningItem>,
+    /// Names the log.
+    pub epoch: String,
+    /// From where it reads the feed.
+    pub cursor: Cursor,
+    /// Whether the cursor is where it left off, so that it needs no state.
+    pub replay: bool,
+    /// What it reads.
+    pub feed: Arc<Feed>,
+}
+
+pub(super) enum Message {
+    Attach(Attach, oneshot::Sender<Result<Attached, ErrorBody>>),
+    Command {
+        origin: Origin,
+        id: CommandId,
+        command: Command,
+        outgoing: mpsc::Sender<Outgoing>,
+    },
+    Snapshot(oneshot::Sender<Snapshot>),
+    /// A connection has left: look whether anyone still needs this session.
+    Left(Origin),
+    /// The server is stopping: no more turns; end the running one.
+    Stop,
+    /// Leave memory and close whoever is here.
+    Close(CloseCode),
+    Input(crate::core::agent_loop::Input),
+}
+
+/// An open session. Cheap to clone; a closed session answers every call with [`Gone`].
+#[derive(Debug, Clone)]
+pub struct SessionHandle {
+    /// The session.
+    pub id: SessionId,
+    pub(super) mailbox: mpsc::Sender<Box<Message>>,
+}
+
+/// The session has left memory: open it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session has left memory")]
+pub struct Gone;
+
+impl SessionHandle {
+    /// Joins.
+    ///
+    /// # Errors
+    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_tools`.
+    pub async fn attach(&self, attach: Attach) -> Result<Result<Attached, ErrorBody>, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::Attach(attach, answer)).await?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Hands over a command; its one reply comes through `outgoing`.
+    ///
+    /// # Errors
+    /// [`Gone`]: it was not taken.
+    pub async fn command(
+        &self,
+        origin: Origin,
+        id: CommandId,
+        command: Command,
+        outgoing: mpsc::Sender<Outgoing>,
+    ) -> Result<(), Gone> {
+        self.send(Message::Command { origin, id, command, outgoing }).await
+    }
+
+    /// Where the session stands.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn snapshot(&self) -> Result<Snapshot, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::Snapshot(answer)).await?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Says that a connection has left the session and lives on. It must have let go of the feed.
+    pub async fn leave(&self, origin: Origin) {
+        let _: Result<(), Gone> = self.send(Message::Left(origin)).await;
+    }
+
+    /// Says that a connection is gone. It must have let go of the feed.
+    pub fn left(&self, origin: Origin) {
+        // When the mailbox is full the actor is awake anyway, and finds the connection's channel closed.
+        let _ = self.mailbox.try_send(Box::new(Message::Left(origin)));
+    }
+
+    pub(super) async fn send(&self, message: Message) -> Result<(), Gone> {
+        self.mailbox.send(Box::new(message)).await.map_err(|_| Gone)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+}
+
+pub(super) fn owned_error() -> ErrorBody {
+    ErrorBody::new(
+        ErrorCode::SessionOwned,
+        "another connection owns this session; join as observer, or send takeover: true",
+    )
+}

@@ -1,0 +1,19 @@
+//! Makes effects true: one actor for each open session.
+//!
+//! - [`registry`]: which sessions are open; opens, makes and deletes them
+//! - `actor`: a session's mailbox; each thing that can wake it becomes one input of the agent loop
+//! - `effects`: calls the provider, appends to the store; each answer returns as an input
+//! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
+//! - `load`: a session from the store, as far back as the model can see
+
+mod actor;
+mod effects;
+pub mod feed;
+pub mod handle;
+mod load;
+mod measure;
+pub mod registry;
+
+pub use feed::{Cursor, Feed, Frame};
+pub use handle::{Attach, Attached, Outgoing, SessionHandle};
+pub use registry::{Registry, RegistryOptions};

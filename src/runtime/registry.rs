@@ -1,0 +1,310 @@
+//! Which sessions are open. One live loop a session: whoever wants it shares its actor.
+
+use super::{
+    actor::{self, Shared},
+    handle::{Gone, Message, SessionHandle},
+    load::load,
+};
+use crate::{
+    clock::Clock,
+    core::{
+        agent_loop::{AgentLoop, Deployment, Seed, Snapshot},
+        context::counter::{Calibration, Counter},
+        session::{IdSource, Session},
+    },
+    provider::Provider,
+    store::{Error as StoreError, Head, SessionHead, SessionStore},
+};
+use dashmap::DashMap;
+use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+/// What a registry is made of.
+pub struct RegistryOptions {
+    /// The log.
+    pub store: Arc<dyn SessionStore>,
+    /// The model.
+    pub provider: Arc<dyn Provider>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What the deployment says.
+    pub deployment: Deployment,
+    /// Most sessions open at once: each holds its active context in memory.
+    pub sessions_open_max: usize,
+    /// How long a turn may run after its last connection has left.
+    pub detached_turn: Duration,
+}
+
+/// The open sessions.
+pub struct Registry {
+    shared: Arc<Shared>,
+    slots: DashMap<SessionId, Arc<Slot>>,
+    open: Arc<AtomicUsize>,
+    sessions_open_max: usize,
+    stopping: AtomicBool,
+    actors: TaskTracker,
+}
+
+/// Held while a session is being opened, so that two that want it open it once.
+#[derive(Default)]
+struct Slot {
+    handle: Mutex<Option<SessionHandle>>,
+}
+
+impl Registry {
+    /// A registry in which no session is open.
+    #[must_use]
+    pub fn new(options: RegistryOptions) -> Arc<Self> {
+        let RegistryOptions { store, provider, clock, deployment, sessions_open_max, detached_turn } = options;
+        let deployment = Arc::new(deployment);
+        let shared = Shared { store, provider, clock, deployment, detached_turn, calibrations: DashMap::new() };
+        Arc::new(Self {
+            shared: Arc::new(shared),
+            slots: DashMap::new(),
+            open: Arc::new(AtomicUsize::new(0)),
+            sessions_open_max,
+            stopping: AtomicBool::new(false),
+            actors: TaskTracker::new(),
+        })
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.shared.store
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Makes a session for `owner` and opens it.
+    ///
+    /// # Errors
+    /// `overloaded`, `shutting_down`, `store_failed`.
+    pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
+        self.check_room()?;
+        let id: SessionId = random_id()?;
+        let now = self.shared.clock.now();
+        let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| store_error(&error))?;
+        let session = self.unwritten(id.clone(), now);
+        let head = Head { created_at: now, updated_at: now, ..Head::default() };
+        let started = actor::Started { lease, seed: self.seed(session)?, head };
+        let slot = Arc::new(Slot::default());
+        let mut place = slot.handle.lock().await;
+        self.slots.insert(id, slot.clone());
+        let handle = self.spawn(started);
+        *place = Some(handle.clone());
+        drop(place);
+        Ok(handle)
+    }
+
+    /// The session of this id, if it belongs to `owner`, opened if it is not.
+    ///
+    /// # Errors
+    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded`,
+    /// `shutting_down`, `store_failed`.
+    pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
+        self.head(id, owner).await?;
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let mut place = slot.handle.lock().await;
+        if let Some(handle) = place.as_ref().filter(|handle| !handle.is_gone()) {
+            return Ok(handle.clone());
+        }
+        let opened = self.read(id).await;
+        match opened {
+            Ok(started) => {
+                let handle = self.spawn(started);
+                *place = Some(handle.clone());
+                Ok(handle)
+            }
+            Err(error) => {
+                drop(place);
+                self.forget(id);
+                Err(error)
+            }
+        }
+    }
+
+    async fn read(&self, id: &SessionId) -> Result<actor::Started, ErrorBody> {
+        self.check_room()?;
+        let store = &self.shared.store;
+        let (lease, head) = store.open(id).await.map_err(|error| store_error(&error))?;
+        let session = load(&**store, &head).await.map_err(|error| store_error(&error))?;
+        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head })
+    }
+
+    /// What the store knows of a session, if it belongs to `owner`.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn head(&self, id: &SessionId, owner: &str) -> Result<SessionHead, ErrorBody> {
+        match self.shared.store.head(id).await {
+            Ok(head) if head.owner == owner => Ok(head),
+            Ok(_) => Err(store_error(&StoreError::NotFound(id.clone()))),
+            Err(error) => Err(store_error(&error)),
+        }
+    }
+
+    /// Where a session stands, for an operator: whoever it belongs to, open or not, without opening it.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn peek(&self, id: &SessionId) -> Result<Snapshot, ErrorBody> {
+        if let Some(handle) = self.opened(id)
+            && let Ok(snapshot) = handle.snapshot().await
+        {
+            return Ok(snapshot);
+        }
+        let store = &self.shared.store;
+        let head = store.head(id).await.map_err(|error| store_error(&error))?;
+        let session = load(&**store, &head).await.map_err(|error| store_error(&error))?;
+        let generation = session.state.generation;
+        Ok(AgentLoop::seeded(generation, self.seed(session)?).snapshot())
+    }
+
+    /// How full the window of a session is in which nothing was said.
+    #[must_use]
+    pub fn empty_context_info(&self) -> ContextInfo {
+        let id = "none".parse().expect("a word is an id");
+        let session = self.unwritten(id, self.shared.clock.now());
+        let calibration = self.shared.calibration(&session.state.model);
+        let seed = Seed::new(session, self.shared.deployment.clone(), calibration, IdSource::seeded(0));
+        AgentLoop::seeded(1, seed).context_info()
+    }
+
+    /// A session as it begins, before its first event.
+    fn unwritten(&self, id: SessionId, now: Timestamp) -> Session {
+        let mut session = Session::new(id, now);
+        session.state.model.clone_from(&self.shared.deployment.model);
+        session.state.strategy.clone_from(&self.shared.deployment.strategy);
+        session
+    }
+
+    /// The session's handle, if it is open.
+    #[must_use]
+    pub fn opened(&self, id: &SessionId) -> Option<SessionHandle> {
+        let slot = self.slots.get(id)?.clone();
+        let place = slot.handle.try_lock().ok()?;
+        place.as_ref().filter(|handle| !handle.is_gone()).cloned()
+    }
+
+    /// Deletes a session for good; whoever has it open is closed with 4404.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
+        self.head(id, owner).await?;
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let place = slot.handle.lock().await;
+        if let Some(handle) = place.as_ref()
+            && handle.send(Message::Close(CloseCode::NoSuchSession)).await.is_ok()
+        {
+            handle.mailbox.closed().await;
+        }
+        let deleted = self.shared.store.delete(id).await;
+        drop(place);
+        self.forget(id);
+        deleted.map_err(|error| store_error(&error))
+    }
+
+    /// Takes no more sessions, ends running turns and waits until every session has left memory.
+    pub async fn stop(&self, grace: Duration) {
+        self.stopping.store(true, Ordering::Relaxed);
+        let handles: Vec<SessionHandle> =
+            self.slots.iter().filter_map(|slot| slot.handle.try_lock().ok().and_then(|place| place.clone())).collect();
+        for handle in &handles {
+            let _: Result<(), Gone> = handle.send(Message::Stop).await;
+        }
+        self.actors.close();
+        if tokio::time::timeout(grace, self.actors.wait()).await.is_err() {
+            tracing::warn!(
+                sessions = self.open_count(),
+                "sessions did not end in time; their turns will be interrupted"
+            );
+        }
+    }
+
+    fn check_room(&self) -> Result<(), ErrorBody> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+        }
+        if self.open_count() >= self.sessions_open_max {
+            let message = format!("{} sessions are open, as many as may (SESSIONS_OPEN_MAX)", self.sessions_open_max);
+            return Err(ErrorBody::new(ErrorCode::Overloaded, message));
+        }
+        Ok(())
+    }
+
+    fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
+        let calibration = self.shared.calibration(&session.state.model);
+        let ids = IdSource::seeded(random_bits()?);
+        Ok(Seed::new(session, self.shared.deployment.clone(), calibration, ids))
+    }
+
+    fn spawn(&self, started: actor::Started) -> SessionHandle {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let open = self.open.clone();
+        let (handle, run) = actor::actor(self.shared.clone(), started);
+        self.actors.spawn(async move {
+            run.await;
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+        handle
+    }
+
+    /// Forgets slots whose session has left memory; called when a connection leaves.
+    pub fn forget(&self, id: &SessionId) {
+        self.slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
+            Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
+            Err(_) => false,
+        });
+    }
+}
+
+impl Shared {
+    pub(super) fn calibration(&self, model: &str) -> Calibration {
+        let known = self.calibrations.get(model).map(|calibration| *calibration);
+        known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
+    }
+}
+
+/// The wire's word for a fault of the store.
+#[must_use]
+pub fn store_error(error: &StoreError) -> ErrorBody {
+    match error {
+        StoreError::NotFound(id) => {
+            ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
+                .with_field("sessionId")
+        }
+        // What went wrong inside is the operator's business and stands in the log.
+        other => {
+            tracing::error!(error = %other, "the store failed");
+            ErrorBody::new(ErrorCode::StoreFailed, "the store could not be used; nothing was acknowledged, try again")
+        }
+    }
+}
+
+fn random_bits() -> Result<u64, ErrorBody> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("the system has no randomness: {error}")))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// A session's id is also what keeps strangers out where no tokens are asked for: 16 letters, 80 random bits.
+fn random_id() -> Result<SessionId, ErrorBody> {
+    let mut id = IdSource::seeded(random_bits()?).next_text();
+    id.push_str(&IdSource::seeded(random_bits()?).next_text()[..4]);
+    id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("no id could be made: {error}")))
+}

@@ -1,0 +1,168 @@
+//! The routes, and what every connection shares.
+
+use super::{auth::Auth, limits::Limits, operator, socket, web};
+use crate::runtime::Registry;
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use reseed_protocol::context::ContextInfo;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Bytes of an HTTP request's body: a ticket's is empty.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// How patient the server is with its clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Until a new connection must say something, where something is due.
+    pub hello: Duration,
+    /// Between two pings; a client that answers none of two is closed.
+    pub heartbeat: Duration,
+    /// How long a client may not read what is sent to it.
+    pub slow_reader: Duration,
+}
+
+/// What an [`App`] is made of.
+pub struct AppOptions {
+    /// The open sessions.
+    pub registry: Arc<Registry>,
+    /// Who may come in.
+    pub auth: Auth,
+    /// How many and how fast.
+    pub limits: Arc<Limits>,
+    /// How patient the server is.
+    pub patience: Patience,
+    /// The port that the server's own page comes from.
+    pub port: u16,
+    /// The provider's name.
+    pub provider: &'static str,
+    /// A sentence for users, on the offline model for instance.
+    pub notice: Option<String>,
+    /// Inputs that may wait in one session.
+    pub queue_items_max: usize,
+    /// Whether operators may read what was said.
+    pub operators_read_content: bool,
+    /// What is counted.
+    pub metrics: crate::metrics::Handle,
+    /// This process, for clients that wonder whether the server restarted.
+    pub instance: String,
+}
+
+/// What every connection shares.
+pub struct App {
+    pub(super) registry: Arc<Registry>,
+    pub(super) auth: Auth,
+    pub(super) limits: Arc<Limits>,
+    pub(super) patience: Patience,
+    pub(super) port: u16,
+    pub(super) provider: &'static str,
+    pub(super) notice: Option<String>,
+    pub(super) queue_items_max: usize,
+    pub(super) operators_read_content: bool,
+    pub(super) metrics: crate::metrics::Handle,
+    pub(super) instance: String,
+    /// Ends the accept loop and asks every connection to close.
+    pub(super) stop: CancellationToken,
+    /// Everything that still talks to a client.
+    pub(super) connections: TaskTracker,
+    draining: AtomicBool,
+    next_origin: AtomicU64,
+}
+
+impl App {
+    /// From its parts.
+    #[must_use]
+    pub fn new(options: AppOptions) -> Arc<Self> {
+        Arc::new(Self {
+            registry: options.registry,
+            auth: options.auth,
+            limits: options.limits,
+            patience: options.patience,
+            port: options.port,
+            provider: options.provider,
+            notice: options.notice,
+            queue_items_max: options.queue_items_max,
+            operators_read_content: options.operators_read_content,
+            metrics: options.metrics,
+            instance: options.instance,
+            stop: CancellationToken::new(),
+            connections: TaskTracker::new(),
+            draining: AtomicBool::new(false),
+            next_origin: AtomicU64::new(1),
+        })
+    }
+
+    /// Says that the server is about to stop: `/readyz` answers 503 from now on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn next_origin(&self) -> crate::core::agent_loop::Origin {
+        crate::core::agent_loop::Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// How full the window of a session is in which nothing was said.
+    pub(super) fn empty_context_info(&self) -> ContextInfo {
+        self.registry.empty_context_info()
+    }
+}
+
+pub(super) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(socket::root))
+        .route("/ws", get(socket::upgrade))
+        .route("/assets/{*name}", get(web::asset))
+        .route("/healthz", get(operator::healthz))
+        .route("/readyz", get(operator::readyz))
+        .route("/metrics", get(operator::metrics))
+        .route("/api/tickets", post(operator::ticket).options(operator::preflight))
+        .route("/api/sessions", get(operator::sessions))
+        .route("/api/sessions/{id}/context", get(operator::session_context))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Refuses requests under a foreign name, and pages of foreign origins, before anything else looks at them.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
+    let (host, origin) = (text(header::HOST), text(header::ORIGIN));
+    if let Some(host) = host.filter(|host| !app.auth.allows_host(host)) {
+        let message = format!("this server is not called `{}`; it listens on this machine only\n", clip(&host));
+        return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
+    }
+    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
+        let message = format!("pages of `{}` may not connect; ALLOWED_ORIGINS lists those that may\n", clip(origin));
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+fn clip(text: &str) -> String {
+    text.chars().take(100).collect()
+}

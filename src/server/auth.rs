@@ -1,0 +1,224 @@
+//! Who may come in: tokens, one-time tickets for browsers, and the origins of web pages.
+
+use dashmap::DashMap;
+use secrecy::{ExposeSecret, SecretString};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+use subtle::ConstantTimeEq;
+
+/// Tickets that may be open at a time: far more than people can ask for within their life of a minute.
+const TICKETS_MAX: usize = 10_000;
+
+/// Who someone is: sessions belong to this name. Empty where no tokens are asked for.
+pub type Name = String;
+
+/// The credentials that this deployment takes.
+#[derive(Debug)]
+pub struct Auth {
+    users: Vec<(Name, SecretString)>,
+    operators: Vec<(Name, SecretString)>,
+    origins: Vec<String>,
+    loopback: bool,
+    ticket_life: Duration,
+    tickets: DashMap<String, Ticket>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    name: Name,
+    expires: Instant,
+}
+
+/// What [`Auth`] is made of.
+#[derive(Debug)]
+pub struct AuthOptions {
+    /// Who may use the server, by name; none: everyone who reaches it.
+    pub users: Vec<(Name, SecretString)>,
+    /// Who may see all sessions' numbers, by name.
+    pub operators: Vec<(Name, SecretString)>,
+    /// The web pages that may connect, `scheme://host[:port]`.
+    pub origins: Vec<String>,
+    /// The address that the server listens on.
+    pub host: IpAddr,
+    /// How long a ticket can be used.
+    pub ticket_life: Duration,
+}
+
+impl Auth {
+    /// From settings.
+    #[must_use]
+    pub fn new(options: AuthOptions) -> Self {
+        Self {
+            users: options.users,
+            operators: options.operators,
+            origins: options.origins,
+            loopback: options.host.is_loopback(),
+            ticket_life: options.ticket_life,
+            tickets: DashMap::new(),
+        }
+    }
+
+    /// Whether credentials are asked for.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// The name that this token belongs to.
+    #[must_use]
+    pub fn user(&self, token: &str) -> Option<Name> {
+        find(&self.users, token)
+    }
+
+    /// Whether this token is an operator's. Where no tokens at all are set, whoever reaches the server is: then it
+    /// listens on the machine itself only.
+    #[must_use]
+    pub fn is_operator(&self, token: Option<&str>) -> bool {
+        if self.users.is_empty() && self.operators.is_empty() {
+            return true;
+        }
+        token.is_some_and(|token| find(&self.operators, token).is_some())
+    }
+
+    /// A ticket for this name, good for one use. `None`: too many are open.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn issue(&self, name: Name) -> Result<Option<String>, getrandom::Error> {
+        let now = Instant::now();
+        if self.tickets.len() >= TICKETS_MAX {
+            self.tickets.retain(|_, ticket| ticket.expires > now);
+        }
+        if self.tickets.len() >= TICKETS_MAX {
+            return Ok(None);
+        }
+        let mut bytes = [0; 24];
+        getrandom::fill(&mut bytes)?;
+        let ticket: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.tickets.insert(ticket.clone(), Ticket { name, expires: now + self.ticket_life });
+        Ok(Some(ticket))
+    }
+
+    /// The name that a ticket was made for; it is used up by this.
+    #[must_use]
+    pub fn redeem(&self, ticket: &str) -> Option<Name> {
+        // A ticket is 192 random bits looked up by hash: how long that takes tells nothing of another one.
+        let (_, ticket) = self.tickets.remove(ticket)?;
+        (ticket.expires > Instant::now()).then_some(ticket.name)
+    }
+
+    /// Seconds that a ticket can be used.
+    #[must_use]
+    pub fn ticket_secs(&self) -> u64 {
+        self.ticket_life.as_secs()
+    }
+
+    /// Whether a page of this origin may connect: the server's own page on the machine itself, or one of the list.
+    #[must_use]
+    pub fn allows_origin(&self, origin: &str, port: u16) -> bool {
+        if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        self.loopback
+            && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("http://{host}:{port}"))
+    }
+
+    /// Whether a request may name this host. On the machine itself only its own names: a foreign page whose name was
+    /// bound to this address (DNS rebinding) asks under the foreign name.
+    #[must_use]
+    pub fn allows_host(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((v6, _)) => v6,
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        !self.loopback
+            || name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            || self
+                .origins
+                .iter()
+                .any(|origin| origin.split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host)))
+    }
+}
+
+/// Compares with every token, each in constant time, so that neither place nor length of a match can be timed.
+fn find(tokens: &[(Name, SecretString)], given: &str) -> Option<Name> {
+    let mut found = None;
+    for (name, token) in tokens {
+        if bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
+            found = Some(name);
+        }
+    }
+    found.cloned()
+}
+
+/// The token of an `Authorization: Bearer` header.
+#[must_use]
+pub fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
+    let value = headers.get(axum::http::header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auth(host: &str) -> Auth {
+        Auth::new(AuthOptions {
+            users: vec![("ann".into(), "secret-a".into()), ("bob".into(), "secret-b".into())],
+            operators: vec![("ops".into(), "secret-o".into())],
+            origins: vec!["https://chat.example".into()],
+            host: host.parse().unwrap(),
+            ticket_life: Duration::from_secs(60),
+        })
+    }
+
+    #[test]
+    fn tokens_name_their_owner() {
+        let auth = auth("127.0.0.1");
+        let table =
+            [("secret-a", Some("ann")), ("secret-b", Some("bob")), ("secret-o", None), ("", None), ("secret-", None)];
+        for (token, name) in table {
+            assert_eq!(auth.user(token).as_deref(), name, "{token}");
+        }
+        assert!(auth.is_operator(Some("secret-o")) && !auth.is_operator(Some("secret-a")) && !auth.is_operator(None));
+    }
+
+    #[test]
+    fn a_ticket_is_good_once() {
+        let auth = auth("127.0.0.1");
+        let ticket = auth.issue("ann".into()).unwrap().unwrap();
+        assert_eq!(auth.redeem(&ticket).as_deref(), Some("ann"));
+        assert_eq!(auth.redeem(&ticket), None);
+    }
+
+    #[test]
+    fn only_known_origins_and_own_hosts_come_in() {
+        let table = [
+            ("127.0.0.1", "http://localhost:8080", true),
+            ("127.0.0.1", "http://127.0.0.1:8080", true),
+            ("127.0.0.1", "http://localhost:9999", false),
+            ("127.0.0.1", "https://chat.example", true),
+            ("127.0.0.1", "https://evil.example", false),
+            ("127.0.0.1", "null", false),
+            ("0.0.0.0", "http://localhost:8080", false),
+            ("0.0.0.0", "https://chat.example", true),
+        ];
+        for (host, origin, allowed) in table {
+            assert_eq!(auth(host).allows_origin(origin, 8080), allowed, "{origin} at {host}");
+        }
+        let hosts = [
+            ("localhost:8080", true),
+            ("[::1]:8080", true),
+            ("127.0.0.1", true),
+            ("evil.example:8080", false),
+            ("chat.example", true),
+        ];
+        for (host, allowed) in hosts {
+            assert_eq!(auth("127.0.0.1").allows_host(host), allowed, "{host}");
+        }
+    }
+}

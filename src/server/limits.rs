@@ -1,0 +1,155 @@
+//! How many connections, and how fast they may ask.
+
+use dashmap::DashMap;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Senders whose rate is remembered at a time; the idle ones are forgotten first, having their whole allowance again.
+const SENDERS_MAX: usize = 100_000;
+
+/// What [`Limits`] is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitsOptions {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Connections at a time from one address; 0 for no limit.
+    pub connections_per_address_max: usize,
+    /// Commands that a client may send in a minute; 0 for no limit.
+    pub rate_limit_per_minute: u32,
+    /// Bytes of the largest message a client may send.
+    pub message_bytes_max: usize,
+}
+
+/// The limits, and what stands against them.
+#[derive(Debug)]
+pub struct Limits {
+    options: LimitsOptions,
+    connections: AtomicUsize,
+    addresses: DashMap<IpAddr, usize>,
+    senders: DashMap<String, Bucket>,
+}
+
+/// A client's allowance: it fills up over a minute and each command takes one.
+#[derive(Debug)]
+struct Bucket {
+    level: f64,
+    at: Instant,
+}
+
+/// A place among the connections, given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    limits: Arc<Limits>,
+    address: Option<IpAddr>,
+}
+
+impl Limits {
+    /// With nothing standing against them.
+    #[must_use]
+    pub fn new(options: LimitsOptions) -> Arc<Self> {
+        Arc::new(Self { options, connections: AtomicUsize::new(0), addresses: DashMap::new(), senders: DashMap::new() })
+    }
+
+    /// Bytes of the largest message a client may send.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> usize {
+        self.options.message_bytes_max
+    }
+
+    /// Takes a place for a connection from this address; `None`: there is none.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < self.options.connections_max).then_some(count + 1)
+        });
+        taken.ok()?;
+        let mut place = Place { limits: self.clone(), address: None };
+        if self.options.connections_per_address_max > 0 {
+            let mut count = self.addresses.entry(address).or_insert(0);
+            if *count >= self.options.connections_per_address_max {
+                return None;
+            }
+            *count += 1;
+            place.address = Some(address);
+        }
+        Some(place)
+    }
+
+    /// Takes one command off a sender's allowance; the error is how long to wait.
+    ///
+    /// # Errors
+    /// The sender has used up its allowance.
+    pub fn take(&self, sender: &str, now: Instant) -> Result<(), Duration> {
+        let per_minute = f64::from(self.options.rate_limit_per_minute);
+        if self.options.rate_limit_per_minute == 0 {
+            return Ok(());
+        }
+        if self.senders.len() >= SENDERS_MAX {
+            self.senders.retain(|_, bucket| now.saturating_duration_since(bucket.at) < Duration::from_secs(60));
+        }
+        let mut bucket = self.senders.entry(sender.to_owned()).or_insert(Bucket { level: per_minute, at: now });
+        let refill = now.saturating_duration_since(bucket.at).as_secs_f64() * per_minute / 60.0;
+        bucket.level = (bucket.level + refill).min(per_minute);
+        bucket.at = now;
+        if bucket.level >= 1.0 {
+            bucket.level -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - bucket.level) * 60.0 / per_minute))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.limits.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(address) = self.address {
+            self.limits.addresses.remove_if_mut(&address, |_, count| {
+                *count -= 1;
+                *count == 0
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(connections_max: usize, per_address: usize, rate: u32) -> Arc<Limits> {
+        Limits::new(LimitsOptions {
+            connections_max,
+            connections_per_address_max: per_address,
+            rate_limit_per_minute: rate,
+            message_bytes_max: 1024,
+        })
+    }
+
+    #[test]
+    fn places_are_bounded_in_all_and_by_address_and_come_back() {
+        let (a, b): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let limits = limits(3, 2, 0);
+        let first = limits.enter(a);
+        let second = limits.enter(a);
+        assert!(first.is_some() && second.is_some() && limits.enter(a).is_none());
+        let third = limits.enter(b);
+        assert!(third.is_some() && limits.enter(b).is_none(), "three in all");
+        drop(first);
+        assert!(limits.enter(a).is_some());
+    }
+
+    #[test]
+    fn an_allowance_is_used_up_and_fills_again() {
+        let limits = limits(1, 0, 60);
+        let now = Instant::now();
+        assert_eq!((0..70).filter(|_| limits.take("a", now).is_ok()).count(), 60);
+        assert_eq!(limits.take("a", now), Err(Duration::from_secs(1)));
+        assert!(limits.take("b", now).is_ok(), "another sender has its own");
+        assert!(limits.take("a", now + Duration::from_secs(1)).is_ok());
+    }
+}

@@ -1,0 +1,23 @@
+//! The socket and HTTP: handshake, the two dialects, credentials, limits, the operator's endpoints and the web page.
+//!
+//! - `listen`: accepts connections, and lets go of them when the server stops
+//! - `app`: the routes, and what every connection shares
+//! - `socket`: one WebSocket connection, whatever it speaks; `v2` and `v1`: its dialects
+//! - `sessions`: commands that the store answers: lists and entries
+//! - [`auth`]: tokens, tickets and origins; `limits`: how many and how fast
+//! - `operator`: health, metrics and numbers; `web`: the page
+
+mod app;
+pub mod auth;
+mod limits;
+mod listen;
+mod operator;
+mod sessions;
+mod socket;
+mod v1;
+mod v2;
+mod web;
+
+pub use app::{App, AppOptions, Patience};
+pub use limits::{Limits, LimitsOptions};
+pub use listen::{Running, serve};

@@ -1,0 +1,172 @@
+//! For operators and browsers: health, metrics, numbers of every session, and tickets.
+
+use super::{app::App, auth::bearer, sessions::item, socket::anonymous};
+use crate::{
+    runtime::registry::store_error,
+    store::{Error, ListQuery},
+};
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Sessions on a page where the operator does not say, and at most.
+const LIST_LIMIT: (u32, u32) = (100, 1_000);
+
+fn problem(status: StatusCode, error: ErrorBody) -> Response {
+    (status, Json(error)).into_response()
+}
+
+fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {
+    if app.auth.is_operator(bearer(headers)) {
+        return None;
+    }
+    let error =
+        ErrorBody::new(ErrorCode::Unauthenticated, "send a token of OPERATOR_TOKENS as `Authorization: Bearer`");
+    let mut response = problem(StatusCode::UNAUTHORIZED, error);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    Some(response)
+}
+
+/// The process is there.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The server takes sessions: its store answers and it is not about to stop.
+pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    if app.is_draining() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+    }
+    match app.registry.store().list(ListQuery { limit: 1, ..ListQuery::default() }).await {
+        Ok(_) => (StatusCode::OK, "ready\n").into_response(),
+        Err(error) => {
+            tracing::error!(%error, "the store does not answer");
+            (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response()
+        }
+    }
+}
+
+/// What is counted, in Prometheus' format.
+pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    if let Some(refused) = refuse_strangers(&app, &headers) {
+        return refused;
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Listing {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// Every session's numbers, newest first. Names come from what was said, so only operators who may read content see
+/// them.
+pub(super) async fn sessions(
+    State(app): State<Arc<App>>,
+    Query(listing): Query<Listing>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refused) = refuse_strangers(&app, &headers) {
+        return refused;
+    }
+    let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
+    if !(1..=LIST_LIMIT.1).contains(&limit) {
+        let message = format!("limit is 1 to {}, not {limit}", LIST_LIMIT.1);
+        return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message).with_field("limit"));
+    }
+    let query = ListQuery { owner: None, search: None, cursor: listing.cursor, limit };
+    let page = match app.registry.store().list(query).await {
+        Ok(page) => page,
+        Err(Error::Cursor(_)) => {
+            let error =
+                ErrorBody::new(ErrorCode::InvalidField, "the cursor is none of this server's").with_field("cursor");
+            return problem(StatusCode::BAD_REQUEST, error);
+        }
+        Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, store_error(&error)),
+    };
+    let items: Vec<serde_json::Value> = page
+        .items
+        .iter()
+        .map(|head| {
+            let mut shown = item(head);
+            if !app.operators_read_content {
+                shown.name.clear();
+            }
+            let mut shown = serde_json::to_value(shown).unwrap_or_default();
+            shown["owner"] = head.owner.clone().into();
+            shown["windowTokens"] = head.head.window_tokens.into();
+            shown["open"] = app.registry.opened(&head.session).is_some().into();
+            shown
+        })
+        .collect();
+    let open = app.registry.open_count();
+    let mut body = serde_json::json!({ "items": items, "openSessions": open });
+    if let Some(cursor) = page.next_cursor {
+        body["nextCursor"] = cursor.into();
+    }
+    Json(body).into_response()
+}
+
+/// How full one session's window is, as its own client would be told; the same whether it is open or not.
+pub(super) async fn session_context(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refused) = refuse_strangers(&app, &headers) {
+        return refused;
+    }
+    let id: SessionId = match id.parse() {
+        Ok(id) => id,
+        Err(error) => {
+            let error = ErrorBody::new(ErrorCode::SessionNotFound, format!("this is no session's id: {error}"));
+            return problem(StatusCode::NOT_FOUND, error);
+        }
+    };
+    match app.registry.peek(&id).await {
+        Ok(snapshot) => Json(snapshot.context_info).into_response(),
+        Err(error) if error.code == ErrorCode::SessionNotFound => problem(StatusCode::NOT_FOUND, error),
+        Err(error) => problem(StatusCode::SERVICE_UNAVAILABLE, error),
+    }
+}
+
+/// A one-time ticket for a browser, which cannot send a header with a WebSocket.
+pub(super) async fn ticket(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let name = bearer(&headers).and_then(|token| app.auth.user(token)).or_else(|| anonymous(&app));
+    let Some(name) = name else {
+        let error =
+            ErrorBody::new(ErrorCode::Unauthenticated, "send a token of AUTH_TOKENS as `Authorization: Bearer`");
+        return problem(StatusCode::UNAUTHORIZED, error);
+    };
+    match app.auth.issue(name) {
+        Ok(Some(ticket)) => {
+            let body = serde_json::json!({ "ticket": ticket, "expiresInSecs": app.auth.ticket_secs() });
+            ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
+        }
+        Ok(None) => {
+            let error = ErrorBody::new(ErrorCode::Overloaded, "too many tickets are open; try again in a minute");
+            problem(StatusCode::SERVICE_UNAVAILABLE, error)
+        }
+        Err(error) => {
+            tracing::error!(%error, "make a ticket");
+            problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "no ticket could be made"))
+        }
+    }
+}
+
+/// Lets pages of the allowed origins ask for tickets; the origin itself was checked before.
+pub(super) async fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}

@@ -1,0 +1,214 @@
+//! Commands that the store answers: lists of sessions, pages of entries.
+
+use super::app::App;
+use crate::{
+    clock::{Clock, SystemClock},
+    core::{agent_loop::Snapshot, session::SessionState},
+    runtime::registry::store_error,
+    store::{EntryQuery, Error, ListQuery, SessionHead, StoredRecord},
+};
+use reseed_protocol::{
+    Entry, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    command::{GetEntries, ListSessions},
+    event::Event,
+    reply::{Entries, Reply, SessionItem, SessionState as Doing, Sessions},
+};
+
+/// Sessions on a page where the client does not say, and at most.
+const LIST_LIMIT: (u32, u32) = (50, 200);
+/// Entries on a page where the client does not say, and at most.
+const ENTRIES_LIMIT: (u32, u32) = (100, 500);
+/// Entries walked back on the path in search of the one that the client has: beyond, it should page backwards.
+const PATH_WALK_MAX: u32 = 10_000;
+/// Longest text to search for.
+const SEARCH_CHARS_MAX: usize = 200;
+
+/// Who asks, and of which session by default.
+pub(super) struct Asker<'a> {
+    pub(super) app: &'a App,
+    pub(super) owner: &'a str,
+    /// The session that is open on the connection.
+    pub(super) session: Option<&'a SessionId>,
+}
+
+/// Entries, oldest first.
+pub(super) struct Page {
+    pub(super) items: Vec<Entry>,
+    /// Whether there are more in the direction that was asked for.
+    pub(super) more: bool,
+}
+
+/// The server's time.
+pub(super) fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+fn limit(asked: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBody> {
+    match asked {
+        None => Ok(default),
+        Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+        Some(limit) => Err(invalid("limit", format!("limit is 1 to {max}, not {limit}"))),
+    }
+}
+
+fn invalid(field: &str, message: String) -> ErrorBody {
+    ErrorBody::new(ErrorCode::InvalidField, message).with_field(field)
+}
+
+pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply, ErrorBody> {
+    if list.watch == Some(true) {
+        let message = "watching the list is not built yet; ask again when something changed";
+        return Err(ErrorBody::new(ErrorCode::NotSupported, message).with_field("watch"));
+    }
+    if list.search.as_ref().is_some_and(|text| text.chars().count() > SEARCH_CHARS_MAX) {
+        return Err(invalid("search", format!("search has at most {SEARCH_CHARS_MAX} characters")));
+    }
+    let query = ListQuery {
+        owner: Some(asker.owner.to_owned()),
+        search: list.search.filter(|text| !text.is_empty()),
+        cursor: list.cursor,
+        limit: limit(list.limit, LIST_LIMIT)?,
+    };
+    let page = asker.app.registry.store().list(query).await.map_err(|error| match error {
+        Error::Cursor(_) => invalid("cursor", "the cursor is none of this server's".to_owned()),
+        other => store_error(&other),
+    })?;
+    let items = page.items.iter().map(item).collect();
+    Ok(Reply::Sessions(Sessions { items, next_cursor: page.next_cursor }))
+}
+
+/// A session as lists show it.
+pub(super) fn item(head: &SessionHead) -> SessionItem {
+    SessionItem {
+        session_id: head.session.clone(),
+        name: head.head.name.clone(),
+        created_at: head.head.created_at,
+        updated_at: head.head.updated_at,
+        entries: head.head.entries,
+        token_count: head.head.token_count,
+        usage_percent: crate::core::agent_loop::usage_percent(head.head.token_count, head.head.window_tokens),
+        state: if head.head.running { Doing::Running } else { Doing::Idle },
+    }
+}
+
+/// The newest entries on the path of a session that was just joined.
+pub(super) async fn newest(
+    asker: &Asker<'_>,
+    session: &SessionId,
+    snapshot: &Snapshot,
+    count: u32,
+) -> Result<Page, ErrorBody> {
+    let count = count.min(ENTRIES_LIMIT.1);
+    let Some(leaf) = snapshot.leaf.clone().filter(|_| count > 0) else {
+        return Ok(Page { items: Vec::new(), more: snapshot.leaf.is_some() });
+    };
+    path_back(asker, session, leaf, count).await
+}
+
+/// The entry and its ancestors, oldest first.
+async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
+    let query = EntryQuery::Path { from, limit: count + 1 };
+    let mut records = read(asker, session, query).await?;
+    let more = records.len() > count as usize;
+    records.truncate(count as usize);
+    records.reverse();
+    Ok(Page { items: parse(&records)?, more })
+}
+
+async fn read(asker: &Asker<'_>, session: &SessionId, query: EntryQuery) -> Result<Vec<StoredRecord>, ErrorBody> {
+    asker.app.registry.store().entries(session, query).await.map_err(|error| store_error(&error))
+}
+
+fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
+    let mut entries = Vec::with_capacity(records.len());
+    for record in records {
+        match serde_json::from_str(&record.body) {
+            Ok(Event::EntryAppended(appended)) => entries.push(appended.entry),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(seq = record.seq, %error, "a stored entry cannot be read");
+                let message = format!("the stored record {} cannot be read by this version", record.seq);
+                return Err(ErrorBody::new(ErrorCode::Internal, message));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply, ErrorBody> {
+    let session = match (&get.session_id, asker.session) {
+        (Some(id), _) => id.clone(),
+        (None, Some(open)) => open.clone(),
+        (None, None) => return Err(ErrorBody::new(ErrorCode::NoSession, "name a session, or open one first")),
+    };
+    if get.before.is_some() && get.after.is_some() {
+        return Err(invalid("after", "give `before` or `after`, not both".to_owned()));
+    }
+    let count = limit(get.limit, ENTRIES_LIMIT)?;
+    let head = asker.app.registry.head(&session, asker.owner).await?;
+    let state: Option<SessionState> = serde_json::from_str(&head.head.state).ok();
+    let leaf = state.and_then(|state| state.leaf);
+    let page = if get.path == Some(true) {
+        on_path(asker, &session, &get, leaf.clone(), count).await?
+    } else {
+        in_log(asker, &session, &get, count).await?
+    };
+    Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more }))
+}
+
+async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count: u32) -> Result<Page, ErrorBody> {
+    let before_seq = seq_of(asker, session, get.before.as_ref(), "before").await?;
+    let after_seq = seq_of(asker, session, get.after.as_ref(), "after").await?;
+    let query = EntryQuery::Log { before_seq, after_seq, limit: count + 1 };
+    let mut records = read(asker, session, query).await?;
+    let more = records.len() > count as usize;
+    if more {
+        // One too many was asked for, to know whether there are more: it is the one furthest from the place.
+        let extra = if after_seq.is_some() { records.len() - 1 } else { 0 };
+        records.remove(extra);
+    }
+    Ok(Page { items: parse(&records)?, more })
+}
+
+async fn seq_of(
+    asker: &Asker<'_>,
+    session: &SessionId,
+    entry: Option<&EntryId>,
+    field: &str,
+) -> Result<Option<u64>, ErrorBody> {
+    let Some(entry) = entry else { return Ok(None) };
+    let seq = asker.app.registry.store().entry_seq(session, entry).await.map_err(|error| store_error(&error))?;
+    seq.map(Some).ok_or_else(|| entry_not_found(entry, field))
+}
+
+fn entry_not_found(entry: &EntryId, field: &str) -> ErrorBody {
+    ErrorBody::new(ErrorCode::EntryNotFound, format!("there is no entry `{entry}` here")).with_field(field)
+}
+
+async fn on_path(
+    asker: &Asker<'_>,
+    session: &SessionId,
+    get: &GetEntries,
+    leaf: Option<EntryId>,
+    count: u32,
+) -> Result<Page, ErrorBody> {
+    if let Some(before) = &get.before {
+        seq_of(asker, session, Some(before), "before").await?;
+        let mut page = path_back(asker, session, before.clone(), count + 1).await?;
+        page.items.pop();
+        return Ok(page);
+    }
+    let Some(leaf) = leaf else { return Ok(Page { items: Vec::new(), more: false }) };
+    let Some(after) = &get.after else { return path_back(asker, session, leaf, count).await };
+    seq_of(asker, session, Some(after), "after").await?;
+    let mut records = read(asker, session, EntryQuery::Path { from: leaf, limit: PATH_WALK_MAX }).await?;
+    records.reverse();
+    let entries = parse(&records)?;
+    let Some(at) = entries.iter().position(|entry| entry.entry_id == *after) else {
+        return Err(entry_not_found(after, "after"));
+    };
+    let mut items: Vec<Entry> = entries.into_iter().skip(at + 1).collect();
+    let more = items.len() > count as usize;
+    items.truncate(count as usize);
+    Ok(Page { items, more })
+}

@@ -1,0 +1,520 @@
+//! One WebSocket connection, whatever it speaks: one task that reads commands, writes replies and events, and pings.
+//!
+//! What always holds:
+//! - a reply precedes the events that its command causes;
+//! - the connection holds a cursor into its session's feed, not a queue of frames;
+//! - a bad frame is answered, and the connection goes on; what RFC 6455 says to close for is closed with its code,
+//!   which tungstenite does not send by itself.
+
+use super::{
+    app::App,
+    auth::{Name, bearer},
+    limits::Place,
+    v1, v2,
+};
+use crate::{
+    core::agent_loop::Origin,
+    metrics::{self, Dialect, OpenConnection},
+    runtime::{Attached, Cursor, Feed, Frame, Outgoing, SessionHandle, handle::REPLIES_MAX},
+};
+use axum::{
+    extract::{
+        ConnectInfo, FromRequestParts, Query, State,
+        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{Request, request::Parts},
+    response::{IntoResponse, Response},
+};
+use futures_util::SinkExt as _;
+use reseed_protocol::{CloseCode, SUBPROTOCOL_V2, command::SessionRole};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+/// Bytes read from a socket at once. tungstenite's own 128 KiB are taken for every connection, idle or not.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+/// Bytes of frames collected before they are written.
+const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
+const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of events taken from the feed at once, so that a command is looked at in between.
+const BATCH_BYTES: usize = 32 * 1024;
+/// Events read from the store at once by a reader that is behind.
+const BEHIND_PAGE: u32 = 64;
+/// Bad frames in a row until the connection is closed: a program that speaks another protocol, not a typing error.
+const BAD_FRAMES_MAX: u32 = 50;
+/// After a close frame was sent for a fault, how long what still arrives is read: without that the frame is lost when
+/// the system resets a connection with unread bytes.
+const DRAIN_TIME: Duration = Duration::from_millis(500);
+/// Pings that may stay unanswered.
+const PINGS_UNANSWERED_MAX: u32 = 2;
+
+/// A request for `/`: a socket for v1 clients, the page for a browser.
+pub(super) async fn root(state: State<Arc<App>>, request: axum::extract::Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
+        Ok(socket) => enter(state.0, socket, &parts),
+        Err(_) => super::web::index(),
+    }
+}
+
+/// A request for `/ws`.
+pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
+        Ok(socket) => enter(state.0, socket, &parts),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Credentials {
+    ticket: Option<String>,
+}
+
+fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
+    let negotiated = socket.requested_protocols().any(|protocol| protocol.as_bytes() == SUBPROTOCOL_V2.as_bytes());
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
+    let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
+    let identity = match (bearer(&parts.headers), ticket) {
+        (Some(token), _) => Given::of(app.auth.user(token).or_else(|| anonymous(&app))),
+        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket)),
+        (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
+    };
+    let bytes_max = app.limits.message_bytes_max();
+    let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
+    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| peer.ip());
+    socket
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .max_message_size(bytes_max)
+        .max_frame_size(bytes_max)
+        .on_upgrade(move |socket| {
+            let tracker = app.connections.clone();
+            // Boxed: what is awaited deep inside would otherwise make every idle connection as large as the busiest.
+            tracker.track_future(Box::pin(async move {
+                let Some(place) = app.limits.enter(address) else {
+                    refuse(socket, CloseCode::Overloaded, "as many connections as may be are open").await;
+                    return;
+                };
+                if matches!(identity, Given::Wrong) {
+                    refuse(socket, CloseCode::Credentials, "the credentials are wrong or used up").await;
+                    return;
+                }
+                let name = if let Given::Known(name) = identity { Some(name) } else { None };
+                Box::pin(Connection::new(app, socket, name, negotiated, address.to_string(), place).run()).await;
+            }))
+        })
+}
+
+/// What credentials a handshake came with.
+enum Given {
+    Known(Name),
+    Nothing,
+    Wrong,
+}
+
+impl Given {
+    fn of(name: Option<Name>) -> Self {
+        name.map_or(Self::Wrong, Self::Known)
+    }
+}
+
+/// Where no tokens are asked for, everyone is the same nameless user.
+pub(super) fn anonymous(app: &App) -> Option<Name> {
+    (!app.auth.is_required()).then(Name::new)
+}
+
+async fn refuse(mut socket: WebSocket, code: CloseCode, reason: &str) {
+    metrics::closed(code);
+    let frame = CloseFrame { code: code.code(), reason: reason.into() };
+    let _ = timeout(DRAIN_TIME, socket.send(Message::Close(Some(frame)))).await;
+    let _ = timeout(DRAIN_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+}
+
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaks {
+    /// Nothing was said yet.
+    Undecided,
+    V1,
+    /// v2; `greeted` once `hello` was answered.
+    V2 {
+        greeted: bool,
+    },
+}
+
+/// The session that a connection has joined.
+pub(super) struct Joined {
+    pub(super) handle: SessionHandle,
+    pub(super) role: SessionRole,
+    pub(super) feed: Arc<Feed>,
+    pub(super) cursor: Cursor,
+    pub(super) deltas: bool,
+    changed: watch::Receiver<()>,
+}
+
+pub(super) struct Connection {
+    pub(super) app: Arc<App>,
+    pub(super) origin: Origin,
+    /// Who this is, once that is known.
+    pub(super) name: Option<Name>,
+    pub(super) client_id: Option<String>,
+    pub(super) speaks: Speaks,
+    pub(super) joined: Option<Joined>,
+    pub(super) outgoing: mpsc::Sender<Outgoing>,
+    pub(super) v1: v1::Translator,
+    incoming: mpsc::Receiver<Outgoing>,
+    /// Commands handed to the session and not yet answered.
+    unanswered: usize,
+    socket: WebSocket,
+    negotiated: bool,
+    /// Under which name the rate is counted.
+    sender: String,
+    bad_frames: u32,
+    pings_unanswered: u32,
+    counted: OpenConnection,
+    _place: Place,
+}
+
+/// What one round of the connection's loop came to: go on, or close so.
+pub(super) type Flow = Result<(), End>;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client is gone.
+    Gone,
+    /// The server closes.
+    Close(CloseCode, &'static str),
+}
+
+impl Connection {
+    fn new(
+        app: Arc<App>,
+        socket: WebSocket,
+        name: Option<Name>,
+        negotiated: bool,
+        address: String,
+        place: Place,
+    ) -> Self {
+        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let origin = app.next_origin();
+        let speaks = if negotiated { Speaks::V2 { greeted: false } } else { Speaks::Undecided };
+        let mut counted = OpenConnection::new();
+        if negotiated {
+            counted.speaks(Dialect::V2);
+        }
+        Self {
+            app,
+            origin,
+            name,
+            client_id: None,
+            speaks,
+            joined: None,
+            outgoing,
+            v1: v1::Translator::default(),
+            incoming,
+            unanswered: 0,
+            socket,
+            negotiated,
+            sender: address,
+            bad_frames: 0,
+            pings_unanswered: 0,
+            counted,
+            _place: place,
+        }
+    }
+
+    async fn run(mut self) {
+        let end = loop {
+            if let Err(end) = self.round().await {
+                break end;
+            }
+        };
+        self.let_go();
+        if let End::Close(code, reason) = end {
+            refuse(self.socket, code, reason).await;
+        }
+    }
+
+    /// Leaves the session without waiting: the connection is over.
+    fn let_go(&mut self) {
+        if let Some(Joined { handle, feed, changed, .. }) = self.joined.take() {
+            drop((feed, changed));
+            handle.left(self.origin);
+        }
+        self.incoming.close();
+    }
+
+    /// Leaves the session; the connection lives on.
+    pub(super) async fn leave(&mut self) {
+        if let Some(Joined { handle, feed, changed, .. }) = self.joined.take() {
+            drop((feed, changed));
+            handle.leave(self.origin).await;
+        }
+    }
+
+    /// Joins a session: from now on its feed is read.
+    pub(super) fn join(&mut self, handle: SessionHandle, role: SessionRole, deltas: bool, attached: Attached) {
+        let mut changed = attached.feed.watch();
+        changed.mark_changed();
+        self.joined = Some(Joined { handle, role, feed: attached.feed, cursor: attached.cursor, deltas, changed });
+    }
+
+    /// A command was handed to the session; its reply will come.
+    pub(super) fn expect_reply(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// Waits for one thing and deals with it.
+    async fn round(&mut self) -> Flow {
+        let app = self.app.clone();
+        let patience = &app.patience;
+        // A heartbeat is also how long a silent client has to say hello, where it must.
+        let hello_due = (self.negotiated || self.name.is_none())
+            && !matches!(self.speaks, Speaks::V1 | Speaks::V2 { greeted: true });
+        let pause = if hello_due { patience.hello } else { patience.heartbeat };
+        tokio::select! {
+            biased;
+            () = app.stop.cancelled() => Err(End::Close(CloseCode::Restarting, "the server restarts; reconnect and resume")),
+            Some(outgoing) = self.incoming.recv() => {
+                self.outgoing(outgoing).await?;
+                self.flush().await
+            }
+            () = changed(&mut self.joined) => self.pump().await,
+            received = self.socket.recv(), if self.unanswered < REPLIES_MAX / 2 => match received {
+                None => Err(End::Gone),
+                Some(Err(error)) => Err(protocol_fault(&error)),
+                Some(Ok(message)) => self.received(message).await,
+            },
+            () = tokio::time::sleep(pause) => {
+                if hello_due {
+                    return Err(End::Close(CloseCode::NoHello, "hello did not come in time"));
+                }
+                self.beat().await
+            }
+        }
+    }
+
+    async fn received(&mut self, message: Message) -> Flow {
+        self.pings_unanswered = 0;
+        match message {
+            Message::Text(text) => {
+                if let Err(wait) = self.app.limits.take(&self.sender, Instant::now()) {
+                    return self.rate_limited(wait).await;
+                }
+                if self.speaks == Speaks::Undecided {
+                    let greets = reseed_protocol::frame::peek_type(&text).as_deref() == Some("hello");
+                    self.speaks = if greets { Speaks::V2 { greeted: false } } else { Speaks::V1 };
+                    self.counted.speaks(if greets { Dialect::V2 } else { Dialect::V1 });
+                }
+                match self.speaks {
+                    Speaks::V2 { greeted } => v2::received(self, text.as_str(), greeted).await?,
+                    _ => v1::received(self, text.as_str()).await?,
+                }
+                self.flush().await
+            }
+            Message::Binary(_) => {
+                let message = "send text frames; this one is binary";
+                let error = reseed_protocol::ErrorBody::new(reseed_protocol::ErrorCode::BinaryFrame, message);
+                self.refuse(None, error).await?;
+                self.flush().await
+            }
+            // tungstenite answers pings by itself.
+            Message::Ping(_) | Message::Pong(_) => Ok(()),
+            Message::Close(_) => Err(End::Gone),
+        }
+    }
+
+    async fn rate_limited(&mut self, wait: Duration) -> Flow {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+        let message = format!("more commands a minute than may be (RATE_LIMIT_PER_MINUTE); wait {millis} ms");
+        let error = reseed_protocol::ErrorBody::new(reseed_protocol::ErrorCode::RateLimited, message);
+        self.refuse(None, error.with_retry_after_ms(millis)).await.map_err(|end| match end {
+            End::Close(CloseCode::BadFrames, _) => {
+                End::Close(CloseCode::RateLimit, "too many commands in spite of rate_limited")
+            }
+            other => other,
+        })?;
+        self.flush().await
+    }
+
+    /// Answers a frame that was refused; closes a connection that sends nothing else.
+    pub(super) async fn refuse(
+        &mut self,
+        id: Option<&reseed_protocol::CommandId>,
+        error: reseed_protocol::ErrorBody,
+    ) -> Flow {
+        metrics::frame_refused(error.code);
+        let frame = match self.speaks {
+            Speaks::V2 { .. } => v2::error_frame(id, error),
+            _ => v1::error_frame(error),
+        };
+        self.send(frame).await?;
+        self.bad_frames += 1;
+        if self.bad_frames >= BAD_FRAMES_MAX {
+            return Err(End::Close(CloseCode::BadFrames, "too many bad frames in a row"));
+        }
+        Ok(())
+    }
+
+    /// Who this is: from now on its rate is counted under its name, where it has one.
+    pub(super) fn known_as(&mut self, name: Name) {
+        if !name.is_empty() {
+            self.sender.clone_from(&name);
+        }
+        self.name = Some(name);
+    }
+
+    /// The last frame was a good one.
+    pub(super) fn good_frame(&mut self) {
+        self.bad_frames = 0;
+    }
+
+    async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
+        match outgoing {
+            Outgoing::Reply(id, reply) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                let frame = match self.speaks {
+                    Speaks::V2 { .. } => Some(v2::reply_frame(&id, &reply)),
+                    _ => self.v1.reply(&id, &reply),
+                };
+                match frame {
+                    Some(frame) => self.send(frame).await,
+                    None => Ok(()),
+                }
+            }
+            Outgoing::Close(code) => Err(End::Close(code, "another connection took the session over")),
+        }
+    }
+
+    /// Writes what the session's feed has for this connection.
+    async fn pump(&mut self) -> Flow {
+        loop {
+            let Some(joined) = &mut self.joined else { return Ok(()) };
+            let frames = joined.feed.next(&mut joined.cursor, joined.deltas, BATCH_BYTES);
+            // A reply is put into the channel before its events are published: what is there now goes first.
+            while let Ok(outgoing) = self.incoming.try_recv() {
+                self.outgoing(outgoing).await?;
+            }
+            if frames.is_empty() {
+                return self.flush().await;
+            }
+            for frame in frames {
+                match frame {
+                    Frame::Durable(seq, body) => self.durable(seq, &body).await?,
+                    Frame::Ephemeral(frame) => {
+                        if let Speaks::V2 { .. } = self.speaks {
+                            self.send(frame.to_string()).await?;
+                        } else if let Some(frame) = self.v1.ephemeral(&frame) {
+                            self.send(frame).await?;
+                        }
+                    }
+                    Frame::Behind(seq) => self.catch_up(seq).await?,
+                    Frame::Closed(code) => return Err(End::Close(code, "the session was closed; open it again")),
+                }
+            }
+        }
+    }
+
+    /// Reads from the store what the feed no longer holds.
+    async fn catch_up(&mut self, seq: u64) -> Flow {
+        let Some(joined) = &self.joined else { return Ok(()) };
+        let id = joined.handle.id.clone();
+        let page = self.app.registry.store().read(&id, seq, BEHIND_PAGE).await.map_err(|error| {
+            tracing::error!(session = %id, %error, "read events for a client that is behind");
+            End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume")
+        })?;
+        for record in page {
+            self.durable(record.seq, &record.body).await?;
+            if let Some(joined) = &mut self.joined {
+                joined.cursor.seq = record.seq;
+            }
+        }
+        Ok(())
+    }
+
+    async fn durable(&mut self, seq: u64, body: &str) -> Flow {
+        if let Speaks::V2 { .. } = self.speaks {
+            return self.send(reseed_protocol::frame::encode_stored(seq, body)).await;
+        }
+        for frame in self.v1.durable(body) {
+            self.send(frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a frame into the write buffer; a client that does not read for too long is closed.
+    pub(super) async fn send(&mut self, frame: String) -> Flow {
+        self.write(Message::Text(frame.into()), false).await
+    }
+
+    pub(super) async fn flush(&mut self) -> Flow {
+        let patience = self.app.patience.slow_reader;
+        written(timeout(patience, self.socket.flush()).await)
+    }
+
+    async fn write(&mut self, message: Message, flush: bool) -> Flow {
+        let patience = self.app.patience.slow_reader;
+        let writing = async {
+            self.socket.feed(message).await?;
+            if flush { self.socket.flush().await } else { Ok(()) }
+        };
+        written(timeout(patience, writing).await)
+    }
+
+    async fn beat(&mut self) -> Flow {
+        // The original client answers pings but is never closed: it does not reconnect.
+        if matches!(self.speaks, Speaks::V2 { .. }) && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
+            return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
+        }
+        self.pings_unanswered += 1;
+        self.write(Message::Ping(Default::default()), true).await
+    }
+}
+
+fn written(outcome: Result<Result<(), axum::Error>, tokio::time::error::Elapsed>) -> Flow {
+    match outcome {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(End::Gone),
+        Err(_) => Err(End::Close(CloseCode::SlowReader, "too slow a reader; reconnect and resume")),
+    }
+}
+
+/// Wakes when the joined session's feed has more; never without a session.
+async fn changed(joined: &mut Option<Joined>) {
+    match joined {
+        // An error would mean that the feed is gone, but this connection holds it.
+        Some(joined) => drop(joined.changed.changed().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// tungstenite ends the stream on a fault and sends nothing: the code that RFC 6455 asks for is ours to send.
+fn protocol_fault(error: &axum::Error) -> End {
+    use tokio_tungstenite::tungstenite::Error;
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = source {
+        if let Some(fault) = cause.downcast_ref::<Error>() {
+            return match fault {
+                Error::Capacity(_) => End::Close(CloseCode::TooLarge, "the message is larger than MESSAGE_BYTES_MAX"),
+                Error::Utf8(_) => End::Close(CloseCode::InvalidUtf8, "a text frame is not UTF-8"),
+                Error::Protocol(tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {
+                    End::Gone
+                }
+                Error::Protocol(_) => End::Close(CloseCode::Protocol, "the frame breaks RFC 6455"),
+                _ => End::Gone,
+            };
+        }
+        source = cause.source();
+    }
+    End::Gone
+}

@@ -1,0 +1,247 @@
+//! The v1 dialect: a translator at the edge. The inside knows one vocabulary.
+//!
+//! What the original client needs: a turn is `loading_state true`, items, `loading_state false`, `context_info`,
+//! `agent_finished`, once and last, also after a failure; an item is sent whole, once, under its own id; nothing it
+//! does not know reaches it.
+
+use super::socket::{Connection, End, Flow};
+use crate::{
+    metrics::{self, Outcome},
+    runtime::Attach,
+};
+use reseed_protocol::{
+    CloseCode, CommandId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
+    command::{Command, Empty, Input, ManualCompact, SessionRole, UserInput},
+    context::ContextInfo,
+    event::{EphemeralEvent, Event, TurnStatus},
+    frame::{self, encode},
+    reply::Reply,
+    v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
+};
+use std::collections::HashMap;
+
+/// Id of error frames.
+const ERROR_ID: &str = "s_error";
+
+/// What the translation of a turn's events must remember.
+#[derive(Default)]
+pub(super) struct Translator {
+    /// When each open call was made: v1 reports how long tools took. Bounded by a turn's open calls.
+    calls: HashMap<String, Timestamp>,
+    frames: u64,
+}
+
+/// A v1 error.
+pub(super) fn error_frame(error: ErrorBody) -> String {
+    let field = error.details.as_ref().and_then(|details| details["field"].as_str()).map(str::to_owned);
+    let details = reseed_protocol::error::ErrorDetails {
+        code: error.code,
+        retriable: error.retriable,
+        field,
+        retry_after_ms: error.retry_after_ms,
+    };
+    encode(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
+}
+
+/// Deals with a text frame.
+pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
+    if connection.name.is_none() {
+        let message = "send your token as `Authorization: Bearer` or a ticket as `?ticket=` when connecting";
+        connection.send(error_frame(ErrorBody::new(ErrorCode::Unauthenticated, message))).await?;
+        connection.flush().await?;
+        return Err(End::Close(CloseCode::Credentials, "credentials are due when connecting"));
+    }
+    let (id, command) = match frame::parse_v1(text) {
+        Ok(parsed) => parsed,
+        Err(refused) => return connection.refuse(None, refused.error).await,
+    };
+    connection.good_frame();
+    let (name, handed) = match command {
+        v1::Command::UserInput(input) => {
+            let command = Command::UserInput(UserInput { input: Input::Items(input.input), when_busy: None });
+            ("user_input", talk(connection, command).await)
+        }
+        v1::Command::GetContextInfo if connection.joined.is_none() => {
+            let info = translated(connection.app.empty_context_info());
+            connection.send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(info)))).await?;
+            ("get_context_info", Ok(()))
+        }
+        v1::Command::GetContextInfo => {
+            ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
+        }
+        v1::Command::ManualCompact if connection.joined.is_none() => {
+            let error = ErrorBody::new(ErrorCode::NothingToCompact, "nothing was said on this connection yet");
+            ("manual_compact", Err(error))
+        }
+        v1::Command::ManualCompact => {
+            let id = fresh_id(connection);
+            (
+                "manual_compact",
+                hand_over(connection, id, Command::ManualCompact(ManualCompact { instructions: None })).await,
+            )
+        }
+        v1::Command::ApprovalResponse(_) => {
+            let error = ErrorBody::new(ErrorCode::NoPendingApproval, "no approval waits for an answer");
+            ("approval_response", Err(error))
+        }
+    };
+    if let Err(error) = handed {
+        metrics::command_answered(name, Outcome::Error(error.code));
+        return connection.send(error_frame(error)).await;
+    }
+    metrics::command_answered(name, Outcome::Ok);
+    Ok(())
+}
+
+/// v1 ids are not idempotency keys: each command gets one of ours.
+fn fresh_id(connection: &mut Connection) -> CommandId {
+    connection.v1.frames += 1;
+    let text = format!("v1-{}-{}-command", connection.origin.0, connection.v1.frames);
+    text.parse().expect("digits, letters and dashes are an id")
+}
+
+/// Says something, in a session that is made for the first thing said.
+async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
+    if connection.joined.is_none() {
+        if let Command::UserInput(input) = &command {
+            crate::core::session::input::parts(input.input.clone())?;
+        }
+        let name = connection.name.clone().unwrap_or_default();
+        let handle = connection.app.registry.create(&name).await?;
+        let attach = Attach {
+            origin: connection.origin,
+            role: SessionRole::Owner,
+            takeover: false,
+            client_id: None,
+            tools: None,
+            outgoing: connection.outgoing.clone(),
+            resume: None,
+        };
+        let attached = handle.attach(attach).await;
+        let attached =
+            attached.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))??;
+        connection.join(handle, SessionRole::Owner, false, attached);
+    }
+    let id = fresh_id(connection);
+    hand_over(connection, id, command).await
+}
+
+async fn hand_over(connection: &mut Connection, id: CommandId, command: Command) -> Result<(), ErrorBody> {
+    let Some(joined) = &connection.joined else {
+        return Err(ErrorBody::new(ErrorCode::NoSession, "nothing was said on this connection yet"));
+    };
+    let handle = joined.handle.clone();
+    let handed = handle.command(connection.origin, id, command, connection.outgoing.clone()).await;
+    handed.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; connect again"))?;
+    connection.expect_reply();
+    Ok(())
+}
+
+fn translated(mut info: ContextInfo) -> ContextInfo {
+    info.strategy = strategy_name(&info.strategy);
+    info
+}
+
+impl Translator {
+    fn frame(&mut self, event: &v1::Event) -> String {
+        self.frames += 1;
+        encode(&format!("s_{}", self.frames), event)
+    }
+
+    /// A reply as v1 has it: only what was asked for, and refusals.
+    pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
+        match reply {
+            Reply::ContextInfo(info) => {
+                Some(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(translated((**info).clone())))))
+            }
+            Reply::Error(error) => Some(error_frame(error.clone())),
+            _ => None,
+        }
+    }
+
+    /// An ephemeral event as v1 has it: only that a compaction which this client asked for came to nothing.
+    pub(super) fn ephemeral(&mut self, text: &str) -> Option<String> {
+        match serde_json::from_str(text).ok()? {
+            EphemeralEvent::CompactionFailed(failed) if failed.command_id.is_some() => {
+                Some(error_frame(ErrorBody::new(failed.code, failed.message)))
+            }
+            _ => None,
+        }
+    }
+
+    /// A durable event as v1 has it.
+    pub(super) fn durable(&mut self, body: &str) -> Vec<String> {
+        let Ok(event) = serde_json::from_str::<Event>(body) else { return Vec::new() };
+        match event {
+            Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],
+            Event::EntryAppended(appended) => {
+                let entry = appended.entry;
+                let items = match entry.message() {
+                    Some(message) => self.items(entry.entry_id.as_str(), entry.timestamp, message),
+                    None => Vec::new(),
+                };
+                items.into_iter().map(|item| self.frame(&v1::Event::ResponseItem(item))).collect()
+            }
+            Event::TurnFinished(finished) => {
+                self.calls.clear();
+                let mut frames = Vec::with_capacity(4);
+                if let Some(error) = finished.error.filter(|_| finished.status != TurnStatus::Completed) {
+                    frames.push(error_frame(error));
+                }
+                frames.push(self.frame(&v1::Event::LoadingState(LoadingState { loading: false })));
+                frames.push(self.frame(&v1::Event::ContextInfo(Box::new(translated(finished.context_info)))));
+                let response_id = finished.turn_id.to_string();
+                frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
+                frames
+            }
+            Event::ContextCompacted(mut compacted) => {
+                compacted.strategy = strategy_name(&compacted.strategy);
+                vec![self.frame(&v1::Event::ContextCompacted(compacted))]
+            }
+            Event::ToolCall(_) | Event::RequestResolved(_) | Event::QueueChanged(_) | Event::SessionUpdated(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// The items of a message: each part of an answer under an id of its own. The user's own words are not echoed.
+    fn items(&mut self, entry: &str, at: Timestamp, message: &Message) -> Vec<ResponseItem> {
+        let mut items = Vec::new();
+        for (index, part) in message.content.iter().enumerate() {
+            let id = format!("{entry}_{index}");
+            let item = match (message.role, part) {
+                (Role::Assistant, Part::Text { text }) => ResponseItem::Message {
+                    id,
+                    role: "assistant".to_owned(),
+                    content: vec![ItemContent::OutputText { text: text.clone() }],
+                },
+                (Role::Assistant, Part::Reasoning { text, .. }) if !text.is_empty() => ResponseItem::Reasoning {
+                    id,
+                    content: vec![ItemContent::InputText { text: text.clone() }],
+                    summary: Vec::new(),
+                },
+                (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
+                    self.calls.insert(call_id.to_string(), at);
+                    ResponseItem::FunctionCall {
+                        id,
+                        call_id: call_id.to_string(),
+                        name: name.clone(),
+                        arguments: arguments.clone(),
+                    }
+                }
+                (Role::Tool, Part::ToolResult { call_id, output, is_error }) => {
+                    let began = self.calls.remove(call_id.as_str()).unwrap_or(at);
+                    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a tool, shown in seconds")]
+                    let seconds = at.millis_since(began) as f64 / 1000.0;
+                    let metadata =
+                        serde_json::json!({ "exit_code": i32::from(*is_error), "duration_seconds": seconds });
+                    let output = serde_json::json!({ "output": output, "metadata": metadata }).to_string();
+                    ResponseItem::FunctionCallOutput { id, call_id: call_id.to_string(), output }
+                }
+                _ => continue,
+            };
+            items.push(item);
+        }
+        items
+    }
+}

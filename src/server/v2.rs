@@ -1,0 +1,307 @@
+//! The v2 dialect: one reply for each command, events as they are stored.
+
+use super::{
+    app::App,
+    sessions,
+    socket::{Connection, End, Flow, Speaks, anonymous},
+};
+use crate::{
+    core::agent_loop::Snapshot,
+    metrics::{self, Outcome},
+    runtime::{Attach, Attached},
+};
+use reseed_protocol::{
+    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
+    command::{Command, Hello, OpenSession, Resume, SessionRole},
+    frame,
+    reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
+};
+
+/// Id of error frames for frames without a usable id of their own.
+const NAMELESS_ID: &str = "s_error";
+
+/// Missed events that are replayed one by one; who missed more gets the whole state.
+const REPLAY_EVENTS_MAX: u64 = 5_000;
+
+/// Entries that `session_opened` carries where the client does not say.
+const ENTRIES_DEFAULT: u32 = 50;
+
+/// Longest `clientId`.
+const CLIENT_ID_CHARS_MAX: usize = 64;
+
+/// What this server can do beyond the least.
+const FEATURES: &[&str] = &["resume", "queue", "tools", "compaction", "context", "sessions", "observers", "takeover"];
+
+pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
+    frame::encode(id.map_or(NAMELESS_ID, CommandId::as_str), &Reply::Error(error))
+}
+
+pub(super) fn reply_frame(id: &CommandId, reply: &Reply) -> String {
+    frame::encode(id.as_str(), reply)
+}
+
+/// Deals with a text frame.
+pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
+    let (id, command) = match frame::parse_v2(text) {
+        Ok(parsed) => parsed,
+        Err(refused) => return connection.refuse(refused.id.as_ref(), refused.error).await,
+    };
+    let name = command.name();
+    if let Command::Hello(hello) = command {
+        return greet(connection, &id, hello, greeted).await;
+    }
+    if !greeted {
+        let message = format!("send hello first; this is `{name}`");
+        return connection.refuse(Some(&id), ErrorBody::new(ErrorCode::NotGreeted, message)).await;
+    }
+    connection.good_frame();
+    let (app, owner) = (connection.app.clone(), owner(connection));
+    let session = connection.joined.as_ref().map(|joined| joined.handle.id.clone());
+    let answered = match command {
+        Command::OpenSession(open) => {
+            open_session(connection, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
+        }
+        Command::CloseSession(_) => match connection.joined {
+            Some(_) => {
+                connection.leave().await;
+                Ok(Some(done()))
+            }
+            None => Err(no_session()),
+        },
+        Command::ListSessions(list) => sessions::list(&asker(&app, &owner, session.as_ref()), list).await.map(Some),
+        Command::DeleteSession(delete) => {
+            if session.as_ref() == Some(&delete.session_id) {
+                connection.leave().await;
+            }
+            app.registry.delete(&delete.session_id, &owner).await.map(|()| Some(done()))
+        }
+        Command::GetEntries(get) => sessions::entries(&asker(&app, &owner, session.as_ref()), get).await.map(Some),
+        Command::Ping(ping) => {
+            let seq = connection.joined.as_ref().map_or(0, |joined| joined.feed.seq());
+            let in_sync = ping.seq.is_none_or(|seen| seen == seq);
+            Ok(Some(Reply::Pong(Pong { seq, in_sync, server_time: sessions::now() })))
+        }
+        Command::RenameSession(rename) if other_session(connection, rename.session_id.as_ref()) => {
+            let Some(session) = rename.session_id.clone() else { return Ok(()) };
+            hand_to(connection, &session, &id, Command::RenameSession(rename)).await.map(|()| None)
+        }
+        command => hand_over(connection, &id, command).await.map(|()| None),
+    };
+    let reply = match answered {
+        // The session answers through the connection's channel.
+        Ok(None) => return Ok(()),
+        Ok(Some(reply)) => reply,
+        Err(error) => Reply::Error(error),
+    };
+    let outcome = match &reply {
+        Reply::Error(error) => Outcome::Error(error.code),
+        _ => Outcome::Ok,
+    };
+    metrics::command_answered(name, outcome);
+    connection.send(reply_frame(&id, &reply)).await
+}
+
+fn done() -> Reply {
+    Reply::Ok(Done { job_id: None, as_of_seq: None, duplicate: None })
+}
+
+fn no_session() -> ErrorBody {
+    ErrorBody::new(ErrorCode::NoSession, "no session is open on this connection; send open_session first")
+}
+
+fn asker<'a>(app: &'a App, owner: &'a str, session: Option<&'a SessionId>) -> sessions::Asker<'a> {
+    sessions::Asker { app, owner, session }
+}
+
+fn owner(connection: &Connection) -> String {
+    connection.name.clone().unwrap_or_default()
+}
+
+fn other_session(connection: &Connection, session: Option<&SessionId>) -> bool {
+    match (session, &connection.joined) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(session), Some(joined)) => joined.handle.id != *session,
+    }
+}
+
+async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greeted: bool) -> Flow {
+    if greeted {
+        let error = ErrorBody::new(ErrorCode::AlreadyGreeted, "hello was answered before on this connection");
+        return connection.refuse(Some(id), error).await;
+    }
+    if hello.protocol_version != PROTOCOL_VERSION {
+        let message = format!("protocolVersion is {}, this server speaks {PROTOCOL_VERSION}", hello.protocol_version);
+        let error = ErrorBody::new(ErrorCode::UnsupportedVersion, message).with_field("protocolVersion");
+        return connection.refuse(Some(id), error).await;
+    }
+    if hello.client_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > CLIENT_ID_CHARS_MAX) {
+        let message = format!("clientId has 1 to {CLIENT_ID_CHARS_MAX} characters");
+        return connection
+            .refuse(Some(id), ErrorBody::new(ErrorCode::InvalidField, message).with_field("clientId"))
+            .await;
+    }
+    let auth = &connection.app.auth;
+    let named = match (&hello.token, &hello.ticket) {
+        (Some(token), _) => auth.user(token).or_else(|| anonymous(&connection.app)),
+        (None, Some(ticket)) => auth.redeem(ticket).or_else(|| anonymous(&connection.app)),
+        (None, None) => connection.name.clone(),
+    };
+    let Some(name) = named else {
+        let error = ErrorBody::new(ErrorCode::Unauthenticated, "the credentials are missing, wrong or used up");
+        connection.send(error_frame(Some(id), error)).await?;
+        connection.flush().await?;
+        return Err(End::Close(CloseCode::Credentials, "the credentials are missing, wrong or used up"));
+    };
+    connection.known_as(name);
+    connection.client_id = hello.client_id;
+    connection.speaks = Speaks::V2 { greeted: true };
+    connection.good_frame();
+    let app = &connection.app;
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        server: Server {
+            name: "reseed".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: app.instance.clone(),
+            provider: app.provider.to_owned(),
+            notice: app.notice.clone(),
+        },
+        features: FEATURES.iter().map(ToString::to_string).collect(),
+        scopes: vec!["sessions".to_owned()],
+        heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
+        limits: Limits {
+            message_bytes_max: app.limits.message_bytes_max() as u64,
+            depth_max: frame::DEPTH_MAX as u64,
+            queue_items_max: app.queue_items_max as u64,
+            tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
+        },
+    };
+    connection.send(reply_frame(id, &Reply::Welcome(welcome))).await
+}
+
+/// Hands a command to the open session.
+async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command) -> Result<(), ErrorBody> {
+    let Some(joined) = &connection.joined else { return Err(no_session()) };
+    if joined.role == SessionRole::Observer && !matches!(command, Command::GetContextInfo(_) | Command::GetContext(_)) {
+        let message = format!("`{}` is the owner's; this connection observes", command.name());
+        return Err(ErrorBody::new(ErrorCode::ReadOnly, message));
+    }
+    let handle = joined.handle.clone();
+    let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
+    handed.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; open it again"))?;
+    connection.expect_reply();
+    Ok(())
+}
+
+/// Hands a command to another session of this user's.
+async fn hand_to(
+    connection: &mut Connection,
+    session: &SessionId,
+    id: &CommandId,
+    command: Command,
+) -> Result<(), ErrorBody> {
+    let owner = owner(connection);
+    // A session that leaves memory between being found and being asked is opened once more.
+    for _ in 0..2 {
+        let handle = connection.app.registry.open(session, &owner).await?;
+        let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
+        if handed.is_ok() {
+            connection.expect_reply();
+            return Ok(());
+        }
+    }
+    Err(ErrorBody::new(ErrorCode::StoreFailed, format!("session `{session}` could not be opened; try again")))
+}
+
+async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<Box<SessionOpened>, ErrorBody> {
+    if connection.joined.is_some() {
+        let message = "this connection has an open session; send close_session first";
+        return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message));
+    }
+    let role = open.role.unwrap_or(SessionRole::Owner);
+    let (app, owner) = (connection.app.clone(), owner(connection));
+    let resume = open.resume.as_ref();
+    for _ in 0..2 {
+        let handle = match &open.session_id {
+            Some(id) => connection.app.registry.open(id, &owner).await?,
+            None => connection.app.registry.create(&owner).await?,
+        };
+        let attach = Attach {
+            origin: connection.origin,
+            role,
+            takeover: open.takeover.unwrap_or(false),
+            client_id: connection.client_id.clone(),
+            tools: open.tools.clone(),
+            outgoing: connection.outgoing.clone(),
+            resume: resume.map(place),
+        };
+        let Ok(attached) = handle.attach(attach).await else { continue };
+        let attached = resumable(attached?, resume);
+        let entries = match attached.replay {
+            true => None,
+            false => {
+                let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
+                let asker = asker(&app, &owner, None);
+                Some(sessions::newest(&asker, &handle.id, &attached.snapshot, count).await?)
+            }
+        };
+        let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
+        connection.join(handle, role, open.deltas.unwrap_or(true), attached);
+        return Ok(Box::new(opened));
+    }
+    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened; try again"))
+}
+
+fn place(resume: &Resume) -> (u64, Vec<(EntryId, u32, u64)>) {
+    let items = resume.items.iter().flatten().map(|item| (item.item_id.clone(), item.part, item.offset)).collect();
+    (resume.seq, items)
+}
+
+/// All or nothing: on another log, or after too much was missed, the client gets the whole state.
+fn resumable(mut attached: Attached, resume: Option<&Resume>) -> Attached {
+    let same_log = resume.is_some_and(|resume| resume.epoch == attached.epoch);
+    let missed = attached.snapshot.seq.saturating_sub(attached.cursor.seq);
+    if attached.replay && !(same_log && missed <= REPLAY_EVENTS_MAX) {
+        let (cursor, items) = attached.feed.join();
+        attached.cursor = cursor;
+        attached.items = items;
+        attached.replay = false;
+    }
+    attached
+}
+
+fn session_opened(
+    id: &SessionId,
+    role: SessionRole,
+    attached: &Attached,
+    entries: Option<sessions::Page>,
+    asked_to_resume: bool,
+) -> SessionOpened {
+    let Snapshot { seq, leaf, state, generation, name, model, strategy, settings, context_info, .. } =
+        attached.snapshot.clone();
+    let Snapshot { turn, last_turn, compaction, queue, pending, .. } = attached.snapshot.clone();
+    let items = if attached.replay { Vec::new() } else { attached.items.clone() };
+    SessionOpened {
+        session_id: id.clone(),
+        role,
+        epoch: attached.epoch.clone(),
+        as_of_seq: seq,
+        leaf_id: leaf,
+        state,
+        generation,
+        name: Some(name).filter(|name| !name.is_empty()),
+        model,
+        strategy,
+        settings,
+        context_info,
+        resumed: asked_to_resume.then_some(if attached.replay { Resumed::Replay } else { Resumed::Snapshot }),
+        more: entries.as_ref().map(|page| page.more),
+        entries: entries.map(|page| page.items),
+        turn: turn.map(|turn_id| RunningTurn { turn_id, items }),
+        last_turn,
+        compaction,
+        queue,
+        pending,
+    }
+}
