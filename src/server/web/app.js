@@ -394,13 +394,10 @@ export class App {
         if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(partText).join("\n"));
         break;
       }
-      case "turn_finished": {
-        const { error, status } = event.payload;
-        if (error) onNotice({ kind: "error", ...error });
-        else if (status !== "completed") onAnnounce(`The turn was ${status}.`);
+      case "turn_finished":
+        // How it ended stands in the chat, as an alert.
         this.listSoon();
         break;
-      }
       case "context_compacted":
         onAnnounce(`The context was compacted, by ${Math.round(event.payload.reductionPercent)} percent.`);
         void this.refreshContextInfo();

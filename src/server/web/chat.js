@@ -195,8 +195,9 @@ function activity(pending) {
  */
 function endedRow({ status, error }, retry) {
   const text = ENDINGS[status] ?? `The turn was ${status}`;
-  return el("li", { class: `ended ${status}`, "data-ended": status },
-    el("span", {}, error ? `${text}: ${error.message} ` : `${text}.`, error && el("code", {}, error.code)),
+  const hint = error && el("small", {}, el("code", {}, error.code), error.retriable ? " · trying again may help" : "");
+  return el("li", { class: `ended ${status}`, role: "alert", "data-ended": status },
+    el("span", {}, error ? `${text}: ${error.message}` : `${text}.`, hint),
     retry && el("button", { type: "button", class: "button small", onclick: retry }, "Retry"));
 }
 

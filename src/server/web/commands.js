@@ -18,11 +18,12 @@ export const COMMANDS = [
 
 /**
  * Reads a line as a command; null when it is a message. Only a single word behind the slash makes a command, so a path
- * such as `/usr/bin` is a message.
+ * such as `/usr/bin` is a message. A slash alone asks for help.
  * @param {string} text
  * @returns {{ name: string, rest: string, known: boolean } | null}
  */
 export function parseCommand(text) {
+  if (text.trim() === "/") return { name: "help", rest: "", known: true };
   const found = /^\/([a-z]+)(?:\s+([\s\S]*))?$/i.exec(text.trim());
   if (!found) return null;
   const name = found[1].toLowerCase();

@@ -103,7 +103,8 @@ function lineStart(text, line) {
 function openCodeText(root, blocks, tail) {
   const last = blocks[blocks.length - 1];
   // Lines of an indented fence lose their indent, so they cannot be appended as they come.
-  if (last?.type !== "code" || !last.open || !tail.endsWith(last.text) || tail[lineStart(tail, last.line)] === " ") return null;
+  // The line break behind the fence is none of the code's, so an empty block is read again.
+  if (last?.type !== "code" || !last.open || last.text === "" || !tail.endsWith(last.text) || tail[lineStart(tail, last.line)] === " ") return null;
   const text = root.lastElementChild?.querySelector("code")?.firstChild;
   return text?.nodeType === Node.TEXT_NODE ? /** @type {Text} */ (text) : null;
 }

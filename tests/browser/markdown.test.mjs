@@ -1,0 +1,152 @@
+/** The Markdown subset as plain data. How it becomes nodes is tested in a real browser, in `mock.test.mjs`. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseBlocks } from "../../src/server/web/markdown-blocks.js";
+import { parseInline, safeAddress } from "../../src/server/web/markdown-inline.js";
+
+/** Inline nodes as short text: `*emphasis*` as `em(…)`, a link as `a<address>(…)`. */
+function short(nodes) {
+  const names = { strong: "b", emphasis: "em", deleted: "del" };
+  return nodes.map((node) => {
+    switch (node.type) {
+      case "text": return node.text;
+      case "code": return `code(${node.text})`;
+      case "break": return "⏎";
+      case "link": return `a<${node.href}>(${short(node.children)})`;
+      default: return `${names[node.type]}(${short(node.children)})`;
+    }
+  }).join("");
+}
+
+/** Blocks as short text. */
+function outline(blocks) {
+  return blocks.map((block) => {
+    switch (block.type) {
+      case "paragraph": return `p[${block.text}]`;
+      case "heading": return `h${block.level}[${block.text}]`;
+      case "code": return `code:${block.language}${block.open ? "…" : ""}[${block.text}]`;
+      case "rule": return "hr";
+      case "quote": return `quote(${outline(block.blocks)})`;
+      case "list": return `${block.ordered ? `ol${block.start}` : "ul"}(${block.items.map(outline).join(" | ")})`;
+      case "table": return `table(${block.rows.map((row) => row.join(",")).join(" / ")})`;
+    }
+  }).join(" ");
+}
+
+const INLINE = [
+  ["plain", "plain"],
+  ["a **b** c", "a b(b) c"],
+  ["a *b* _c_ __d__ ~~e~~", "a em(b) em(c) b(d) del(e)"],
+  ["***both***", "em(b(both))"],
+  ["**a *b* c**", "b(a em(b) c)"],
+  ["*a **b* c**", "em(a em(em(b) c))"],
+  ["snake_case_name and 2 * 3 * 4", "snake_case_name and 2 * 3 * 4"],
+  ["unclosed **bold", "unclosed **bold"],
+  ["`a *b*` c", "code(a *b*) c"],
+  ["`` a`b ``", "code(a`b)"],
+  ["`open", "`open"],
+  ["\\*not\\* \\a", "*not* \\a"],
+  ["one\ntwo", "one⏎two"],
+  ["[x](https://a.example/?q=1 \"title\")", "a<https://a.example/?q=1>(x)"],
+  ["[**x**](http://a.example)", "a<http://a.example/>(b(x))"],
+  ["[x](<https://a.example/a b>)", "a<https://a.example/a%20b>(x)"],
+  ["[mail](mailto:a@b.example)", "a<mailto:a@b.example>(mail)"],
+  ["<https://a.example>", "a<https://a.example/>(https://a.example)"],
+  ["see https://a.example/x_y_z. Then", "see a<https://a.example/x_y_z>(https://a.example/x_y_z). Then"],
+  ["(https://a.example/a(b))", "(a<https://a.example/a(b)>(https://a.example/a(b)))"],
+  ["![alt](https://a.example/p.png)", "a<https://a.example/p.png>(alt)"],
+  ["[a [b](https://b.example) c](https://c.example)", "[a a<https://b.example/>(b) c](a<https://c.example/>(https://c.example))"],
+  ["[x]", "[x]"],
+  ["[x](relative/path)", "[x](relative/path)"],
+  ["", ""],
+];
+
+test("inline marks", () => {
+  for (const [text, expected] of INLINE) assert.equal(short(parseInline(text)), expected, text);
+});
+
+const ADDRESSES = [
+  "javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "java\tscript:alert(1)", "java\nscript:alert(1)", "\u0001javascript:alert(1)",
+  "javascript&colon;alert(1)", "data:text/html,<script>alert(1)</script>", "data:image/svg+xml;base64,PHN2Zz4=", "vbscript:msgbox(1)",
+  "file:///etc/passwd", "blob:https://a.example/1", "ftp://a.example", "//a.example", "/relative", "#hash", "?q", "", "about:blank",
+  "view-source:https://a.example", "https:", "http://", "http:\\\\a.example", "intent://a#Intent;end", "ws://a.example", "tel:1",
+];
+
+/** Every link in these nodes. */
+function links(nodes) {
+  return nodes.flatMap((node) => [...(node.type === "link" ? [node.href] : []), ...links(node.children ?? [])]);
+}
+
+test("only http, https and mailto addresses become links", () => {
+  for (const address of ADDRESSES) {
+    assert.equal(safeAddress(address), null, address);
+    for (const text of [`[x](${address})`, `[x](<${address}>)`, `![x](${address})`, `<${address}>`]) {
+      // A whole address inside of another one is a link of its own: it is what it says.
+      const bare = address.includes("https://a.example") ? [new URL(address.slice(address.indexOf("https:"))).href] : [];
+      assert.ok(links(parseInline(text)).every((href) => bare.includes(href)), text);
+    }
+  }
+  assert.equal(safeAddress("https://a.example/\"><script>"), "https://a.example/%22%3E%3Cscript%3E");
+});
+
+const BLOCKS = [
+  ["", ""],
+  ["a\nb\n\nc", "p[a\nb] p[c]"],
+  ["# One\n### Three ###\n#no", "h1[One] h3[Three] p[#no]"],
+  ["a\n---\nb", "p[a] hr p[b]"],
+  ["```js\nlet a;\n\n# no\n```\nafter", "code:js[let a;\n\n# no] p[after]"],
+  ["```\nopen **code", "code:…[open **code]"],
+  ["~~~~\n~~~\n~~~~", "code:[~~~]"],
+  ["````\n```\n````", "code:[```]"],
+  ["- a\n- b\n  - c\n- d", "ul(p[a] | p[b] ul(p[c]) | p[d])"],
+  ["3. a\n4. b", "ol3(p[a] | p[b])"],
+  ["1. a\n\n   more\n2. b", "ol1(p[a] p[more] | p[b])"],
+  ["- a\nlazy\n\nafter", "ul(p[a\nlazy]) p[after]"],
+  ["- a\n+ b", "ul(p[a]) ul(p[b])"],
+  ["- ```\n  code\n  ```\n- b", "ul(code:[code] | p[b])"],
+  ["-", "ul()"],
+  ["-no list", "p[-no list]"],
+  ["> a\n> > b\n\nc", "quote(p[a] quote(p[b])) p[c]"],
+  ["|a|b|\n|-|:-:|\n|1|2|\n|3|\n\nx", "table(a,b / 1,2 / 3,) p[x]"],
+  ["a | b\n--- | ---\n1 \\| 2 | 3", "table(a,b / 1 | 2,3)"],
+  ["a | b\nno table", "p[a | b\nno table]"],
+  ["<div onclick=x>\n<script>alert(1)</script>", "p[<div onclick=x>\n<script>alert(1)</script>]"],
+  ["a\r\nb\rc", "p[a\nb\nc]"],
+];
+
+test("blocks", () => {
+  for (const [text, expected] of BLOCKS) assert.equal(outline(parseBlocks(text)), expected, JSON.stringify(text));
+});
+
+test("a block that another one follows does not change when the text grows", () => {
+  const text = `${BLOCKS.map(([block]) => block).join("\n\n").replaceAll("\r", "")}\n\npara\n- item\n-\n> q\n\`\`\`x\nend`;
+  for (let cut = 1; cut < text.length; cut += 1) {
+    const early = parseBlocks(text.slice(0, cut));
+    const last = early.at(-1);
+    const complete = last && text.slice(0, cut).split("\n").length - 1 > last.line;
+    if (!complete) continue;
+    const later = parseBlocks(text).slice(0, early.length - 1);
+    assert.deepEqual(early.slice(0, -1), later, `cut at ${cut}`);
+  }
+});
+
+test("hostile lengths take a short time", () => {
+  const table = [
+    "*".repeat(100_000), "**a ".repeat(30_000), "*a* ".repeat(30_000), "_a*".repeat(30_000), "[".repeat(100_000),
+    "![".repeat(50_000), "[](".repeat(30_000), "`".repeat(100_000), "` `` ".repeat(20_000), "<".repeat(100_000),
+    "[a](<".repeat(20_000), "https://".repeat(12_000), "(".repeat(100_000), "\\".repeat(100_000), "~~a".repeat(30_000),
+    "[x](((((".repeat(10_000),
+  ];
+  for (const text of table) {
+    const before = performance.now();
+    parseInline(text);
+    assert.ok(performance.now() - before < 2000, `${text.slice(0, 12)} took ${performance.now() - before} ms`);
+  }
+  const blocks = ["> ".repeat(50_000), "- ".repeat(50_000), "- a\n".repeat(30_000), "|".repeat(100_000), "```\n".repeat(30_000), "> a\n".repeat(30_000), " ".repeat(100_000), "-|".repeat(50_000), `${"a\n".repeat(50_000)}`];
+  for (const text of blocks) {
+    const before = performance.now();
+    parseBlocks(text);
+    assert.ok(performance.now() - before < 2000, `${text.slice(0, 12)} took ${performance.now() - before} ms`);
+  }
+});

@@ -1,0 +1,367 @@
+/** The page alone, in a real Chromium, against a small server that does what the questions ask for. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { conversation, launch, newPage, say, settled } from "./browser.mjs";
+import { CSP, MockServer } from "./mock.mjs";
+
+/** What the browser itself says while a server is away; tests of that expect it. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED|status of 401/;
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+function onPage(name, options, body) {
+  test(name, async () => {
+    const server = new MockServer(options);
+    const url = await server.listen();
+    const { page, faults } = await newPage(browser.context, options);
+    try {
+      await page.goto(url);
+      await body({ page, server, url });
+      assert.deepEqual(faults, []);
+    } finally {
+      await page.close();
+      await server.close();
+    }
+  });
+}
+
+onPage("an answer streams in, and a reload shows the same", {}, async ({ page, server }) => {
+  const served = await page.request.get(`http://127.0.0.1:${server.port}/`);
+  assert.equal(served.headers()["content-security-policy"], CSP);
+  await say(page, "show markdown and think");
+  await settled(page, 1);
+  await say(page, "use a tool, then cut");
+  await settled(page, 3);
+  const shown = await conversation(page);
+  assert.equal(shown.length, 6);
+  assert.match(shown[5], /reached the output limit/);
+  assert.deepEqual(await page.locator("#log h4, #log th, #log ol > li").evaluateAll((all) => all.map((node) => node.firstChild.textContent)), ["A plan", "Read the ", "Write fold.js", "Look at it", "kind", "tokens"]);
+  assert.equal(await page.locator("#log a").getAttribute("rel"), "noopener noreferrer");
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 6);
+  assert.deepEqual(await conversation(page), shown);
+  assert.match(await page.title(), /show markdown and think/);
+});
+
+onPage("a streaming view ends as the whole text does, at every cut", {}, async ({ page }) => {
+  const wrong = await page.evaluate(async () => {
+    const { MarkdownView, markdown } = await import("/assets/markdown.js");
+    const texts = [
+      "# T\n\npara *a* **b\nc** `d`\n\n- x\n  - y\n\n    z\n- w\n\n> q\n> r\n\n```js\nlet a = `b`;\n\n\n~~~\n```\n\n| a | b |\n|---|:-:|\n| 1 | 2 |\n\nend",
+      "a\n- b\n-c\n1. d\n```\nopen\n  code\n", "   ```\n   in\n  out\n   ```\n", "x\r\ny\r\n\r\nz", "```\n\n\nafter", "<b>x</b>\n\n<script>1</script>\n\n![p](https://a.example/p.png)",
+    ];
+    const wrong = [];
+    for (const text of texts) {
+      for (let step = 1; step <= 7; step += 1) {
+        const root = document.createElement("div");
+        const view = new MarkdownView(root);
+        for (let end = step; end < text.length; end += step) view.update(text.slice(0, end));
+        view.update(text);
+        if (root.innerHTML !== markdown(text).innerHTML) wrong.push([step, root.innerHTML, markdown(text).innerHTML]);
+      }
+    }
+    return wrong;
+  });
+  assert.deepEqual(wrong, []);
+});
+
+onPage("a model's HTML stays text", {}, async ({ page }) => {
+  await say(page, "some html please");
+  await settled(page, 1);
+  const found = await page.evaluate(() => ({
+    hacked: window.hacked ?? null,
+    live: [...document.querySelectorAll("#log script, #log img, #log svg:not(.icon), #log [onerror], #log [onload]")].length,
+    links: [...document.querySelectorAll("#log a")].map((link) => link.href),
+    text: document.querySelector("#log .assistant").innerText,
+  }));
+  assert.deepEqual([found.hacked, found.live, found.links], [null, 0, ["https://evil.example/p.png", "https://example.com/"]]);
+  assert.match(found.text, /<script>window\.hacked = 2<\/script>/);
+  assert.match(found.text, /\[click\]\(javascript:window\.hacked=3\)/);
+});
+
+onPage("a compaction is a row, with its summary behind it", { windowTokens: 2500 }, async ({ page }) => {
+  for (let turn = 1; turn <= 3; turn += 1) {
+    await say(page, `big one ${turn}`);
+    await settled(page, turn);
+  }
+  const row = page.locator("#log .compaction");
+  assert.equal(await row.count(), 1);
+  assert.match(await row.innerText(), /[\d,]+ → [\d,]+ tokens \(−\d+ %\)/);
+  await row.locator("summary").click();
+  assert.match(await row.innerText(), /plover/);
+  assert.match(await row.innerText(), /the window was nearly full/);
+  const shown = await conversation(page);
+  await page.reload();
+  await page.waitForSelector("#log .compaction");
+  await page.locator("#log .compaction summary").click();
+  assert.deepEqual(await conversation(page), shown);
+});
+
+onPage("/compact, its progress, and cancelling it", { wordMillis: 1 }, async ({ page, server }) => {
+  await say(page, "one");
+  await settled(page, 1);
+  await say(page, "/compact");
+  await page.waitForSelector(".toast.error");
+  assert.match(await page.innerText(".toast.error"), /nothing_to_compact/);
+  await page.click(".toast .icon-button");
+  await say(page, "two");
+  await settled(page, 2);
+  server.wordMillis = 400;
+  await say(page, "/compact mind the names");
+  await page.click("[data-running=compaction] button");
+  await page.waitForSelector("[data-running=compaction]", { state: "detached" });
+  assert.equal(await page.locator("#log .compaction").count(), 0);
+  server.wordMillis = 1;
+  await say(page, "/compact");
+  await page.waitForSelector("#log .compaction");
+  assert.match(await page.locator("#log .compaction").textContent(), /Why: asked for/);
+});
+
+onPage("the gauge and what is behind it", {}, async ({ page }) => {
+  await say(page, "use a tool");
+  await settled(page, 2);
+  await say(page, "/context");
+  await page.waitForSelector("#breakdown:popover-open");
+  const counts = (await page.locator("#breakdown tbody tr td:nth-child(2)").allInnerTexts()).map((text) => Number(text.replace(/,/g, "")));
+  const sum = Number((await page.innerText("#breakdown tfoot td:nth-child(2)")).replace(/,/g, ""));
+  assert.equal(counts.reduce((total, count) => total + count, 0), sum);
+  assert.ok(counts.length >= 4);
+  const meter = page.locator("#gauge-meter");
+  assert.equal(await meter.getAttribute("aria-valuetext"), `${await meter.getAttribute("aria-valuenow")} percent, ${sum} of 8,000 tokens`);
+  await page.click("#breakdown button:has-text('next request')");
+  assert.match(await page.innerText("dialog pre"), /You are a mock/);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+});
+
+onPage("Escape stops an answer; what was shown is kept and marked", { wordMillis: 15 }, async ({ page }) => {
+  await say(page, "a long one");
+  await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("[data-ended=cancelled]");
+  assert.match((await conversation(page))[1], /Sentence 1 .*Stopped here/s);
+  await page.click("[data-ended] button");
+  await page.waitForSelector("[data-ended]", { state: "detached" });
+  await page.click("#stop");
+  await page.waitForSelector("[data-ended=cancelled]");
+});
+
+onPage("a failed turn says so and can be retried", {}, async ({ page }) => {
+  await say(page, "please fail");
+  await page.waitForSelector("[data-ended=failed]");
+  assert.match(await page.innerText("[data-ended]"), /the answer stopped in the middle\s+upstream_truncated · trying again may help/);
+  assert.match(await page.innerText("#tail .void"), /is void/);
+  await page.reload();
+  await page.click("[data-ended=failed] button");
+  await settled(page, 1);
+  assert.equal(await page.locator("[data-ended]").count(), 0);
+});
+
+onPage("inputs wait their turn, in order", { wordMillis: 10 }, async ({ page, server }) => {
+  await say(page, "a long one");
+  await page.waitForSelector("#stop:not([hidden])");
+  for (const text of ["second", "third"]) await say(page, text);
+  await page.waitForFunction(() => document.querySelectorAll("#tail .waiting").length === 2);
+  assert.deepEqual(await page.locator("#tail .waiting > div").allInnerTexts(), ["second", "third"]);
+  server.wordMillis = 1;
+  await settled(page, 3);
+  assert.deepEqual(await page.locator("#log .message.user > div").allInnerTexts(), ["a long one", "second", "third"]);
+});
+
+onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
+  await say(page, "a long one");
+  await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
+  server.dropAll();
+  await page.waitForSelector("#connection-line:not([hidden])");
+  await say(page, "written while away");
+  await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
+  server.wordMillis = 1;
+  await settled(page, 2);
+  const live = await conversation(page);
+  assert.equal(live.length, 4);
+  assert.match(live[1], /Sentence 1 of a long answer\. Sentence 2 of .* Sentence 120 of a long answer\./s);
+  assert.match(live[2], /written while away/);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 4);
+  assert.deepEqual(await conversation(page), live);
+});
+
+onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }, async ({ page, server }) => {
+  await say(page, "a long one");
+  await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
+  await page.reload();
+  await page.waitForFunction(() => /Sentence 1 .*Sentence 4/s.test(document.querySelector("#tail")?.innerText));
+  server.wordMillis = 1;
+  await settled(page, 1);
+  assert.match((await conversation(page))[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
+});
+
+onPage("another window takes over, and this one can take it back", {}, async ({ page, url }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const other = await newPage(browser.context);
+  await other.page.goto(page.url());
+  await other.page.waitForSelector("#role-line:not([hidden])");
+  assert.equal(await other.page.locator("#input").isDisabled(), true);
+  await other.page.click("#role-line button");
+  await page.waitForSelector("#connection-line:has-text('another window')");
+  await other.page.waitForSelector("#role-line", { state: "hidden" });
+  await page.click("#connection-line button");
+  await other.page.waitForSelector("#connection-line:has-text('another window')");
+  await say(page, "again");
+  await settled(page, 2);
+  assert.ok(url);
+  assert.deepEqual(other.faults, []);
+  await other.page.close();
+});
+
+onPage("a server that asks for a token gets a ticket", { token: "secret-token", expected: AWAY }, async ({ page }) => {
+  await page.fill("dialog input", "wrong");
+  await page.press("dialog input", "Enter");
+  await page.waitForFunction(() => document.querySelector("dialog input")?.value === "");
+  await page.fill("dialog input", "secret-token");
+  await page.press("dialog input", "Enter");
+  await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
+  await say(page, "hello");
+  await settled(page, 1);
+  const kept = await page.evaluate(() => [localStorage.length === 0 || !JSON.stringify(localStorage).includes("secret"), sessionStorage.getItem("reseed.token")]);
+  assert.deepEqual(kept, [true, "secret-token"]);
+  await page.reload();
+  await page.waitForSelector("#log .assistant");
+});
+
+onPage("sessions: make, search, rename, switch, delete", {}, async ({ page, server }) => {
+  for (const name of ["apples", "pears"]) {
+    await page.click("#new-session");
+    await say(page, name);
+    await settled(page, 1);
+  }
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
+  assert.deepEqual(await page.locator("#sessions .name").allInnerTexts(), ["pears", "apples"]);
+  assert.equal(await page.innerText("#sessions [aria-current=page] .name"), "pears");
+  await page.fill("#search", "app");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
+  await page.click("#sessions .session a");
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
+  await page.fill("#search", "");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
+  await page.goBack();
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("pears"));
+  await page.hover("#sessions .current");
+  await page.click("#sessions .current [aria-label^=Rename]");
+  await page.fill("dialog input", "plums");
+  await page.press("dialog input", "Enter");
+  await page.waitForFunction(() => document.querySelector("#title").textContent === "plums");
+  await page.hover("#sessions .current");
+  await page.click("#sessions .current [aria-label^=Delete]");
+  await page.click("dialog .danger");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
+  assert.deepEqual([...server.worlds.values()].map((world) => world.name), ["apples"]);
+  assert.equal(await page.innerText("#title"), "New chat");
+});
+
+onPage("older messages come when one scrolls up, and what is read stays in place", {}, async ({ page, server }) => {
+  const world = server.make();
+  for (let count = 1; count <= 160; count += 1) world.say(`message ${count}`, `command-${count}`);
+  await page.evaluate((id) => (location.hash = `#session=${id}`), world.sessionId);
+  await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("message 160"));
+  const top = () => page.evaluate(() => Math.round(document.querySelector("#chat").scrollHeight - document.querySelector("#chat").scrollTop));
+  assert.equal(await page.locator("#log > li").count(), 50);
+  const height = await page.evaluate(() => document.querySelector("#chat").scrollHeight);
+  await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length >= 100);
+  assert.ok(await top() >= height - 60, "the view has not jumped to the top");
+  for (let tries = 0; tries < 3; tries += 1) await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
+  await page.waitForFunction(() => (document.querySelector("#chat").scrollTop = 0, document.querySelectorAll("#log > li").length === 160));
+  assert.match(await page.innerText("#log > li:first-child"), /message 1$/);
+  assert.equal(await page.locator("#older").isVisible(), false);
+  await page.click("#jump");
+  await page.waitForSelector("#jump", { state: "hidden" });
+});
+
+onPage("a window nearly full under `manual` is said in a line", { windowTokens: 1400 }, async ({ page }) => {
+  await say(page, "one");
+  await settled(page, 1);
+  await say(page, "/strategy manual");
+  await say(page, "a big one");
+  await settled(page, 2);
+  await page.waitForSelector("#warning-line:not([hidden])");
+  assert.match(await page.innerText("#warning-line"), /nearly full/);
+  assert.equal(await page.getAttribute("#gauge", "data-level"), "full");
+  await say(page, "a small one");
+  await settled(page, 3);
+  await page.click("#warning-line button");
+  await page.waitForSelector("#log .compaction");
+  await page.waitForSelector("#warning-line", { state: "hidden" });
+});
+
+onPage("commands that are none, or lack a word, are put back", {}, async ({ page }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  await say(page, "/nonsense");
+  await page.waitForSelector(".toast.error:has-text('/nonsense')");
+  assert.equal(await page.inputValue("#input"), "/nonsense");
+  await page.fill("#input", "/co");
+  assert.deepEqual(await page.locator("#hints code").allInnerTexts(), ["/context", "/compact [instructions]"]);
+  await say(page, "/help");
+  await page.waitForSelector("dialog:has-text('Commands and keys')");
+  await page.keyboard.press("Escape");
+});
+
+onPage("on a phone everything fits and the drawer keeps the focus", { viewport: { width: 360, height: 640 } }, async ({ page }) => {
+  await say(page, "show markdown");
+  await settled(page, 1);
+  const wide = () => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+  assert.equal(await wide(), false);
+  assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector("#input")).fontSize), "16px");
+  await page.click("#sidebar-open");
+  await page.waitForSelector("#sidebar.open");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "sidebar-close");
+  assert.equal(await page.evaluate(() => document.querySelector("#page").inert), true);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("#sidebar:not(.open)", { state: "attached" });
+  assert.equal(await page.evaluate(() => document.activeElement.id), "sidebar-open");
+  await page.click("#gauge-button");
+  await page.waitForSelector("#breakdown:popover-open");
+  const box = await page.locator("#breakdown").boundingBox();
+  assert.ok(box.x >= 0 && box.x + box.width <= 360 && box.y + box.height <= 640);
+});
+
+onPage("keyboard and screen reader", {}, async ({ page }) => {
+  await page.keyboard.press("Shift+Tab");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "input");
+  assert.equal(await page.inputValue("#input"), "");
+  await page.keyboard.type("one");
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.type("two");
+  await page.keyboard.press("Enter");
+  await settled(page, 1);
+  assert.match((await conversation(page))[0], /one\ntwo/);
+  assert.match(await page.innerText("#announcer"), /You said/);
+  const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, textarea, a, [role=meter]")]
+    .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim()))
+    .map((node) => node.outerHTML));
+  assert.deepEqual(nameless, []);
+  const marks = await page.evaluate(() => ["main", "header", "aside", "nav", "h1"].map((tag) => document.querySelectorAll(tag).length));
+  assert.deepEqual(marks, [1, 1, 1, 1, 1]);
+});
+
+onPage("light and dark, kept over a reload", {}, async ({ page }) => {
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.emulateMedia({ colorScheme: "light" });
+  const light = await background();
+  await page.emulateMedia({ colorScheme: "dark" });
+  const dark = await background();
+  assert.notEqual(light, dark);
+  await page.click("#theme");
+  assert.equal(await background(), light);
+  await page.reload();
+  assert.equal(await background(), light);
+  await page.evaluate(() => localStorage.clear());
+});
