@@ -3,7 +3,7 @@
 //! Nothing is understood here: a handful of words in a few languages tell a personal fact from small talk, and a name
 //! from a passing remark. When in doubt a sentence is kept beside an older one instead of replacing it.
 
-use super::words::{is_question, words};
+use super::words::{among, is_question, words};
 
 /// How much a sentence matters; what matters least goes first when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,85 +33,21 @@ pub(crate) struct Claim {
     is_own: bool,
 }
 
-const OWN: [&str; 19] = [
-    "my", "our", "mein", "meine", "meinen", "unser", "unsere", "mon", "ma", "mes", "notre", "mi", "mis", "nuestro",
-    "nuestra", "mio", "mia", "我", "私",
-];
-const ARTICLES: [&str; 19] = [
-    "the", "this", "that", "a", "an", "der", "die", "das", "ein", "eine", "le", "la", "les", "el", "il", "的", "们",
-    "們", "の",
-];
+const OWN: &str = "my our mein meine meinen unser unsere mon ma mes notre mi mis nuestro nuestra mio mia 我 私";
+const ARTICLES: &str = "the this that a an der die das ein eine le la les el il 的 们 們 の";
 /// Words in front of a claim that are no part of it.
-const LEADING: [&str; 23] = [
-    "please", "remember", "note", "and", "but", "also", "now", "actually", "by", "way", "oh", "well", "so", "btw",
-    "fyi", "hi", "hello", "hey", "ok", "okay", "for", "record", "user",
-];
-const IS: [&str; 12] = ["is", "are", "ist", "sind", "est", "sont", "es", "son", "è", "是", "は", "lautet"];
-const IS_CALLED: [&str; 9] = ["called", "named", "heißt", "heisst", "heiße", "appelle", "llama", "chiama", "叫"];
-const CHANGE: [&str; 12] = [
-    "now",
-    "actually",
-    "anymore",
-    "longer",
-    "changed",
-    "correction",
-    "renamed",
-    "moved",
-    "jetzt",
-    "inzwischen",
-    "现在",
-    "已",
-];
+const LEADING: &str = "\
+    please remember note and but also now actually by way oh well so btw fyi hi hello hey ok okay for record user";
+const IS: &str = "is are ist sind est sont es son è 是 は lautet";
+const IS_CALLED: &str = "called named heißt heisst heiße appelle llama chiama 叫";
+const CHANGE: &str = "now actually anymore longer changed correction renamed moved jetzt inzwischen";
 /// Subjects that mean something else in every sentence.
-const PRONOUNS: [&str; 14] =
-    ["it", "there", "here", "he", "she", "they", "we", "you", "who", "what", "es", "er", "sie", "i"];
+const PRONOUNS: &str = "it there here he she they we you who what es er sie i";
 /// What has one value at a time.
-const ONE_VALUED: [&str; 44] = [
-    "name",
-    "number",
-    "address",
-    "colour",
-    "color",
-    "code",
-    "password",
-    "passphrase",
-    "port",
-    "deadline",
-    "birthday",
-    "date",
-    "budget",
-    "age",
-    "city",
-    "language",
-    "version",
-    "email",
-    "url",
-    "path",
-    "goal",
-    "job",
-    "size",
-    "price",
-    "limit",
-    "timeout",
-    "status",
-    "id",
-    "key",
-    "token",
-    "word",
-    "branch",
-    "host",
-    "hostname",
-    "phone",
-    "food",
-    "drink",
-    "region",
-    "model",
-    "database",
-    "directory",
-    "title",
-    "time",
-    "hometown",
-];
+const ONE_VALUED: &str = "\
+    name number address colour color code password passphrase port deadline birthday date budget age city language \
+    version email url path goal job size price limit timeout status id key token word branch host hostname phone \
+    food drink region model database directory title time hometown";
 /// Beginnings with which people tell about themselves.
 const ABOUT_ONESELF: [&str; 33] = [
     "i live",
@@ -188,6 +124,16 @@ pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
     Some((weight, claim))
 }
 
+/// Whether a sentence tells a fact that the user will want to be remembered.
+pub(crate) fn is_told(sentence: &str) -> bool {
+    judge(sentence).is_some_and(|(weight, _)| weight >= Weight::Told)
+}
+
+/// What a sentence is about, where it claims something.
+pub(crate) fn subject(sentence: &str) -> Option<String> {
+    claim(&words(sentence)).map(|claim| claim.subject)
+}
+
 /// Whether words that were joined by spaces hold this phrase at word boundaries.
 pub(crate) fn contains_words(spaced: &str, phrase: &str) -> bool {
     spaced.match_indices(phrase).any(|(at, _)| {
@@ -232,24 +178,26 @@ pub(crate) fn has_value(sentence: &str) -> bool {
 fn claim(words: &[String]) -> Option<Claim> {
     // A subject longer than this is a story with an "is" in it somewhere.
     const SUBJECT_WORDS_MAX: usize = 10;
-    let contains = |list: &[&str], word: &String| list.contains(&word.as_str());
     let verb = words
         .iter()
         .take(SUBJECT_WORDS_MAX + 1)
-        .position(|word| contains(&IS, word) || contains(&IS_CALLED, word))
+        .position(|word| among(IS, word) || among(IS_CALLED, word))
         .filter(|at| *at > 0)?;
-    let lead = words[..verb].iter().take_while(|word| contains(&LEADING, word) || contains(&ARTICLES, word)).count();
-    let is_own = words[..verb].iter().skip(lead).take(1).any(|word| contains(&OWN, word));
+    let lead = words[..verb]
+        .iter()
+        .take_while(|word| among(LEADING, word) || among(ARTICLES, word) || among(CHANGE, word))
+        .count();
+    let is_own = words[..verb].iter().skip(lead).take(1).any(|word| among(OWN, word));
     let mut subject: Vec<&str> = words[lead..verb]
         .iter()
-        .filter(|word| !contains(&OWN, word) && !contains(&ARTICLES, word) && !contains(&CHANGE, word) && *word != "s")
+        .filter(|word| !among(OWN, word) && !among(ARTICLES, word) && !among(CHANGE, word) && *word != "s")
         .map(String::as_str)
         .collect();
     let mut value: Vec<&str> = words[verb + 1..].iter().map(String::as_str).collect();
-    let is_change = words.iter().any(|word| contains(&CHANGE, word));
-    value.retain(|word| !CHANGE.contains(word) && !matches!(*word, "no" | "not"));
-    let mut is_name = contains(&IS_CALLED, &words[verb]);
-    if value.first().is_some_and(|word| IS_CALLED.contains(word)) {
+    let is_change = words.iter().any(|word| among(CHANGE, word));
+    value.retain(|word| !among(CHANGE, word) && !matches!(*word, "no" | "not"));
+    let mut is_name = among(IS_CALLED, &words[verb]);
+    if value.first().is_some_and(|word| among(IS_CALLED, word)) {
         value.remove(0);
         is_name = true;
     }
@@ -260,9 +208,9 @@ fn claim(words: &[String]) -> Option<Claim> {
     if value.is_empty() {
         return None;
     }
-    let is_one_valued = subject.iter().any(|word| ONE_VALUED.contains(word) || word.starts_with("favo"));
+    let is_one_valued = subject.iter().any(|word| among(ONE_VALUED, word) || word.starts_with("favo"));
     let subject = subject.join(" ");
-    if subject.is_empty() && !(is_own && is_name) || PRONOUNS.contains(&subject.as_str()) {
+    if subject.is_empty() && !(is_own && is_name) || among(PRONOUNS, &subject) {
         return None;
     }
     let key = if is_name {

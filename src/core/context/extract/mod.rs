@@ -7,158 +7,38 @@
 //!   that what was told early is not pushed out by later chatter, however often summaries are made of summaries;
 //! - the work is linear in the text but for sorting.
 
+mod choose;
 mod fact;
+mod phrases;
 mod words;
 
-use fact::contains_words;
-use words::{is_question, is_unspaced, sentences, words};
+pub(crate) use fact::{is_told, names_oneself, subject};
+pub(crate) use words::{among, is_question, is_unspaced, sentences, words};
 
 use crate::core::context::{
     serialize::prefix,
     summary::{SKELETON_CHARS, Sections, Slot, item_text, strip_files},
 };
-use fact::{Weight, has_value, judge};
+use choose::{Item, chosen, rooms};
+use fact::{Weight, contains_words, has_value, judge};
+use phrases::{CONSTRAINT, CONSTRAINT_UNSPACED, GOAL, ORDERS, work};
 use reseed_protocol::{Message, Part, Role};
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sentences of one tool result or answer that may become facts: a log of a thousand lines tells no more than this.
 const DETAILS_PER_PART_MAX: usize = 5;
 /// Characters of a call's arguments that are worth a line.
 const ARGUMENTS_CHARS_MAX: usize = 100;
-/// An item is cut to what room a section has rather than left out, if at least this much of it can stay.
-const ITEM_CHARS_MIN: usize = 24;
 
-/// Who said a fact; stands in front of it, so that the next summary still knows.
-const USER: &str = "User: ";
-const ASSISTANT: &str = "Assistant: ";
-const TOOL: &str = "Tool: ";
+/// Stands in front of a fact that the user told, so that the next summary still knows.
+pub(crate) const USER: &str = "User: ";
+/// Stands in front of what the model said.
+pub(crate) const ASSISTANT: &str = "Assistant: ";
+/// Stands in front of what a tool answered.
+pub(crate) const TOOL: &str = "Tool: ";
 const FIRST_REQUEST: &str = "First request: ";
 const LATEST_REQUEST: &str = "Latest request: ";
 const OPEN_QUESTION: &str = "answer the user: ";
-
-/// Each place's share of the room in percent; what it does not need goes to the others in the order given here.
-const SHARES: [(Slot, usize); 8] = [
-    (Slot::Context, 42),
-    (Slot::Constraints, 14),
-    (Slot::Decisions, 10),
-    (Slot::Goal, 12),
-    (Slot::Done, 8),
-    (Slot::NextSteps, 6),
-    (Slot::Blocked, 4),
-    (Slot::InProgress, 4),
-];
-
-const CONSTRAINT: [&str; 21] = [
-    "always",
-    "never",
-    "please use",
-    "i prefer",
-    "prefer",
-    "must",
-    "must not",
-    "don t",
-    "do not",
-    "avoid",
-    "only use",
-    "should",
-    "make sure",
-    "instead of",
-    "at most",
-    "at least",
-    "immer",
-    "niemals",
-    "nie",
-    "bitte",
-    "keinesfalls",
-];
-const CONSTRAINT_UNSPACED: [&str; 8] = ["总是", "不要", "必须", "请用", "请使用", "只用", "必ず", "しないで"];
-const DECISION: [&str; 16] = [
-    "decided",
-    "let s use",
-    "let us use",
-    "we ll use",
-    "we will use",
-    "i ll use",
-    "go with",
-    "going with",
-    "chose",
-    "chosen",
-    "agreed",
-    "settled on",
-    "opted",
-    "entschieden",
-    "beschlossen",
-    "decision",
-];
-const DONE: [&str; 16] = [
-    "is done",
-    "are done",
-    "finished",
-    "completed",
-    "fixed",
-    "implemented",
-    "works now",
-    "deployed",
-    "merged",
-    "passes",
-    "passed",
-    "i ve added",
-    "i ve created",
-    "i ve updated",
-    "erledigt",
-    "fertig",
-];
-const BLOCKED: [&str; 10] =
-    ["blocked", "cannot", "can t", "fails", "failed", "error", "broken", "stuck", "waiting for", "geht nicht"];
-const IN_PROGRESS: [&str; 6] = ["working on", "in progress", "currently", "i am now", "i m now", "half way"];
-const NEXT: [&str; 9] =
-    ["next step", "next steps", "todo", "to do", "still need", "still needs", "remaining", "after that", "follow up"];
-const GOAL: [&str; 12] = [
-    "i want",
-    "i d like",
-    "i would like",
-    "help me",
-    "i need",
-    "we need",
-    "my goal",
-    "the goal",
-    "the task",
-    "we are building",
-    "i am building",
-    "ich möchte",
-];
-const ORDERS: [&str; 30] = [
-    "please",
-    "can",
-    "could",
-    "build",
-    "write",
-    "make",
-    "fix",
-    "add",
-    "implement",
-    "create",
-    "plan",
-    "explain",
-    "find",
-    "show",
-    "tell",
-    "translate",
-    "list",
-    "compare",
-    "check",
-    "review",
-    "summarise",
-    "summarize",
-    "refactor",
-    "change",
-    "give",
-    "use",
-    "run",
-    "call",
-    "let",
-    "help",
-];
 
 /// The summary of these messages and of what came before them.
 #[must_use]
@@ -171,18 +51,6 @@ pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Opti
         gathering.take_message(message);
     }
     gathering.into_sections(chars_max).to_string()
-}
-
-struct Item {
-    text: String,
-    weight: Weight,
-}
-
-impl Item {
-    /// Characters of its line.
-    fn cost(&self) -> usize {
-        self.text.chars().count() + "\n- ".len()
-    }
 }
 
 /// What was found so far, in the order in which it was said.
@@ -281,7 +149,7 @@ impl Gathering {
             let asks = is_question(sentence, &words);
             let says = |phrases: &[&str]| phrases.iter().any(|phrase| contains_words(&spaced, phrase));
             let wants = says(&GOAL);
-            if asks || wants || words.first().is_some_and(|word| ORDERS.contains(&word.as_str())) {
+            if asks || wants || words.first().is_some_and(|word| among(ORDERS, word)) {
                 request = request.or(Some(sentence));
             }
             if asks {
@@ -415,65 +283,8 @@ fn forget(fact: &mut Option<Item>, seen: &mut BTreeSet<(Slot, String)>) {
     }
 }
 
-/// Where a sentence about the work belongs.
-fn work(spaced: &str) -> Option<Slot> {
-    let places: [(Slot, &[&str]); 5] = [
-        (Slot::Decisions, &DECISION),
-        (Slot::Done, &DONE),
-        (Slot::NextSteps, &NEXT),
-        (Slot::InProgress, &IN_PROGRESS),
-        (Slot::Blocked, &BLOCKED),
-    ];
-    places
-        .into_iter()
-        .find(|(_, phrases)| phrases.iter().any(|phrase| contains_words(spaced, phrase)))
-        .map(|(slot, _)| slot)
-}
-
 fn words_on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// How many characters each place gets of the room.
-fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap<Slot, usize> {
-    let need = |slot: Slot| places[&slot].iter().map(Item::cost).sum::<usize>();
-    let share = |percent: usize| room.saturating_mul(percent) / 100;
-    let mut rooms: BTreeMap<Slot, usize> =
-        SHARES.into_iter().map(|(slot, percent)| (slot, share(percent).min(need(slot)))).collect();
-    let mut left = room.saturating_sub(rooms.values().sum());
-    for (slot, _) in SHARES {
-        if let btree_map::Entry::Occupied(mut given) = rooms.entry(slot) {
-            let more = (need(slot) - given.get()).min(left);
-            *given.get_mut() += more;
-            left -= more;
-        }
-    }
-    rooms
-}
-
-/// The items that fit, in their order: the weightiest first, among equals the oldest and the newest by turns.
-fn chosen(items: Vec<Item>, room: usize) -> Vec<String> {
-    let mut by_weight: BTreeMap<Weight, Vec<usize>> = BTreeMap::new();
-    for (at, item) in items.iter().enumerate() {
-        by_weight.entry(item.weight).or_default().push(at);
-    }
-    let mut left = room;
-    let mut kept: BTreeMap<usize, String> = BTreeMap::new();
-    for equals in by_weight.into_values().rev() {
-        for turn in 0..equals.len() {
-            let at = if turn % 2 == 0 { equals[turn / 2] } else { equals[equals.len() - 1 - turn / 2] };
-            let cost = items[at].cost();
-            if cost <= left {
-                left -= cost;
-                kept.insert(at, items[at].text.clone());
-            } else if kept.is_empty() && left >= ITEM_CHARS_MIN {
-                let text = prefix(&items[at].text, left - "\n- …".chars().count());
-                kept.insert(at, format!("{text}…"));
-                left = 0;
-            }
-        }
-    }
-    kept.into_values().collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@
 pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
 
 /// Short forms whose full stop ends no sentence.
-const ABBREVIATIONS: [&str; 14] =
-    ["mr", "mrs", "ms", "dr", "prof", "st", "no", "nr", "vs", "e.g", "i.e", "z.b", "d.h", "ca"];
+const ABBREVIATIONS: &str = "mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca";
 
 /// The sentences of a text, trimmed, each with at least one letter or digit.
 pub(crate) fn sentences(text: &str) -> Vec<&str> {
@@ -54,7 +53,7 @@ fn is_abbreviated(before: &str) -> bool {
     // A list number (`1.`) or an initial (`J.`) ends no sentence, unless it is the sentence's last word after others.
     let is_first_number = before.trim_start().len() == word.len() && word.bytes().all(|b| b.is_ascii_digit());
     let is_initial = word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()) && word != "I";
-    is_first_number || is_initial || ABBREVIATIONS.iter().any(|short| word.eq_ignore_ascii_case(short))
+    is_first_number || is_initial || among(ABBREVIATIONS, &word.to_ascii_lowercase())
 }
 
 /// The words of a text in lower case: runs of letters and digits, single characters of scripts without spaces.
@@ -81,6 +80,11 @@ fn flush(words: &mut Vec<String>, word: &mut String) {
     }
 }
 
+/// Whether the word stands in a list of words with single spaces between them.
+pub(crate) fn among(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
+}
+
 /// Whether the character belongs to a script that writes no spaces between words.
 pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
@@ -89,27 +93,22 @@ pub(crate) fn is_unspaced(c: char) -> bool {
 
 /// Whether a sentence asks something.
 pub(crate) fn is_question(sentence: &str, words: &[String]) -> bool {
-    const ASKING: [&str; 9] = ["what", "who", "whom", "whose", "where", "when", "which", "why", "how"];
-    const AFTER_ASKING: [&str; 24] = [
-        "is", "s", "are", "was", "were", "do", "does", "did", "can", "could", "should", "would", "will", "has", "have",
-        "am", "old", "many", "much", "long", "far", "often", "about", "did",
-    ];
-    const HELPING: [&str; 14] =
-        ["do", "does", "did", "can", "could", "would", "will", "are", "is", "have", "has", "should", "shall", "am"];
-    const AFTER_HELPING: [&str; 13] =
-        ["you", "i", "we", "it", "there", "my", "our", "the", "this", "that", "he", "she", "they"];
-    const FRAGEND: [&str; 10] = ["wie", "was", "wo", "wer", "wann", "welche", "welcher", "welches", "warum", "wohin"];
-    const NACH_FRAGEND: [&str; 14] = [
-        "ist", "sind", "heißt", "heisst", "heiße", "habe", "hat", "hatte", "war", "wohne", "lautet", "kann", "alt",
-        "viele",
-    ];
+    const ASKING: &str = "what who whom whose where when which why how";
+    const AFTER_ASKING: &str = "\
+        is s are was were do does did can could should would will has have am old many much long far often about";
+    const HELPING: &str = "do does did can could would will are is have has should shall am";
+    const AFTER_HELPING: &str = "you i we it there my our the this that he she they";
+    const FRAGEND: &str = "wie was wo wer wann welche welcher welches warum wohin";
+    const NACH_FRAGEND: &str = "ist sind heißt heisst heiße habe hat hatte war wohne lautet kann alt viele";
     if sentence.trim_end_matches(['"', '\'', '”', '»', ')', ' ']).ends_with(['?', '？', '؟']) {
         return true;
     }
     let [first, second, ..] = words else { return false };
-    let pair =
-        |firsts: &[&str], seconds: &[&str]| firsts.contains(&first.as_str()) && seconds.contains(&second.as_str());
-    pair(&ASKING, &AFTER_ASKING) || pair(&HELPING, &AFTER_HELPING) || pair(&FRAGEND, &NACH_FRAGEND)
+    if second == "me" && among("tell remind show", first) {
+        return true;
+    }
+    let pair = |firsts, seconds| among(firsts, first) && among(seconds, second);
+    pair(ASKING, AFTER_ASKING) || pair(HELPING, AFTER_HELPING) || pair(FRAGEND, NACH_FRAGEND)
 }
 
 #[cfg(test)]
@@ -153,6 +152,7 @@ mod tests {
             ("do you remember it", true),
             ("Wie heißt meine Katze", true),
             ("\"Really?\"", true),
+            ("Remind me what my cat is called.", true),
             ("What I like is tea", false),
             ("When I was five we moved to Ulm", false),
             ("Will is my brother", false),
