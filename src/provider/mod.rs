@@ -1,6 +1,7 @@
 //! To the models. One [`Provider`] a deployment; the runtime calls it, the core never does.
 
 pub mod fault;
+pub mod offline;
 pub mod openai;
 pub mod overflow;
 pub mod retry;

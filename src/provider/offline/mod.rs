@@ -1,0 +1,163 @@
+//! The built-in model: needs no key and no network, answers the same to the same, and behaves like a model of a small
+//! window in everything that the server can see.
+//!
+//! - it knows the request and nothing else: what it recalls, it recalls from the messages and summaries it was sent
+//! - it streams by words, at a pace that an eye can follow; dropping the future stops it
+//! - it refuses a request that leaves no token for an answer, and ends an answer that would pass the window or the limit
+//!   with [`StopReason::Length`]
+//! - it counts its own tokens ([`count`]) and reports them as usage
+//! - asked for a summary, it makes one by extraction
+
+mod count;
+mod recall;
+mod reply;
+mod summarise;
+mod tool_call;
+
+use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage};
+use crate::provider::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
+use count::{part_tokens, piece_tokens, pieces, request_tokens};
+use reply::{Reply, Sizes, reply};
+use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
+use std::time::Duration;
+use summarise::summarise;
+use tool_call::Call;
+
+/// The name under which it is listed; it answers to any other too.
+pub const MODEL: &str = "offline";
+
+/// How the offline model behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfflineOptions {
+    /// Tokens of question and answer together.
+    pub window_tokens: u64,
+    /// Between two words of an answer; `None` for all at once. Summaries, which nobody watches, are never paced.
+    pub pace: Option<Duration>,
+}
+
+impl Default for OfflineOptions {
+    /// A window that fills within a short talk, and 40 words a second.
+    fn default() -> Self {
+        Self { window_tokens: 8_000, pace: Some(Duration::from_millis(25)) }
+    }
+}
+
+/// The offline model.
+#[derive(Debug, Clone, Copy)]
+pub struct Offline {
+    options: OfflineOptions,
+}
+
+impl Offline {
+    /// A model that behaves so.
+    #[must_use]
+    pub fn new(options: OfflineOptions) -> Self {
+        Self { options }
+    }
+
+    async fn answered(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<Answer, ModelFault> {
+        let window_tokens = self.options.window_tokens;
+        let input_tokens = request_tokens(request);
+        if input_tokens >= window_tokens {
+            return Err(overflow(input_tokens, window_tokens));
+        }
+        let asked_for = request.envelope.options.max_output_tokens.unwrap_or(u64::MAX).max(1);
+        let output_tokens_max = asked_for.min(window_tokens - input_tokens);
+        let reply = match request.purpose {
+            Purpose::Summary => Reply::Say(summarise(request, output_tokens_max)),
+            Purpose::Turn => reply(request, Sizes { input_tokens, window_tokens }),
+        };
+        let pace = self.options.pace.filter(|_| request.purpose == Purpose::Turn);
+        let (text, calls) = match reply {
+            Reply::Say(text) => (text, Vec::new()),
+            Reply::Call(calls) => (announced(&calls), calls),
+        };
+        let mut left = output_tokens_max;
+        let said = stream(&text, &mut left, pace, sink).await;
+        let mut is_cut = said.len() < text.len();
+        let mut parts = vec![Part::Text { text: said }];
+        for call in calls.into_iter().enumerate().map(|(at, call)| call_part(at, call)) {
+            // A call is whole or not there: half of one could not be made.
+            match left.checked_sub(part_tokens(&call)) {
+                Some(after) if !is_cut => {
+                    left = after;
+                    parts.push(call);
+                }
+                _ => is_cut = true,
+            }
+        }
+        let stop_reason = match parts.len() {
+            _ if is_cut => StopReason::Length,
+            1 => StopReason::Stop,
+            _ => StopReason::ToolCalls,
+        };
+        let usage = ReportedUsage { input_tokens, output_tokens: output_tokens_max - left, ..ReportedUsage::default() };
+        Ok(Answer { parts, stop_reason, usage: Some(usage) })
+    }
+}
+
+impl Provider for Offline {
+    fn name(&self) -> &'static str {
+        MODEL
+    }
+
+    fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(self.answered(request, sink))
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        let model = ListedModel { id: MODEL.to_owned(), window_tokens: Some(self.options.window_tokens) };
+        Box::pin(std::future::ready(Ok(vec![model])))
+    }
+}
+
+/// Says the text piece by piece for as long as tokens are left; returns what was said.
+async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut dyn DeltaSink) -> String {
+    let mut said = String::new();
+    for piece in pieces(text) {
+        let piece = match left.checked_sub(piece_tokens(piece)) {
+            Some(_) => piece,
+            // An answer says at least something, if only a part of its first word.
+            None if said.is_empty() => fitting(piece, *left),
+            None => break,
+        };
+        if let (Some(pace), false) = (pace, said.is_empty()) {
+            tokio::time::sleep(pace).await;
+        }
+        *left = left.saturating_sub(piece_tokens(piece));
+        said.push_str(piece);
+        sink.delta(Delta::Text { part: 0, text: piece });
+    }
+    said
+}
+
+/// The longest beginning of a piece that these tokens allow, at least one character.
+fn fitting(piece: &str, tokens_max: u64) -> &str {
+    let ends = piece.char_indices().map(|(at, c)| at + c.len_utf8());
+    let fits = ends.take_while(|end| piece_tokens(&piece[..*end]) <= tokens_max.max(1)).last();
+    &piece[..fits.unwrap_or(piece.len())]
+}
+
+fn announced(calls: &[Call]) -> String {
+    let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
+    format!("I call {}.", names.join(" and "))
+}
+
+fn call_part(at: usize, call: Call) -> Part {
+    let call_id: CallId = format!("offline-{}", at + 1).parse().expect("a word and a small number are an id");
+    Part::ToolCall { call_id, name: call.name, arguments: call.arguments }
+}
+
+fn overflow(prompt_tokens: u64, window_tokens: u64) -> ModelFault {
+    let message = format!(
+        "the request has {prompt_tokens} tokens, which leaves none for an answer in the offline model's window of \
+         {window_tokens} tokens; send less, or set OFFLINE_WINDOW higher"
+    );
+    ModelFault {
+        overflow: OverflowHint { prompt_tokens: Some(prompt_tokens), window_tokens: Some(window_tokens) },
+        ..ModelFault::new(ErrorCode::ContextOverflow, message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! Finding what was told: the sentence of the context that shares most words with a question.
+//!
+//! Looked at is what stands in the request and nothing else: the user's own words, a summary, tool results, the system
+//! prompt. The model's own answers are left out, or it would quote itself.
+
+use crate::core::{
+    context::{
+        extract::{
+            ASSISTANT, TOOL, USER, among, is_question, is_told, is_unspaced, names_oneself, sentences, subject, words,
+        },
+        summary::{Sections, Slot, item_text, strip_files, unseed},
+    },
+    model::ModelRequest,
+};
+use reseed_protocol::{Part, Role};
+use std::collections::BTreeSet;
+
+/// From this share of a question's words on, a sentence is near enough to be offered as the closest that there is.
+const COVERAGE_MIN: f64 = 0.6;
+/// Most facts that are listed when the user asks for all.
+const LISTED_MAX: usize = 8;
+
+/// Words that say nothing about what is asked: English, some German, Chinese and Japanese.
+const STOP_WORDS: &str = "\
+    a an the this that these those is are was were be been am s m re ve ll d t do does did has have had can could \
+    should would will shall may might must what who whom whose where when which why how i me my mine we us our you \
+    your it its he she they them his her their of in on at to for from by with about and or but not no so if then as \
+    there here please remember recall remind tell told say said know again earlier before ago still now just also \
+    ever any some something anything thing exactly show mention mentioned think wie wo wer wann ist sind der die das \
+    mein meine meinen ich du mir hat habe ein eine und 我 的 你 吗 什 么 是 了 谁 在 请";
+
+/// Words that mean the same here.
+const SAME: [(&str, &str); 7] = [
+    ("name", "called named names call heißt heisst heiße appelle llama 叫 名"),
+    ("live", "lives living address home hometown wohne 住"),
+    ("age", "old years alt 岁"),
+    ("color", "colour colours colors"),
+    ("born", "birthday birthdate"),
+    ("work", "works working job profession"),
+    ("favorite", "favourite prefer prefers"),
+];
+const COLORS: &str = "red blue green yellow black white grey gray brown orange purple pink";
+/// What is asked of a thing, not the thing: a sentence that shares only this is about something else.
+const ATTRIBUTES: &str = "name age color favorite number kind type many much";
+const ATTRIBUTE_WEIGHT: f64 = 0.4;
+
+/// Where a sentence of the context stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The system prompt.
+    System,
+    /// A summary, without a word of who said it.
+    Summary,
+    /// A summary, as the user's words.
+    SummarisedUser,
+    /// A tool's answer, perhaps through a summary.
+    Tool,
+    /// The user's own message.
+    User,
+}
+
+/// A sentence of the context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Where it stands.
+    pub(super) origin: Origin,
+    /// What it says.
+    pub(super) sentence: String,
+}
+
+/// What the context holds for a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Recalled {
+    /// This sentence has every word that was asked for.
+    Found(Told),
+    /// This one has most of them.
+    Close(Told),
+    /// The question names nothing, and asks for what was told: these are the newest facts.
+    Listed(Vec<Told>),
+    /// Nothing. These words were looked for.
+    Nothing(Vec<String>),
+}
+
+/// Everything that was told in this request, oldest first.
+pub(super) fn told(request: &ModelRequest) -> Vec<Told> {
+    let mut told = Vec::new();
+    add(&mut told, Origin::System, &request.envelope.system.compiled);
+    for message in request.messages() {
+        for part in &message.message.content {
+            match part {
+                Part::Text { text } if message.message.role == Role::User => match unseed(text) {
+                    Some(summary) => add_summary(&mut told, strip_files(summary)),
+                    None => add(&mut told, Origin::User, text),
+                },
+                Part::ToolResult { output, .. } => add(&mut told, Origin::Tool, output),
+                _ => {}
+            }
+        }
+    }
+    told
+}
+
+fn add(told: &mut Vec<Told>, origin: Origin, text: &str) {
+    let statements = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &words(sentence)));
+    told.extend(statements.map(|sentence| Told { origin, sentence: sentence.to_owned() }));
+}
+
+fn add_summary(told: &mut Vec<Told>, summary: &str) {
+    let sections = Sections::parse(summary);
+    if sections.is_empty() {
+        add(told, Origin::Summary, summary);
+    }
+    // Facts last, so that they win over a goal that shares the same words.
+    for slot in Slot::ALL {
+        for line in sections.lines(slot) {
+            let text = item_text(line);
+            let (origin, text) = match (text.strip_prefix(USER), text.strip_prefix(TOOL)) {
+                (Some(text), _) => (Origin::SummarisedUser, text),
+                (_, Some(text)) => (Origin::Tool, text),
+                _ if text.starts_with(ASSISTANT) => continue,
+                _ => (Origin::Summary, text),
+            };
+            add(told, origin, text);
+        }
+    }
+}
+
+/// The answer of what was told to this question.
+pub(super) fn recall(question: &str, told: &[Told]) -> Recalled {
+    let asked = terms(question);
+    if asked.is_empty() {
+        let facts = told.iter().filter(|told| told.origin != Origin::System && is_told(&told.sentence));
+        let mut newest: Vec<Told> = facts.rev().take(LISTED_MAX).cloned().collect();
+        newest.reverse();
+        return if newest.is_empty() { Recalled::Nothing(vec![]) } else { Recalled::Listed(newest) };
+    }
+    let total: f64 = asked.iter().map(|term| weight(term)).sum();
+    // "What is my name?" names no thing, so what was told of some thing is no answer to it.
+    let is_about_oneself = asked.iter().all(|term| among(ATTRIBUTES, term));
+    let is_about_a_thing = |sentence: &str| {
+        let about = subject(sentence).map(|subject| terms(&subject)).unwrap_or_default();
+        about.iter().any(|term| !among(ATTRIBUTES, term))
+    };
+    let mut best: Option<((u64, bool), &Told)> = None;
+    for candidate in told {
+        if is_about_oneself && is_about_a_thing(&candidate.sentence) {
+            continue;
+        }
+        let has = terms(&candidate.sentence);
+        let shared: f64 = asked.intersection(&has).map(|term| weight(term)).sum();
+        // In thousandths, so that it can be ordered.
+        let coverage = (shared / total * 1_000.0).round() as u64;
+        let rank = (coverage, is_told(&candidate.sentence));
+        // Among equals the later one: it is newer.
+        if shared / total >= COVERAGE_MIN && best.as_ref().is_none_or(|(best, _)| rank >= *best) {
+            best = Some((rank, candidate));
+        }
+    }
+    match best {
+        Some(((1_000, _), told)) => Recalled::Found(told.clone()),
+        Some((_, told)) => Recalled::Close(told.clone()),
+        None => Recalled::Nothing(asked_in_order(question)),
+    }
+}
+
+fn weight(term: &str) -> f64 {
+    if among(ATTRIBUTES, term) { ATTRIBUTE_WEIGHT } else { 1.0 }
+}
+
+/// The words that matter, each in one form.
+fn terms(sentence: &str) -> BTreeSet<String> {
+    let words = words(sentence);
+    let mut terms: BTreeSet<String> = words.iter().filter_map(|word| term(word)).collect();
+    if names_oneself(sentence, &words) {
+        terms.insert("name".to_owned());
+    }
+    if words.iter().any(|word| among(COLORS, word)) {
+        terms.insert("color".to_owned());
+    }
+    terms
+}
+
+fn term(word: &str) -> Option<String> {
+    if let Some((same, _)) = SAME.iter().find(|(same, words)| *same == word || among(words, word)) {
+        return Some((*same).to_owned());
+    }
+    (!among(STOP_WORDS, word)).then(|| stem(word))
+}
+
+/// The word without the commonest endings, so that "deploys" finds "deployed".
+fn stem(word: &str) -> String {
+    let endings = [("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", "")];
+    for (ending, instead) in endings {
+        match word.strip_suffix(ending) {
+            // What is left must still be a word; `ss` is no plural.
+            Some(stem) if stem.len() >= 3 && stem.is_ascii() && !stem.ends_with('s') => {
+                return format!("{stem}{instead}");
+            }
+            _ => {}
+        }
+    }
+    word.to_owned()
+}
+
+fn asked_in_order(question: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let named = words(question).into_iter().filter(|word| term(word).is_some_and(|term| seen.insert(term)));
+    // A script without spaces reads as one word again.
+    named.fold(Vec::new(), |mut list: Vec<String>, word| {
+        match list.last_mut() {
+            Some(last) if word.starts_with(is_unspaced) && last.ends_with(is_unspaced) => last.push_str(&word),
+            _ => list.push(word),
+        }
+        list
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLD: [&str; 14] = [
+        "My cat is called Miso.",
+        "My dog is called Rex.",
+        "I live in Ulm.",
+        "My name is Anna.",
+        "The deadline is 12 May.",
+        "We deploy the orders service to eu-west-3.",
+        "My car is red.",
+        "My sister Paula is 31 years old.",
+        "I told a friend the name of my cat.",
+        "Our production database listens on port 5433.",
+        "我的鸟叫花花。",
+        "My favourite drink is mint tea.",
+        "My favourite drink is now cocoa.",
+        "Mein Hamster heißt Fritz.",
+    ];
+
+    fn answer(question: &str) -> String {
+        let told: Vec<Told> =
+            TOLD.iter().map(|text| Told { origin: Origin::User, sentence: (*text).to_owned() }).collect();
+        match recall(question, &told) {
+            Recalled::Found(told) => told.sentence,
+            Recalled::Close(told) => format!("close: {}", told.sentence),
+            Recalled::Listed(list) => format!("listed: {}", list.len()),
+            Recalled::Nothing(words) => format!("nothing: {}", words.join(" ")),
+        }
+    }
+
+    #[test]
+    fn questions_find_what_was_told() {
+        for (question, expected) in [
+            ("What is my cat called?", "My cat is called Miso."),
+            ("what's my cat's name?", "My cat is called Miso."),
+            ("Do you remember the name of my dog?", "My dog is called Rex."),
+            ("Where do I live?", "I live in Ulm."),
+            ("What is my name?", "My name is Anna."),
+            ("When is the deadline?", "The deadline is 12 May."),
+            ("Where are the orders services deployed?", "We deploy the orders service to eu-west-3."),
+            ("What colour is my car?", "My car is red."),
+            ("How old is my sister?", "My sister Paula is 31 years old."),
+            ("Which port does the database listen on?", "Our production database listens on port 5433."),
+            ("我的鸟叫什么？", "我的鸟叫花花。"),
+            ("What do I like to drink, my favourite?", "nothing: like drink favourite"),
+            ("What is my favourite drink?", "My favourite drink is now cocoa."),
+            ("Wie heißt mein Hamster?", "Mein Hamster heißt Fritz."),
+            ("Which region is the orders service deployed to?", "close: We deploy the orders service to eu-west-3."),
+            ("How old am I?", "nothing: old"),
+            ("What is my rabbit called?", "nothing: rabbit called"),
+            ("我的狗叫什么？", "nothing: 狗叫"),
+            ("What do you know about me?", "listed: 8"),
+        ] {
+            assert_eq!(answer(question), expected, "{question}");
+        }
+    }
+}
