@@ -1,3 +1,12 @@
 //! The `reseed` binary.
 
-fn main() {}
+use clap::Parser as _;
+use std::process::ExitCode;
+
+/// Many small objects live as long as their connection; mimalloc keeps them closer together than the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    reseed::cli::run(reseed::cli::Cli::parse())
+}

@@ -142,10 +142,11 @@ impl Actor {
                 }
             }
             Message::Left(origin) => self.owner = self.owner.take().filter(|owner| owner.origin != origin),
-            Message::Stop => {
+            Message::Drain => {
                 self.stopping = true;
-                self.tell(Input::Stop, None).await?;
+                self.tell(Input::Hold, None).await?;
             }
+            Message::Stop => self.tell(Input::Stop, None).await?,
             Message::Close(code) => {
                 self.tell(Input::Stop, None).await?;
                 return Err(End::Close(code));

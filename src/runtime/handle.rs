@@ -73,7 +73,9 @@ pub(super) enum Message {
     Snapshot(oneshot::Sender<Snapshot>),
     /// A connection has left: look whether anyone still needs this session.
     Left(Origin),
-    /// The server is stopping: no more turns; end the running one.
+    /// The server will stop: finish the running turn, take nothing more, leave memory.
+    Drain,
+    /// The server is stopping: end the running turn now.
     Stop,
     /// Leave memory and close whoever is here.
     Close(CloseCode),

@@ -27,6 +27,9 @@ use std::{
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
+/// How long sessions may take to write that their turn was interrupted: a few commits.
+const INTERRUPT_TIME: Duration = Duration::from_secs(5);
+
 /// What a registry is made of.
 pub struct RegistryOptions {
     /// The log.
@@ -80,6 +83,12 @@ impl Registry {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn SessionStore> {
         &self.shared.store
+    }
+
+    /// What the deployment says.
+    #[must_use]
+    pub fn deployment(&self) -> &Deployment {
+        &self.shared.deployment
     }
 
     /// How many sessions are open.
@@ -218,20 +227,28 @@ impl Registry {
         deleted.map_err(|error| store_error(&error))
     }
 
-    /// Takes no more sessions, ends running turns and waits until every session has left memory.
+    /// Takes no more sessions and begins no more turns; waits `grace` for those that are running, then interrupts them.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::Relaxed);
-        let handles: Vec<SessionHandle> =
-            self.slots.iter().filter_map(|slot| slot.handle.try_lock().ok().and_then(|place| place.clone())).collect();
-        for handle in &handles {
-            let _: Result<(), Gone> = handle.send(Message::Stop).await;
-        }
+        self.tell_all(|| Message::Drain).await;
         self.actors.close();
-        if tokio::time::timeout(grace, self.actors.wait()).await.is_err() {
-            tracing::warn!(
-                sessions = self.open_count(),
-                "sessions did not end in time; their turns will be interrupted"
-            );
+        if tokio::time::timeout(grace, self.actors.wait()).await.is_ok() {
+            return;
+        }
+        tracing::info!(sessions = self.open_count(), "turns are interrupted; they can be retried");
+        self.tell_all(|| Message::Stop).await;
+        if tokio::time::timeout(INTERRUPT_TIME, self.actors.wait()).await.is_err() {
+            tracing::warn!(sessions = self.open_count(), "sessions did not end in time");
+        }
+    }
+
+    async fn tell_all(&self, message: impl Fn() -> Message) {
+        let mut handles: Vec<SessionHandle> = Vec::new();
+        for slot in &self.slots {
+            handles.extend(slot.handle.try_lock().ok().and_then(|place| place.clone()));
+        }
+        for handle in handles {
+            let _: Result<(), Gone> = handle.send(message()).await;
         }
     }
 

@@ -284,7 +284,10 @@ impl Connection {
         let pause = if hello_due { patience.hello } else { patience.heartbeat };
         tokio::select! {
             biased;
-            () = app.stop.cancelled() => Err(End::Close(CloseCode::Restarting, "the server restarts; reconnect and resume")),
+            () = app.stop.cancelled() => {
+                self.pump().await?;
+                Err(End::Close(CloseCode::Restarting, "the server restarts; reconnect and resume"))
+            }
             Some(outgoing) = self.incoming.recv() => {
                 self.outgoing(outgoing).await?;
                 self.flush().await

@@ -64,6 +64,8 @@ pub enum Input {
     },
     /// Time has passed: a deadline may be over.
     Tick,
+    /// The server will stop: finish the running turn, begin no other. What waits is durable.
+    Hold,
     /// The server is stopping: end the turn, keep what was shown.
     Stop,
 }

@@ -87,6 +87,8 @@ pub struct Seed {
     pub ordered: Option<Order>,
     /// The last thing this session's requests were known to fit: the largest count that was answered.
     pub answered_tokens_max: u64,
+    /// No turn is to begin any more: the server will stop.
+    pub holding: bool,
 }
 
 impl Seed {
@@ -102,6 +104,7 @@ impl Seed {
             next_request: 1,
             ordered: None,
             answered_tokens_max: 0,
+            holding: false,
         }
     }
 }
@@ -135,6 +138,7 @@ pub struct AgentLoop {
     next_request: u64,
     ordered: Option<Order>,
     answered_tokens_max: u64,
+    holding: bool,
 
     manager: Box<dyn ContextManager>,
     counter: Counter,
@@ -181,6 +185,7 @@ impl AgentLoop {
             next_request: seed.next_request,
             ordered: seed.ordered,
             answered_tokens_max: seed.answered_tokens_max,
+            holding: seed.holding,
             manager,
             counter,
             system: SystemPrompt::default(),
@@ -209,6 +214,7 @@ impl AgentLoop {
             next_request: self.next_request,
             ordered: self.ordered,
             answered_tokens_max: self.answered_tokens_max,
+            holding: self.holding,
         }
     }
 
@@ -238,6 +244,7 @@ impl AgentLoop {
                 self.on_summary_fault(now, &fault);
             }
             (_, Input::Tick) => self.on_tick(now),
+            (_, Input::Hold) => self.holding = true,
             (_, Input::Stop) => self.on_stop(now),
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
@@ -269,7 +276,8 @@ impl AgentLoop {
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none() && self.session.state.queue.is_empty()
+        let waits = !self.session.state.queue.is_empty() && !self.holding;
+        matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none() && !waits
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
@@ -286,7 +294,7 @@ impl AgentLoop {
         }
         if self.session.state.turn.is_some() {
             self.request(now);
-        } else if !self.session.state.queue.is_empty() {
+        } else if !self.session.state.queue.is_empty() && !self.holding {
             self.start_queued(now);
         }
     }

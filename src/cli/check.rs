@@ -1,0 +1,91 @@
+//! `reseed check`: reads the settings, asks the model one short question, and prints what it found.
+
+use super::{say, serve};
+use crate::{
+    config::{ProviderKind, Settings},
+    core::{
+        context::envelope,
+        model::{Delta, ModelRequest, Purpose},
+    },
+    provider::DeltaSink,
+};
+use anyhow::Context as _;
+use reseed_protocol::{
+    Message,
+    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions},
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The question: short, and any model can answer it.
+const QUESTION: &str = "Reply with the single word: ready";
+
+/// Tokens of its answer; models that think before they answer need some.
+const ANSWER_TOKENS_MAX: u64 = 512;
+
+/// Times the first piece of the answer.
+struct FirstPiece {
+    began: Instant,
+    after: Option<Duration>,
+}
+
+impl DeltaSink for FirstPiece {
+    fn delta(&mut self, _: Delta<'_>) {
+        self.after.get_or_insert_with(|| self.began.elapsed());
+    }
+}
+
+pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
+    for warning in &settings.warnings {
+        say(format!("warning     {warning}"));
+    }
+    let provider = serve::provider(settings)?;
+    let model = settings.model.model_name().to_owned();
+    let address = match settings.model.provider() {
+        ProviderKind::Offline => "built in, needs nothing".to_owned(),
+        ProviderKind::OpenAi => settings.model.openai_base_url.clone().unwrap_or("https://api.openai.com/v1".to_owned()),
+    };
+    say(format!("provider    {} ({address})", provider.name()));
+    say(format!("model       {model}"));
+    match provider.models().await {
+        Ok(models) if models.is_empty() => say("models      it lists none"),
+        Ok(models) => {
+            let known = models.iter().any(|listed| listed.id == model);
+            let note = if known { "the model is among them" } else { "the model is NOT among them" };
+            say(format!("models      it lists {}; {note}", models.len()));
+        }
+        Err(fault) => say(format!("models      it does not list them: {}", fault.message)),
+    }
+    let windows = serve::windows(settings, &*provider).await;
+    let deployment = serve::deployment(settings, windows)?;
+    say(format!("window      {} tokens", deployment.windows.tokens(&deployment.model)));
+    say(format!("strategy    {}", deployment.strategy));
+    say(format!("database    {}", settings.store.database_path().display()));
+    say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
+    let request = ModelRequest {
+        model,
+        envelope: ContextEnvelope {
+            system: envelope::system_prompt(&settings.model.instructions),
+            tools: Vec::new(),
+            messages: EnvelopeMessages {
+                cached: vec![ContextMessage { entry_id: None, message: Arc::new(Message::user(QUESTION)) }],
+                uncached: Vec::new(),
+            },
+            options: RequestOptions { max_output_tokens: Some(ANSWER_TOKENS_MAX), ..RequestOptions::default() },
+        },
+        purpose: Purpose::Turn,
+    };
+    let began = Instant::now();
+    let mut first = FirstPiece { began, after: None };
+    let answer = provider.answer(&request, &mut first).await.context("ask the model")?;
+    let total = began.elapsed();
+    let first = first.after.unwrap_or(total);
+    say(format!("answer      first piece after {} ms, all after {} ms", first.as_millis(), total.as_millis()));
+    match answer.usage {
+        Some(usage) => say(format!("usage       reported: {} in, {} out", usage.input_tokens, usage.output_tokens)),
+        None => say("usage       not reported: counts will be estimates"),
+    }
+    Ok(())
+}

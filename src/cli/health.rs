@@ -1,0 +1,26 @@
+//! `reseed health`: asks the server of these settings whether it is well. The image's health check runs it.
+
+use crate::config::Settings;
+use anyhow::Context as _;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+/// How long the answer may take.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
+    // A server that listens everywhere listens here.
+    let host = match settings.listen.host {
+        IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        address => address,
+    };
+    let address = std::net::SocketAddr::new(host, settings.listen.ws_port);
+    let client = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().build().context("make a client")?;
+    let response = client.get(format!("http://{address}/healthz")).send().await.with_context(|| format!("ask {address}"))?;
+    anyhow::ensure!(response.status().is_success(), "{address} answered {}", response.status());
+    super::say("ok");
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! The command line: `serve` (also without a word), `chat`, `check`, `health`.
+
+mod check;
+mod health;
+pub mod serve;
+
+use crate::config::{self, Settings};
+use clap::{Parser, Subcommand};
+use std::{io::Write as _, process::ExitCode};
+
+/// A WebSocket server that keeps LLM conversations inside the model's context window, for ever.
+///
+/// Without a key it runs on a built-in offline model: start it and open the page it names.
+#[derive(Debug, Parser)]
+#[command(name = "reseed", version, after_long_help = config::help())]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve. This is also what `reseed` alone does. Settings come from the environment and `.env`; see `--help`.
+    Serve,
+    /// Read the settings, ask the model one question, and print what was found, its window included.
+    Check,
+    /// Ask a running server whether it is well; the exit code says so. For containers.
+    Health,
+}
+
+/// Runs the command; faults go to standard error.
+#[must_use]
+pub fn run(cli: Cli) -> ExitCode {
+    let settings = match Settings::load() {
+        Ok(settings) => settings,
+        Err(error) => return fail(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("start the runtime: {error}")),
+    };
+    let outcome = runtime.block_on(async {
+        match cli.command.unwrap_or(Command::Serve) {
+            Command::Serve => serve::run(settings).await,
+            Command::Check => check::run(&settings).await,
+            Command::Health => health::run(&settings).await,
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "reseed: {error}");
+    ExitCode::FAILURE
+}
+
+/// Prints a line of a command's result; a reader that has gone away is not our fault.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,277 @@
+//! `reseed serve`: puts the parts together and keeps them together until a signal.
+
+use crate::{
+    clock::SystemClock,
+    config::{AuthSettings, NamedToken, OpenAiApi, ProviderKind, Settings},
+    core::{
+        agent_loop::Deployment,
+        context::{counter::Counter, strategy::Defaults, windows::Windows},
+        session::IdSource,
+    },
+    metrics,
+    provider::{
+        Provider,
+        offline::{Offline, OfflineOptions},
+        openai::{ApiChoice, OpenAi, OpenAiOptions},
+    },
+    runtime::{Registry, RegistryOptions},
+    server::{
+        App, AppOptions, Limits, LimitsOptions, Patience, Running,
+        auth::{Auth, AuthOptions, Name},
+        serve,
+    },
+    store::{self, SessionStore},
+    telemetry,
+};
+use anyhow::Context as _;
+use secrecy::SecretString;
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+use tokio::net::TcpListener;
+
+/// How long the provider's list of models may take at the start; without it the table of known models is used.
+const LIST_TIME: Duration = Duration::from_secs(5);
+
+/// How long sockets may take to close once they were asked to.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+
+/// A server with everything behind it.
+pub struct Service {
+    /// The sockets.
+    pub running: Running,
+    app: Arc<App>,
+    registry: Arc<Registry>,
+    store: Arc<dyn SessionStore>,
+    grace: Duration,
+}
+
+impl Service {
+    /// Finishes what it can, then closes every socket with 1012 and the store.
+    pub async fn stop(&self) {
+        self.app.drain();
+        self.registry.stop(self.grace).await;
+        self.running.stop(CLOSE_TIME).await;
+        if let Err(error) = self.store.close().await {
+            tracing::error!(%error, "close the store");
+        }
+    }
+}
+
+/// The model backend that the settings name.
+///
+/// # Errors
+/// An address or option that it cannot be made with.
+pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
+    let (model, upstream) = (&settings.model, &settings.upstream);
+    Ok(match model.provider() {
+        ProviderKind::Offline => {
+            let pause = settings.offline.offline_word_millis;
+            Arc::new(Offline::new(OfflineOptions {
+                window_tokens: settings.offline.offline_window,
+                pace: (pause > 0).then(|| Duration::from_millis(pause)),
+            }))
+        }
+        ProviderKind::OpenAi => {
+            let mut options = OpenAiOptions {
+                api_key: model.openai_api_key.clone(),
+                api: match model.openai_api {
+                    OpenAiApi::Auto => ApiChoice::Auto,
+                    OpenAiApi::Responses => ApiChoice::Responses,
+                    OpenAiApi::Chat => ApiChoice::Chat,
+                },
+                connect_timeout: Duration::from_secs(upstream.upstream_connect_timeout_secs),
+                first_event_timeout: Duration::from_secs(upstream.upstream_first_event_timeout_secs),
+                idle_timeout: Duration::from_secs(upstream.upstream_idle_timeout_secs),
+                ..OpenAiOptions::default()
+            };
+            if let Some(address) = &model.openai_base_url {
+                options.base_url.clone_from(address);
+            }
+            Arc::new(OpenAi::new(options).context("reach the model's server")?)
+        }
+    })
+}
+
+/// Which windows are known: the setting's, else the provider's list, which is not asked for where the setting stands.
+pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
+    let configured = settings.context.context_window;
+    if configured.is_some() {
+        return Windows::new(configured, Vec::new());
+    }
+    let listed = match tokio::time::timeout(LIST_TIME, provider.models()).await {
+        Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
+        Ok(Err(fault)) => {
+            tracing::warn!(code = %fault.code, "the model's server does not list its models: {}", fault.message);
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::warn!("the model's server did not list its models within {} s", LIST_TIME.as_secs());
+            Vec::new()
+        }
+    };
+    Windows::new(None, listed)
+}
+
+/// What the settings say for every session.
+///
+/// # Errors
+/// The window of the model is not known.
+pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deployment> {
+    let (context, turns) = (&settings.context, &settings.turns);
+    let model = settings.model.model_name().to_owned();
+    anyhow::ensure!(
+        windows.knows(&model),
+        "the window of MODEL `{model}` is not known: its server does not tell and no table has it; set CONTEXT_WINDOW to its tokens"
+    );
+    Ok(Deployment {
+        model,
+        strategy: context.context_strategy.as_str().to_owned(),
+        instructions: settings.model.instructions.clone(),
+        defaults: Defaults {
+            threshold: context.context_compaction_threshold,
+            reserve_tokens: context.context_reserve_tokens,
+            keep_recent_tokens: context.context_keep_recent_tokens,
+        },
+        windows,
+        tool_timeout_ms: turns.tool_timeout_secs * 1000,
+        tool_rounds_max: u64::from(turns.tool_rounds_max),
+        queue_items_max: turns.queue_items_max as usize,
+    })
+}
+
+fn auth(settings: &Settings) -> Auth {
+    let named = |tokens: &[NamedToken]| -> Vec<(Name, SecretString)> {
+        tokens.iter().map(|token| (token.name.clone(), token.token.clone())).collect()
+    };
+    let AuthSettings { auth_tokens, operator_tokens, allowed_origins, ticket_secs, .. } = &settings.auth;
+    Auth::new(AuthOptions {
+        users: named(auth_tokens),
+        operators: named(operator_tokens),
+        origins: allowed_origins.iter().map(|origin| origin.as_str().to_owned()).collect(),
+        host: settings.listen.host,
+        ticket_life: Duration::from_secs(*ticket_secs),
+    })
+}
+
+/// Starts a server on these parts.
+///
+/// # Errors
+/// The address is taken, the model's window is not known, the system has no randomness.
+pub async fn start(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> anyhow::Result<Service> {
+    let listen = &settings.listen;
+    let listener = TcpListener::bind((listen.host, listen.ws_port))
+        .await
+        .with_context(|| format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port))?;
+    let port = listener.local_addr().context("tell the address")?.port();
+    let windows = windows(settings, &*provider).await;
+    let deployment = deployment(settings, windows)?;
+    let counter = Counter::for_model(&deployment.model);
+    // Loading a tokenizer takes a moment: it is loaded beside the start, not by the first question.
+    tokio::task::spawn_blocking(move || counter.warm());
+    let limits = &settings.limits;
+    let registry = Registry::new(RegistryOptions {
+        store: store.clone(),
+        provider: provider.clone(),
+        clock: Arc::new(SystemClock),
+        deployment,
+        sessions_open_max: limits.sessions_open_max as usize,
+        detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
+    });
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
+    let app = App::new(AppOptions {
+        registry: registry.clone(),
+        auth: auth(settings),
+        limits: Limits::new(LimitsOptions {
+            connections_max: limits.connections_max as usize,
+            connections_per_address_max: limits.connections_per_address_max as usize,
+            rate_limit_per_minute: limits.rate_limit_per_minute,
+            message_bytes_max: usize::try_from(limits.message_bytes_max).context("MESSAGE_BYTES_MAX")?,
+        }),
+        patience: Patience {
+            hello: Duration::from_secs(listen.hello_timeout_secs),
+            heartbeat: Duration::from_secs(listen.heartbeat_secs),
+            slow_reader: Duration::from_secs(listen.slow_reader_secs),
+        },
+        port,
+        provider: provider.name(),
+        notice: notice(settings),
+        queue_items_max: settings.turns.queue_items_max as usize,
+        operators_read_content: settings.auth.operators_read_content,
+        metrics: metrics::install(),
+        instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+    });
+    let running = serve(listener, app.clone()).context("serve")?;
+    Ok(Service { running, app, registry, store, grace: Duration::from_secs(listen.shutdown_grace_secs) })
+}
+
+/// What users of the page should know of the model.
+fn notice(settings: &Settings) -> Option<String> {
+    (settings.model.provider() == ProviderKind::Offline).then(|| {
+        "This server runs on its built-in offline model, made for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL \
+         for a real one."
+            .to_owned()
+    })
+}
+
+/// Opens the store that the settings name.
+///
+/// # Errors
+/// The file is in use, not ours, newer, or cannot be made.
+pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
+    let path = settings.store.database_path();
+    let mut commits = 0;
+    let mut records = 0;
+    let observer = move |stats: store::sqlite::CommitStats| {
+        if stats.commits > commits {
+            metrics::store_committed(stats.records.saturating_sub(records), stats.last_commit);
+        }
+        (commits, records) = (stats.commits, stats.records);
+    };
+    let store = store::connect_observed(&format!("sqlite://{}", path.display()), observer)
+        .with_context(|| format!("open the database {}", path.display()))?;
+    Ok(store)
+}
+
+/// Runs until SIGINT or SIGTERM.
+pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+    telemetry::install(&settings.log).context("set up the log")?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    let provider = provider(&settings)?;
+    let store = open_store(&settings)?;
+    let service = start(&settings, provider.clone(), store).await?;
+    super::say(start_line(&settings, &service));
+    stopped().await.context("wait for a signal")?;
+    tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
+    service.stop().await;
+    Ok(())
+}
+
+/// What is running and where, in a few lines.
+fn start_line(settings: &Settings, service: &Service) -> String {
+    let address = service.running.address;
+    let deployment = service.registry.deployment();
+    let window = deployment.windows.tokens(&deployment.model);
+    let model = match settings.model.provider() {
+        ProviderKind::Offline => {
+            "the built-in offline model (set OPENAI_API_KEY or OPENAI_BASE_URL for a real one)".to_owned()
+        }
+        ProviderKind::OpenAi => {
+            let at = settings.model.openai_base_url.as_deref().unwrap_or("https://api.openai.com/v1");
+            format!("`{}` at {at}", deployment.model)
+        }
+    };
+    let mut text = format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
+    let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
+    let _ = write!(text, "\n  database  {}", settings.store.database_path().display());
+    text
+}
+
+async fn stopped() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
