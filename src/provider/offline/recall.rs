@@ -26,8 +26,9 @@ const STOP_WORDS: &str = "\
     should would will shall may might must what who whom whose where when which why how i me my mine we us our you \
     your it its he she they them his her their of in on at to for from by with about and or but not no so if then as \
     there here please remember recall remind tell told say said know again earlier before ago still now just also \
-    ever any some something anything thing exactly show mention mentioned think wie wo wer wann ist sind der die das \
-    mein meine meinen ich du mir hat habe ein eine und 我 的 你 吗 什 么 是 了 谁 在 请";
+    ever any some something anything thing exactly show mention mentioned think talk talked discuss discussed ask \
+    asked conversation wie wo wer wann ist sind der die das mein meine meinen ich du mir hat habe ein eine und 我 的 你 \
+    吗 什 么 是 了 谁 在 请";
 
 /// Words that mean the same here.
 const SAME: [(&str, &str); 7] = [

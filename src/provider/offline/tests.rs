@@ -93,6 +93,7 @@ fn questions_are_answered_from_the_context() {
     says(&["My cat is called Miso.", "What did I tell you about Miso?"], "You told me: My cat is called Miso.");
     says(&["I live in Ulm.", "Do you remember where I live?"], "You told me: I live in Ulm.");
     says(&["I live in Ulm. My dog is Rex.", "What do you know about me?"], "- I live in Ulm.\n- My dog is Rex.");
+    says(&["I live in Ulm.", "Nice day", "What did we talk about?"], "- I live in Ulm.");
     says(&["What do you know about me?"], "you have told me no facts");
     says(&["What is the capital of France?"], "the answer is not there");
     says(&["My cat is called Miso.", "Sorry, my cat is called Luna!", "What's my cat called?"], "Luna");
@@ -228,11 +229,11 @@ const CHATTER: [&str; 8] = [
 
 #[test]
 fn a_fact_told_in_turn_three_is_answered_after_each_of_four_compactions() {
-    for (fact, question, expected) in [
-        ("My cat is called Miso.", "What is my cat called?", "Miso"),
-        ("Remember that the launch code is tulip-77.", "What is the launch code?", "tulip-77"),
-        ("I was born in Ulm.", "Where was I born?", "Ulm"),
-        ("我的猫叫咪咪。", "我的猫叫什么？", "咪咪"),
+    for (words_max, fact, question, expected) in [
+        (250, "My cat is called Miso.", "What is my cat called?", "Miso"),
+        (128, "Remember that the launch code is tulip-77.", "What is the launch code?", "tulip-77"),
+        (128, "I was born in Ulm.", "Where was I born?", "Ulm"),
+        (250, "我的猫叫咪咪。", "我的猫叫什么？", "咪咪"),
     ] {
         let mut messages: Vec<Message> = Vec::new();
         let mut previous: Option<String> = None;
@@ -245,7 +246,7 @@ fn a_fact_told_in_turn_three_is_answered_after_each_of_four_compactions() {
                 messages.push(assistant(text(&answer)));
             }
             let spoken = if previous.is_some() { &messages[1..] } else { &messages[..] };
-            let (summary, seed) = compacted(spoken, previous.as_deref(), 250);
+            let (summary, seed) = compacted(spoken, previous.as_deref(), words_max);
             previous = Some(summary);
             messages = vec![seed, Message::user(question)];
             let answer = ask(2_000, &request(&messages));

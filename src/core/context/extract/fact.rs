@@ -187,7 +187,8 @@ fn claim(words: &[String]) -> Option<Claim> {
         .iter()
         .take_while(|word| among(LEADING, word) || among(ARTICLES, word) || among(CHANGE, word))
         .count();
-    let is_own = words[..verb].iter().skip(lead).take(1).any(|word| among(OWN, word));
+    // "My cat is Miso", and "Miso is my cat".
+    let is_own = [words.get(lead), words.get(verb + 1)].into_iter().flatten().any(|word| among(OWN, word));
     let mut subject: Vec<&str> = words[lead..verb]
         .iter()
         .filter(|word| !among(OWN, word) && !among(ARTICLES, word) && !among(CHANGE, word) && *word != "s")
@@ -238,6 +239,9 @@ mod tests {
             ("My cat is called Miso.", Some(Weight::Told)),
             ("By the way, my sister's name is Paula", Some(Weight::Told)),
             ("Please remember: pineapple.", Some(Weight::Told)),
+            ("Miso is my cat", Some(Weight::Told)),
+            ("The wifi password is hunter2", Some(Weight::Told)),
+            ("I have a cat called Miso", Some(Weight::Told)),
             ("I live in Ulm", Some(Weight::Told)),
             ("I'm Anna", Some(Weight::Told)),
             ("The deadline is next Friday", Some(Weight::Told)),
