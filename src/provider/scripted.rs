@@ -269,3 +269,68 @@ fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
         (!piece.is_empty()).then_some(piece)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::model::Purpose;
+    use reseed_protocol::context::{ContextEnvelope, EnvelopeMessages, RequestOptions, SystemPrompt};
+
+    #[derive(Default)]
+    struct Shown(Vec<String>);
+
+    impl DeltaSink for Shown {
+        fn delta(&mut self, delta: Delta<'_>) {
+            let (Delta::Text { text, .. } | Delta::Reasoning { text, .. }) = delta;
+            self.0.push(text.to_owned());
+        }
+    }
+
+    fn request(model: &str) -> ModelRequest {
+        ModelRequest {
+            model: model.into(),
+            envelope: ContextEnvelope {
+                system: SystemPrompt::default(),
+                tools: Vec::new(),
+                messages: EnvelopeMessages::default(),
+                options: RequestOptions::default(),
+            },
+            purpose: Purpose::Turn,
+        }
+    }
+
+    #[tokio::test]
+    async fn queued_replies_come_before_the_script() {
+        let scripted = Scripted::answering(|request| Reply::text(format!("script for {}", request.model)));
+        scripted.push(Reply::text("grüße").in_pieces(2).usage(9, 2));
+        let broken = ModelFault::new(ErrorCode::UpstreamTruncated, "x");
+        scripted.push(Reply::text("half").then_fault(broken.clone()));
+        let mut shown = Shown::default();
+        let answer = scripted.answer(&request("a"), &mut shown).await.unwrap();
+        assert_eq!((answer.stop_reason, answer.usage.map(|usage| usage.input_tokens)), (StopReason::Stop, Some(9)));
+        let fault = scripted.answer(&request("b"), &mut shown).await.unwrap_err();
+        assert_eq!(fault, ModelFault { shown: true, ..broken });
+        scripted.answer(&request("c"), &mut shown).await.unwrap();
+        assert_eq!(shown.0, ["grü", "ße", "half", "script for c"]);
+        assert_eq!(scripted.requests().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_gate_holds_the_last_piece_and_a_dropped_request_is_counted() {
+        let (scripted, gate) = (Scripted::new(), Gate::new());
+        scripted.push(Reply::text("ab").in_pieces(2).held_by(&gate));
+        scripted.push(Reply::text("ab").in_pieces(2).held_by(&gate));
+        let (request, mut shown) = (request("a"), Shown::default());
+        tokio::select! {
+            biased;
+            answer = scripted.answer(&request, &mut shown) => panic!("{answer:?}"),
+            () = async { for _ in 0..10 { tokio::task::yield_now().await } } => {}
+        }
+        assert_eq!(shown.0, ["a"]);
+        scripted.wait_for_dropped(1).await;
+        gate.open();
+        scripted.answer(&request, &mut shown).await.unwrap();
+        assert_eq!(shown.0, ["a", "a", "b"]);
+        assert_eq!(scripted.answer(&request, &mut shown).await.unwrap_err().code, ErrorCode::UpstreamError);
+    }
+}

@@ -13,9 +13,13 @@ mod lenient;
 mod models;
 mod options;
 mod parts;
+#[cfg(test)]
+mod request_tests;
 mod responses_request;
 mod responses_stream;
 mod sse;
+#[cfg(test)]
+mod stream_tests;
 mod transport;
 
 pub use options::{Api, ApiChoice, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions, UnknownApi};

@@ -111,6 +111,8 @@ struct Key<'a> {
     id: Option<&'a str>,
 }
 
+/// Most items that may be unfinished at once. Models work on one, or on some calls side by side.
+const OPEN_ITEMS_MAX: usize = 1024;
 /// Summaries are numbered beside contents; this keeps the two apart.
 const SUMMARY_PLACES: u64 = 1 << 32;
 
@@ -120,6 +122,9 @@ impl Decoder for ResponsesStream {
             return Ok(Progress::Done);
         }
         let event: Event<'_> = serde_json::from_str(data).map_err(|_| malformed("an event that is no JSON object"))?;
+        if self.open.len() >= OPEN_ITEMS_MAX {
+            return Err(malformed("items without end"));
+        }
         let kind = event.kind.as_ref().map_or("", Text::as_str);
         let key = Key { index: event.output_index, id: event.item_id.as_ref().map(Text::as_str) };
         let place = event.content_index.or(event.summary_index.map(|n| SUMMARY_PLACES + n)).unwrap_or(0);

@@ -32,6 +32,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of a model list. OpenRouter's, the largest known, has half a MiB.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most bytes of one answer's stream. The longest answers known are 128,000 events of a few hundred bytes; a server that
+/// sends more says nothing for ever.
+const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Longest time for a model list, and for the body of an error: neither needs a model to think.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the words that may follow a whole answer (usage, `[DONE]`) are waited for.
@@ -174,6 +177,7 @@ impl Transport {
             sse: Sse::default(),
             first_event_timeout: self.first_event_timeout,
             idle_timeout: self.idle_timeout,
+            bytes: 0,
             begun: false,
             ended: false,
             event_by: first_event_by,
@@ -252,6 +256,7 @@ pub(super) struct Events {
     sse: Sse,
     first_event_timeout: Duration,
     idle_timeout: Duration,
+    bytes: usize,
     begun: bool,
     ended: bool,
     /// When the next event must be there.
@@ -291,6 +296,10 @@ impl Events {
                 Ok(Ok(Some(bytes))) => {
                     if self.begun {
                         self.byte_by = Instant::now() + self.idle_timeout;
+                    }
+                    self.bytes += bytes.len();
+                    if self.bytes > STREAM_BYTES_MAX {
+                        return Err(fault(ErrorCode::UpstreamMalformed, "a stream without end"));
                     }
                     self.sse.push(&bytes).map_err(|TooLarge| {
                         let note = format!("an event of more than {EVENT_BYTES_MAX} bytes");

@@ -1,0 +1,343 @@
+//! A model's server on a port of its own, over raw TCP, that does what a test tells it to and checks what it is asked.
+//!
+//! It speaks Chat Completions, Responses and the model list, streams in pieces, waits at gates instead of sleeping, and
+//! can break off in every way that a network can. Each request is held against the rules of [`check`]; what breaks them
+//! is remembered and fails the test at [`Upstream::assert_clean`]. With a window, requests that do not fit are refused as
+//! OpenAI refuses them, before the script is asked, and answers report what the request cost.
+
+mod check;
+mod reply;
+
+pub(crate) use reply::{Finish, Reply, Step};
+
+use reseed::provider::openai::Api;
+use serde_json::{Value, json};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+};
+
+/// How the server is set up.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    /// The window in tokens, if it has one.
+    pub(crate) window_tokens: Option<u64>,
+    /// Counts a request's tokens.
+    pub(crate) count: fn(&Value) -> u64,
+    /// What `GET /models` answers.
+    pub(crate) models: Value,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let models = json!({ "object": "list", "data": [{ "id": "test-model", "object": "model" }] });
+        Self { window_tokens: None, count: check::tokens, models }
+    }
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Which API it was for.
+    pub(crate) api: Api,
+    /// Header names in lower case, and values.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body.
+    pub(crate) body: Value,
+    /// How many tokens it has, by the setup's count.
+    pub(crate) tokens: u64,
+}
+
+impl Asked {
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The system prompt.
+    pub(crate) fn system(&self) -> &str {
+        match self.api {
+            Api::Chat if self.body["messages"][0]["role"] == "system" => self.body["messages"][0]["content"].as_str(),
+            Api::Chat => None,
+            Api::Responses => self.body["instructions"].as_str(),
+        }
+        .unwrap_or_default()
+    }
+
+    /// The messages or items, the system prompt left out.
+    pub(crate) fn messages(&self) -> &[Value] {
+        let name = if self.api == Api::Chat { "messages" } else { "input" };
+        let all = self.body[name].as_array().map_or(&[][..], Vec::as_slice);
+        if all.first().is_some_and(|first| first["role"] == "system") { &all[1..] } else { all }
+    }
+
+    /// The text of the last message of the user.
+    pub(crate) fn last_user_text(&self) -> String {
+        self.messages().iter().rfind(|message| message["role"] == "user").map(check::text).unwrap_or_default()
+    }
+
+    /// Whether the last message is the result of a tool.
+    pub(crate) fn ends_with_result(&self) -> bool {
+        self.messages().last().is_some_and(|last| last["role"] == "tool" || last["type"] == "function_call_output")
+    }
+
+    /// Whether a text stands anywhere in the request.
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        check::strings(&self.body).iter().any(|found| found.contains(text))
+    }
+
+    /// Whether tools are on offer.
+    pub(crate) fn offers_tools(&self) -> bool {
+        self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
+    }
+}
+
+/// The running server; it stops when this is dropped.
+pub(crate) struct Upstream {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
+
+struct Shared {
+    setup: Setup,
+    script: Mutex<Script>,
+    seen: Mutex<Seen>,
+    counts: watch::Sender<Counts>,
+}
+
+#[derive(Default)]
+struct Seen {
+    requests: Vec<Asked>,
+    violations: Vec<String>,
+    refused: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    connected: usize,
+    asked: usize,
+    hung_up: usize,
+}
+
+fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A script that panicked shows in the test's own failure.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Upstream {
+    /// Starts a server without a window.
+    pub(crate) async fn start(script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
+        Self::start_with(Setup::default(), script).await
+    }
+
+    /// Starts a server that gives these replies in order, and an error afterwards.
+    pub(crate) async fn replying(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let mut replies = replies.into_iter().collect::<Vec<_>>().into_iter();
+        Self::start(move |_| replies.next().unwrap_or_else(|| Reply::error(400, "no reply is left"))).await
+    }
+
+    /// Starts a server.
+    pub(crate) async fn start_with(setup: Setup, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            setup,
+            script: Mutex::new(Box::new(script)),
+            seen: Mutex::default(),
+            counts: watch::Sender::new(Counts::default()),
+        });
+        let serving = shared.clone();
+        let accepting = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                serving.counts.send_modify(|counts| counts.connected += 1);
+                tokio::spawn(serve(socket, serving.clone()));
+            }
+        });
+        Self { shared, address, accepting }
+    }
+
+    /// The address, as `OPENAI_BASE_URL` takes it.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The requests for answers, in order of arrival.
+    pub(crate) fn requests(&self) -> Vec<Asked> {
+        locked(&self.shared.seen).requests.clone()
+    }
+
+    /// How many requests did not fit into the window.
+    pub(crate) fn refused(&self) -> usize {
+        locked(&self.shared.seen).refused
+    }
+
+    /// What broke the rules so far.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        locked(&self.shared.seen).violations.clone()
+    }
+
+    /// Panics if any request broke the rules.
+    pub(crate) fn assert_clean(&self) {
+        let violations = self.violations();
+        assert!(
+            violations.is_empty(),
+            "the model's server was asked what it should not be:\n{}",
+            violations.join("\n")
+        );
+    }
+
+    /// Waits until so many requests have arrived.
+    pub(crate) async fn wait_for_requests(&self, asked: usize) {
+        let _ = self.shared.counts.subscribe().wait_for(|counts| counts.asked >= asked).await;
+    }
+
+    /// Waits until so many answers were hung up on before their end.
+    pub(crate) async fn wait_for_hang_ups(&self, hung_up: usize) {
+        let _ = self.shared.counts.subscribe().wait_for(|counts| counts.hung_up >= hung_up).await;
+    }
+
+    /// How many connections were opened.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.counts.borrow().connected
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Serves one connection until either side closes it.
+async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
+    let _ = socket.set_nodelay(true);
+    while let Some((line, headers, body)) = read_request(&mut socket).await {
+        let reply = shared.reply(&line, headers, &body);
+        if let Played::HungUp = play(reply, &mut socket).await {
+            shared.counts.send_modify(|counts| counts.hung_up += 1);
+            return;
+        }
+    }
+}
+
+/// Reads the request line, the headers and the body; `None`: the connection has ended.
+async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let head = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at;
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
+    let mut lines = text.split("\r\n");
+    let line = lines.next()?.to_owned();
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, n)| n.parse().unwrap());
+    let mut body = bytes.split_off(head + 4);
+    while body.len() < length {
+        if socket.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some((line, headers, body))
+}
+
+impl Shared {
+    /// Decides, checks and remembers.
+    fn reply(&self, line: &str, headers: Vec<(String, String)>, body: &[u8]) -> Vec<Step> {
+        let api = match line.split(' ').take(2).collect::<Vec<_>>()[..] {
+            ["POST", "/v1/chat/completions"] => Api::Chat,
+            ["POST", "/v1/responses"] => Api::Responses,
+            ["GET", "/v1/models"] => return Reply::json(200, &self.setup.models).steps(Api::Chat, (0, 0)),
+            _ => return Reply::error(404, r#"{"detail":"Not Found"}"#).steps(Api::Chat, (0, 0)),
+        };
+        let (body, mut violations) = match serde_json::from_slice(body) {
+            Ok(body) => (body, Vec::new()),
+            Err(error) => (Value::Null, vec![format!("the body is not JSON: {error}")]),
+        };
+        violations.extend(check::violations(api, &body));
+        let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body };
+        let window = self.setup.window_tokens.filter(|&window| asked.tokens > window);
+        let number = {
+            let mut seen = locked(&self.seen);
+            seen.requests.push(asked.clone());
+            seen.refused += usize::from(window.is_some());
+            let number = seen.requests.len();
+            seen.violations.extend(violations.iter().map(|violation| format!("request {number}: {violation}")));
+            number
+        };
+        let reply = match window {
+            Some(window) => Reply::overflow(asked.tokens, window),
+            None => locked(&self.script)(&asked),
+        };
+        self.counts.send_modify(|counts| counts.asked = counts.asked.max(number));
+        reply.steps(api, (asked.tokens, self.setup.window_tokens.unwrap_or(u64::MAX)))
+    }
+}
+
+enum Played {
+    /// The connection can take another request.
+    Whole,
+    /// The client closed it before the end of the answer, or we did.
+    HungUp,
+}
+
+/// Writes a reply, in as few writes as its gates allow.
+async fn play(steps: Vec<Step>, socket: &mut TcpStream) -> Played {
+    let mut pending = Vec::new();
+    for step in steps {
+        match step {
+            Step::Bytes(bytes) => pending.extend_from_slice(&bytes),
+            Step::Wait(gate) => {
+                if socket.write_all(&pending).await.is_err() {
+                    return Played::HungUp;
+                }
+                pending.clear();
+                tokio::select! {
+                    () = gate.passed() => {}
+                    () = closed(socket) => return Played::HungUp,
+                }
+            }
+            Step::Hang => {
+                let _ = socket.write_all(&pending).await;
+                closed(socket).await;
+                return Played::HungUp;
+            }
+            Step::Reset => {
+                let _ = socket.write_all(&pending).await;
+                let _ = socket.set_zero_linger();
+                return Played::HungUp;
+            }
+            Step::Close => {
+                let _ = socket.write_all(&pending).await;
+                let _ = socket.shutdown().await;
+                return Played::HungUp;
+            }
+        }
+    }
+    match socket.write_all(&pending).await {
+        Ok(()) => Played::Whole,
+        Err(_) => Played::HungUp,
+    }
+}
+
+/// Waits until the client has closed the connection; it has nothing to say while it waits for an answer.
+async fn closed(socket: &mut TcpStream) {
+    let mut byte = [0];
+    let _ = socket.read(&mut byte).await;
+}

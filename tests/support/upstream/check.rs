@@ -1,0 +1,133 @@
+//! The rules that every request must keep, whatever the test is about.
+
+use reseed::provider::openai::Api;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What we send; nothing else goes to a server that is not OpenAI's own.
+const CHAT_FIELDS: &[&str] =
+    &["model", "messages", "tools", "stream", "stream_options", "temperature", "max_tokens", "reasoning_effort"];
+const RESPONSES_FIELDS: &[&str] =
+    &["model", "instructions", "input", "tools", "stream", "temperature", "max_output_tokens", "reasoning"];
+
+/// A rough count of a request: a token for each four characters of anything in it, and four for each message.
+pub(crate) fn tokens(body: &Value) -> u64 {
+    let characters: usize = strings(body).iter().map(|text| text.chars().count()).sum();
+    let messages = ["messages", "input"].iter().filter_map(|name| body[*name].as_array()).map(Vec::len).sum::<usize>();
+    (characters.div_ceil(4) + messages * 4) as u64
+}
+
+/// Every text of a value.
+pub(crate) fn strings(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(strings).collect(),
+        Value::Object(fields) => fields.values().flat_map(strings).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The text of a message in either dialect.
+pub(crate) fn text(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The rules that a request breaks.
+pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
+    let (fields, list) = match api {
+        Api::Chat => (CHAT_FIELDS, "messages"),
+        Api::Responses => (RESPONSES_FIELDS, "input"),
+    };
+    let mut found = Vec::new();
+    for name in body.as_object().into_iter().flat_map(|body| body.keys()) {
+        if !fields.contains(&name.as_str()) {
+            found.push(format!("nobody asked for the field `{name}`"));
+        }
+    }
+    if body["stream"] != true {
+        found.push("it is not streamed".to_owned());
+    }
+    if body["model"].as_str().is_none_or(str::is_empty) {
+        found.push("it names no model".to_owned());
+    }
+    let messages = body[list].as_array().map_or(&[][..], Vec::as_slice);
+    if messages.iter().all(|message| message["role"] == "system") {
+        found.push("nobody says anything".to_owned());
+    }
+    for (at, message) in messages.iter().enumerate() {
+        let wrong = if api == Api::Chat { chat_message(at, message) } else { item(message) };
+        found.extend(wrong.map(|wrong| format!("{list}[{at}] {wrong}: {message}")));
+    }
+    found.extend(pairs(messages));
+    found
+}
+
+fn chat_message(at: usize, message: &Value) -> Option<&'static str> {
+    let has_calls = message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
+    match message["role"].as_str().unwrap_or_default() {
+        "system" if at == 0 => text(message).is_empty().then_some("says nothing"),
+        "system" => Some("is a system prompt that does not come first"),
+        "user" => (text(message).is_empty() && !message["content"].is_array()).then_some("says nothing"),
+        "assistant" => match message.get("content") {
+            Some(Value::String(text)) if !text.is_empty() => None,
+            None if has_calls => None,
+            _ => Some("has neither text nor calls, or a content that is no text"),
+        },
+        "tool" => (!message["content"].is_string()).then_some("has no text"),
+        _ => Some("has no legal role"),
+    }
+}
+
+fn item(item: &Value) -> Option<&'static str> {
+    match item["type"].as_str().unwrap_or_default() {
+        "message" => match item["role"].as_str().unwrap_or_default() {
+            "user" | "assistant" => item["content"].as_array().is_none_or(Vec::is_empty).then_some("says nothing"),
+            _ => Some("has no legal role"),
+        },
+        "function_call" => (!item["arguments"].is_string()).then_some("has no arguments"),
+        "function_call_output" => (!item["output"].is_string()).then_some("has no output"),
+        "reasoning" => (!item["encrypted_content"].is_string()).then_some("is not sealed"),
+        _ => Some("has no known type"),
+    }
+}
+
+/// Each call has exactly one result, which comes before anybody else speaks, and no result is without its call.
+fn pairs(messages: &[Value]) -> Vec<String> {
+    let (mut open, mut known, mut found) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    for (at, message) in messages.iter().enumerate() {
+        let result = message["tool_call_id"]
+            .as_str()
+            .or((message["type"] == "function_call_output").then(|| message["call_id"].as_str()).flatten());
+        if let Some(id) = result {
+            if !open.remove(id) {
+                found.push(format!("the result at {at} has no open call `{id}`"));
+            }
+            continue;
+        }
+        let speaks = message["role"] == "user" || (message["role"] == "assistant" && message.get("type").is_none());
+        if speaks && !open.is_empty() {
+            found.push(format!("the message at {at} comes before the results of {open:?}"));
+            open.clear();
+        }
+        let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
+        let call = (message["type"] == "function_call").then(|| &message["call_id"]);
+        for id in calls.chain(call) {
+            let id = id.as_str().unwrap_or_default();
+            if !known.insert(id) {
+                found.push(format!("the call `{id}` at {at} has the id of another"));
+            }
+            open.insert(id);
+        }
+    }
+    if !open.is_empty() {
+        found.push(format!("the calls {open:?} have no result"));
+    }
+    found
+}

@@ -1,0 +1,350 @@
+//! What the server does with a request: an answer in either dialect, a refusal, or any way of breaking off.
+
+use reseed::provider::{openai::Api, scripted::Gate};
+use serde_json::{Value, json};
+
+/// One thing that is done to the connection.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Sends these bytes as they are.
+    Bytes(Vec<u8>),
+    /// Waits until the gate is open.
+    Wait(Gate),
+    /// Says nothing more, with the connection open.
+    Hang,
+    /// Breaks the connection with a reset.
+    Reset,
+    /// Closes the connection in the middle of what was promised.
+    Close,
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// Whole: `tool_calls` where there are calls, else `stop`.
+    Whole,
+    /// Whole, cut at the output limit.
+    Length,
+    /// Whole, cut by a filter.
+    ContentFilter,
+    /// The body ends well, without its terminal event.
+    NoEnd,
+    /// The connection is reset after the last delta.
+    Reset,
+    /// Nothing more comes after the last delta.
+    Hang,
+    /// An error event instead of the end.
+    Error,
+}
+
+/// A reply.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    /// A streamed answer.
+    Answer(Box<Answer>),
+    /// A whole body.
+    Plain {
+        /// The HTTP status.
+        status: u16,
+        /// More headers.
+        headers: Vec<(&'static str, String)>,
+        /// The `content-type`.
+        kind: &'static str,
+        /// The body.
+        body: String,
+    },
+    /// An event stream of this text, written as it stands, then these steps.
+    Stream(String, Vec<Step>),
+    /// Steps from the first byte on.
+    Raw(Vec<Step>),
+}
+
+/// A streamed answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    reasoning: String,
+    text: String,
+    pieces: usize,
+    calls: Vec<(String, String)>,
+    usage: Usage,
+    gate: Option<Gate>,
+    finish: Finish,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Usage {
+    Counted,
+    Given(u64, u64),
+    Silent,
+}
+
+impl Reply {
+    /// A text, in one delta, with the usage that the server counts.
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Answer(Box::new(Answer {
+            reasoning: String::new(),
+            text: text.into(),
+            pieces: 1,
+            calls: Vec::new(),
+            usage: Usage::Counted,
+            gate: None,
+            finish: Finish::Whole,
+        }))
+    }
+
+    /// A call of a tool; `arguments` is JSON text.
+    pub(crate) fn call(name: &str, arguments: &str) -> Self {
+        Self::text("").and_call(name, arguments)
+    }
+
+    /// A JSON body.
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        Self::error(status, &body.to_string())
+    }
+
+    /// A body with an error, which is called JSON whatever it is.
+    pub(crate) fn error(status: u16, body: &str) -> Self {
+        Self::Plain { status, headers: Vec::new(), kind: "application/json", body: body.to_owned() }
+    }
+
+    /// The refusal of a request that does not fit, as OpenAI words it.
+    pub(crate) fn overflow(tokens: u64, window_tokens: u64) -> Self {
+        let message = format!(
+            "This model's maximum context length is {window_tokens} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+        );
+        let code = "context_length_exceeded";
+        let error = json!({ "message": message, "type": "invalid_request_error", "param": "messages", "code": code });
+        Self::json(400, &json!({ "error": error }))
+    }
+
+    /// Nothing, not even a head.
+    pub(crate) fn silence() -> Self {
+        Self::Raw(vec![Step::Hang])
+    }
+
+    /// Adds a header; only to plain replies.
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        if let Self::Plain { headers, .. } = &mut self {
+            headers.push((name, value.into()));
+        }
+        self
+    }
+
+    /// Sends the text in so many deltas.
+    pub(crate) fn in_pieces(self, pieces: usize) -> Self {
+        self.change(|answer| answer.pieces = pieces.max(1))
+    }
+
+    /// Thinks before it answers.
+    pub(crate) fn with_reasoning(self, text: &str) -> Self {
+        self.change(|answer| text.clone_into(&mut answer.reasoning))
+    }
+
+    /// Calls a tool as well.
+    pub(crate) fn and_call(self, name: &str, arguments: &str) -> Self {
+        self.change(|answer| answer.calls.push((name.to_owned(), arguments.to_owned())))
+    }
+
+    /// Reports this usage, in tokens.
+    pub(crate) fn with_usage(self, input_tokens: u64, output_tokens: u64) -> Self {
+        self.change(|answer| answer.usage = Usage::Given(input_tokens, output_tokens))
+    }
+
+    /// Reports no usage.
+    pub(crate) fn without_usage(self) -> Self {
+        self.change(|answer| answer.usage = Usage::Silent)
+    }
+
+    /// Waits before the last delta of the text, or before the end where it has at most one.
+    pub(crate) fn held_by(self, gate: &Gate) -> Self {
+        self.change(|answer| answer.gate = Some(gate.clone()))
+    }
+
+    /// Ends like this.
+    pub(crate) fn ending(self, finish: Finish) -> Self {
+        self.change(|answer| answer.finish = finish)
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Answer)) -> Self {
+        if let Self::Answer(answer) = &mut self {
+            change(answer);
+        }
+        self
+    }
+
+    /// The steps of this reply. `fill`: the request's tokens, and the window's.
+    pub(crate) fn steps(self, api: Api, fill: (u64, u64)) -> Vec<Step> {
+        match self {
+            Self::Answer(answer) => answer.steps(api, fill),
+            Self::Plain { status, headers, kind, body } => {
+                let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n{headers}\r\n");
+                vec![Step::Bytes([head.into_bytes(), body.into_bytes()].concat())]
+            }
+            Self::Stream(events, then) => {
+                let whole = then.is_empty();
+                let mut steps = vec![head(), chunk(&events)];
+                steps.extend(then);
+                if whole {
+                    steps.push(end());
+                }
+                steps
+            }
+            Self::Raw(steps) => steps,
+        }
+    }
+}
+
+fn head() -> Step {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    Step::Bytes(head.as_bytes().to_vec())
+}
+
+fn chunk(text: &str) -> Step {
+    if text.is_empty() {
+        return Step::Bytes(Vec::new());
+    }
+    Step::Bytes(format!("{:x}\r\n{text}\r\n", text.len()).into_bytes())
+}
+
+fn end() -> Step {
+    Step::Bytes(b"0\r\n\r\n".to_vec())
+}
+
+impl Answer {
+    fn steps(&self, api: Api, (input_tokens, window_tokens): (u64, u64)) -> Vec<Step> {
+        let texts = cut(&self.text, self.pieces);
+        let usage = match self.usage {
+            Usage::Counted => {
+                let characters = self.text.chars().count() + self.reasoning.chars().count();
+                let output_tokens = (characters.div_ceil(4) as u64).min(window_tokens.saturating_sub(input_tokens));
+                Some((input_tokens, output_tokens.max(1)))
+            }
+            Usage::Given(input_tokens, output_tokens) => Some((input_tokens, output_tokens)),
+            Usage::Silent => None,
+        };
+        let (before, deltas, after) = match api {
+            Api::Chat => self.chat(&texts, usage),
+            Api::Responses => self.responses(&texts, usage),
+        };
+        let mut steps = vec![head()];
+        let event = |event: &Value| chunk(&format!("data: {event}\n\n"));
+        steps.extend(before.iter().map(event));
+        let held_at = deltas.len().checked_sub(1).filter(|&last| last > 0).unwrap_or(deltas.len());
+        for at in 0..=deltas.len() {
+            steps.extend(self.gate.clone().filter(|_| at == held_at).map(Step::Wait));
+            steps.extend(deltas.get(at).map(event));
+        }
+        match self.finish {
+            Finish::Whole | Finish::Length | Finish::ContentFilter => {
+                steps.extend(after.iter().map(event));
+                steps.extend((api == Api::Chat).then(|| chunk("data: [DONE]\n\n")));
+                steps.push(end());
+            }
+            Finish::Error => {
+                let error = json!({ "error": { "type": "server_error", "message": "it broke" } });
+                steps.extend([event(&error), end()]);
+            }
+            Finish::NoEnd => steps.push(end()),
+            Finish::Reset => steps.push(Step::Reset),
+            Finish::Hang => steps.push(Step::Hang),
+        }
+        steps
+    }
+
+    /// The events before the text, the text's, and those after it.
+    fn chat(&self, texts: &[&str], usage: Option<(u64, u64)>) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
+        let chunk = |delta: Value, finish: Value| {
+            let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+            json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "test-model", "choices": [choice] })
+        };
+        let mut before = vec![chunk(json!({ "role": "assistant", "content": null }), Value::Null)];
+        if !self.reasoning.is_empty() {
+            before.push(chunk(json!({ "reasoning_content": self.reasoning }), Value::Null));
+        }
+        let deltas = texts.iter().map(|text| chunk(json!({ "content": text }), Value::Null)).collect();
+        let mut after = Vec::new();
+        for (index, (name, arguments)) in self.calls.iter().enumerate() {
+            // The ids start again in each answer, as those of some servers do.
+            let function = json!({ "name": name, "arguments": "" });
+            let call =
+                json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            after.push(chunk(json!({ "tool_calls": [call] }), Value::Null));
+            for piece in cut(arguments, 2) {
+                let call = json!({ "index": index, "function": { "arguments": piece } });
+                after.push(chunk(json!({ "tool_calls": [call] }), Value::Null));
+            }
+        }
+        let finish = match self.finish {
+            Finish::Length => "length",
+            Finish::ContentFilter => "content_filter",
+            _ if !self.calls.is_empty() => "tool_calls",
+            _ => "stop",
+        };
+        after.push(chunk(json!({}), json!(finish)));
+        if let Some((input, output)) = usage {
+            let usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output });
+            after.push(json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage }));
+        }
+        (before, deltas, after)
+    }
+
+    fn responses(&self, texts: &[&str], usage: Option<(u64, u64)>) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
+        let mut before =
+            vec![json!({ "type": "response.created", "response": { "id": "resp_1", "status": "in_progress" } })];
+        let mut output = Vec::new();
+        if !self.reasoning.is_empty() {
+            before.push(json!({ "type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": self.reasoning }));
+            let summary = json!([{ "type": "summary_text", "text": self.reasoning }]);
+            let item = json!({ "type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "sealed" });
+            before.push(json!({ "type": "response.output_item.done", "output_index": 0, "item": item }));
+            output.push(item);
+        }
+        let index = output.len();
+        let deltas = texts
+            .iter()
+            .map(|text| json!({ "type": "response.output_text.delta", "item_id": "msg_0", "output_index": index, "content_index": 0, "delta": text }))
+            .collect();
+        let mut after = Vec::new();
+        if !self.text.is_empty() {
+            let content = json!([{ "type": "output_text", "text": self.text }]);
+            let item = json!({ "type": "message", "id": "msg_0", "role": "assistant", "content": content });
+            after.push(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
+            output.push(item);
+        }
+        for (name, arguments) in &self.calls {
+            let index = output.len();
+            // Item ids start again in each answer, as those of some servers do.
+            let (id, call_id) = (format!("fc_{index}"), format!("call_{index}"));
+            let item = |arguments: &str| json!({ "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments });
+            after.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item("") }));
+            for piece in cut(arguments, 2) {
+                after.push(json!({ "type": "response.function_call_arguments.delta", "item_id": id, "output_index": index, "delta": piece }));
+            }
+            after.push(json!({ "type": "response.output_item.done", "output_index": index, "item": item(arguments) }));
+            output.push(item(arguments));
+        }
+        let reason = match self.finish {
+            Finish::Length => Some("max_output_tokens"),
+            Finish::ContentFilter => Some("content_filter"),
+            _ => None,
+        };
+        let status = if reason.is_some() { "incomplete" } else { "completed" };
+        let usage = usage.map(
+            |(input, output)| json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output }),
+        );
+        let details = reason.map(|reason| json!({ "reason": reason }));
+        let response = json!({ "id": "resp_1", "status": status, "output": output, "usage": usage, "incomplete_details": details });
+        after.push(json!({ "type": format!("response.{status}"), "response": response }));
+        (before, deltas, after)
+    }
+}
+
+/// Cuts a text into at most so many pieces, none of them empty.
+fn cut(text: &str, pieces: usize) -> Vec<&str> {
+    let size = text.chars().count().div_ceil(pieces).max(1);
+    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).step_by(size).chain([text.len()]).collect();
+    starts.windows(2).map(|ends| &text[ends[0]..ends[1]]).filter(|piece| !piece.is_empty()).collect()
+}
