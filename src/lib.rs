@@ -4,7 +4,6 @@
 //! `protocol ← core ← {provider, store, hooks, tools} ← runtime ← server ← main`; `config`, `metrics` and `clock` are
 //! leaves that the core never sees.
 
-#[cfg(any())]
 pub mod cli;
 pub mod clock;
 pub mod config;

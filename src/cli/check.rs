@@ -45,7 +45,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let model = settings.model.model_name().to_owned();
     let address = match settings.model.provider() {
         ProviderKind::Offline => "built in, needs nothing".to_owned(),
-        ProviderKind::OpenAi => settings.model.openai_base_url.clone().unwrap_or("https://api.openai.com/v1".to_owned()),
+        ProviderKind::OpenAi => {
+            settings.model.openai_base_url.clone().unwrap_or("https://api.openai.com/v1".to_owned())
+        }
     };
     say(format!("provider    {} ({address})", provider.name()));
     say(format!("model       {model}"));

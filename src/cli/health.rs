@@ -19,7 +19,8 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     };
     let address = std::net::SocketAddr::new(host, settings.listen.ws_port);
     let client = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().build().context("make a client")?;
-    let response = client.get(format!("http://{address}/healthz")).send().await.with_context(|| format!("ask {address}"))?;
+    let response =
+        client.get(format!("http://{address}/healthz")).send().await.with_context(|| format!("ask {address}"))?;
     anyhow::ensure!(response.status().is_success(), "{address} answered {}", response.status());
     super::say("ok");
     Ok(())

@@ -25,7 +25,14 @@ use crate::{
 };
 use anyhow::Context as _;
 use secrecy::SecretString;
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio::net::TcpListener;
 
 /// How long the provider's list of models may take at the start; without it the table of known models is used.
@@ -156,11 +163,15 @@ fn auth(settings: &Settings) -> Auth {
 ///
 /// # Errors
 /// The address is taken, the model's window is not known, the system has no randomness.
-pub async fn start(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> anyhow::Result<Service> {
+pub async fn start(
+    settings: &Settings,
+    provider: Arc<dyn Provider>,
+    store: Arc<dyn SessionStore>,
+) -> anyhow::Result<Service> {
     let listen = &settings.listen;
-    let listener = TcpListener::bind((listen.host, listen.ws_port))
-        .await
-        .with_context(|| format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port))?;
+    let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
+        format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port)
+    })?;
     let port = listener.local_addr().context("tell the address")?.port();
     let windows = windows(settings, &*provider).await;
     let deployment = deployment(settings, windows)?;
@@ -219,13 +230,11 @@ fn notice(settings: &Settings) -> Option<String> {
 /// The file is in use, not ours, newer, or cannot be made.
 pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let path = settings.store.database_path();
-    let mut commits = 0;
-    let mut records = 0;
+    // The store counts up; metrics count steps.
+    let records = AtomicU64::new(0);
     let observer = move |stats: store::sqlite::CommitStats| {
-        if stats.commits > commits {
-            metrics::store_committed(stats.records.saturating_sub(records), stats.last_commit);
-        }
-        (commits, records) = (stats.commits, stats.records);
+        let before = records.swap(stats.records, Ordering::Relaxed);
+        metrics::store_committed(stats.records.saturating_sub(before), stats.last_commit);
     };
     let store = store::connect_observed(&format!("sqlite://{}", path.display()), observer)
         .with_context(|| format!("open the database {}", path.display()))?;
@@ -262,7 +271,8 @@ fn start_line(settings: &Settings, service: &Service) -> String {
             format!("`{}` at {at}", deployment.model)
         }
     };
-    let mut text = format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
+    let mut text =
+        format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
     let _ = write!(text, "\n  database  {}", settings.store.database_path().display());
     text

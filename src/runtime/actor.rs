@@ -64,8 +64,13 @@ struct Actor {
     feed: Arc<Feed>,
     owner: Option<Owner>,
     stopping: bool,
+    /// Someone has spoken to this actor: until then it waits for whoever had the session opened.
+    visited: bool,
     detached_since: Option<Instant>,
 }
+
+/// How long an actor waits for whoever had the session opened to speak; a connection can die in between.
+const VISIT_TIME: Duration = Duration::from_secs(10);
 
 /// Why the actor ends.
 enum End {
@@ -85,7 +90,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
     let agent = Some(Box::new(AgentLoop::seeded(generation, started.seed)));
-    let actor = Actor { id, shared, agent, effects, feed, owner: None, stopping: false, detached_since: None };
+    let actor =
+        Actor { id, shared, agent, effects, feed, owner: None, stopping: false, visited: false, detached_since: None };
     (handle, actor.run(mailbox))
 }
 
@@ -129,6 +135,7 @@ impl Actor {
     }
 
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
+        self.visited |= !matches!(message, Message::Input(_));
         match message {
             Message::Attach(attach, answer) => {
                 let attached = self.attach(attach).await?;
@@ -287,11 +294,12 @@ impl Actor {
         } else if self.detached_since.is_none() {
             self.detached_since = Some(Instant::now());
         }
-        idle && (!attached || self.stopping)
+        let expected = !self.visited && self.detached_since.is_some_and(|since| since.elapsed() < VISIT_TIME);
+        idle && (self.stopping || !(attached || expected))
     }
 
     fn detached_too_long(&self) -> bool {
-        self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
+        self.visited && self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
     }
 
     /// When to wake without a message: a tool's time limit, or the end of what a turn may run alone.
@@ -299,7 +307,8 @@ impl Actor {
         let deadline = self.agent.as_ref().and_then(|agent| agent.next_deadline());
         let tools = deadline
             .map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(self.shared.clock.now())));
-        let alone = self.detached_since.map(|since| since + self.shared.detached_turn);
+        let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
+        let alone = self.detached_since.map(|since| since + alone_for);
         [tools, alone].into_iter().flatten().min()
     }
 }

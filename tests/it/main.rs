@@ -3,4 +3,7 @@
 
 mod settings;
 mod source;
+#[path = "../support/mod.rs"]
+mod support;
 mod tidy;
+mod turns;

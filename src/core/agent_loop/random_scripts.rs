@@ -208,8 +208,7 @@ impl World {
     fn call(&mut self, call: &CallModel) {
         assert!(self.asked.is_empty(), "seed {}: two requests at once", self.seed);
         self.asked.insert(call.request, call.body.purpose);
-        let sent: Vec<&EntryId> =
-            call.body.messages().filter_map(|message| message.entry_id.as_ref()).collect();
+        let sent: Vec<&EntryId> = call.body.messages().filter_map(|message| message.entry_id.as_ref()).collect();
         let all = sent.iter().all(|id| self.durable.contains(*id));
         assert!(all, "seed {}: a request holds an entry that is not durable", self.seed);
         check_pairs(self.seed, &call.body);
@@ -225,7 +224,12 @@ impl World {
     fn command(&mut self, command: Command) {
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
-        self.tell(Input::Command { origin: Origin(1), id: id.clone(), fingerprint: self.commands, command: Box::new(command) });
+        self.tell(Input::Command {
+            origin: Origin(1),
+            id: id.clone(),
+            fingerprint: self.commands,
+            command: Box::new(command),
+        });
         assert!(self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
     }
 
@@ -265,11 +269,17 @@ impl World {
         let Some((request, purpose)) = self.asked.pop_first() else { return };
         self.forgotten.push(request);
         if self.rng.u8(..100) < 12 {
-            let codes = [ErrorCode::ContextOverflow, ErrorCode::UpstreamError, ErrorCode::UpstreamEmpty, ErrorCode::UpstreamAuth];
+            let codes = [
+                ErrorCode::ContextOverflow,
+                ErrorCode::UpstreamError,
+                ErrorCode::UpstreamEmpty,
+                ErrorCode::UpstreamAuth,
+            ];
             let mut fault = ModelFault::new(codes[self.rng.usize(..codes.len())], "a fault");
             fault.shown = self.rng.bool();
             if self.rng.bool() {
-                fault.overflow = OverflowHint { prompt_tokens: Some(self.rng.u64(1..3_000)), window_tokens: Some(1_000) };
+                fault.overflow =
+                    OverflowHint { prompt_tokens: Some(self.rng.u64(1..3_000)), window_tokens: Some(1_000) };
             }
             self.tell(Input::Failed { request, fault });
             return;
@@ -291,7 +301,8 @@ impl World {
 
     fn some_calls(&mut self) -> Vec<Part> {
         let one = |rng: &mut Rng| {
-            let (name, arguments) = [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
+            let (name, arguments) =
+                [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
             // Upstreams use the same call id in every answer.
             Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
         };
@@ -309,8 +320,15 @@ impl World {
     }
 
     fn register_tools(&mut self) {
-        let parameters = serde_json::json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
-        let offer = ToolOffer { name: "look".into(), description: "Looks.".into(), parameters, timeout_ms: None, idempotent: None };
+        let parameters =
+            serde_json::json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
+        let offer = ToolOffer {
+            name: "look".into(),
+            description: "Looks.".into(),
+            parameters,
+            timeout_ms: None,
+            idempotent: None,
+        };
         self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }));
     }
 
@@ -318,7 +336,8 @@ impl World {
     fn late_word(&mut self) {
         let Some(request) = self.rng.choice(&self.forgotten).copied() else { return };
         let events = self.log.len();
-        let answer = Answer { parts: vec![Part::Text { text: "late".into() }], stop_reason: StopReason::Stop, usage: None };
+        let answer =
+            Answer { parts: vec![Part::Text { text: "late".into() }], stop_reason: StopReason::Stop, usage: None };
         let effects = self.agent.handle(self.now, Input::Answered { request, answer });
         assert!(effects.is_empty() && self.log.len() == events, "seed {}: {request} was late and was heard", self.seed);
     }
@@ -375,7 +394,9 @@ fn check_pairs(seed: u64, request: &ModelRequest) {
         for part in &message.content {
             match part {
                 Part::ToolCall { call_id, .. } => assert!(open.insert(call_id.clone()), "seed {seed}: a call id twice"),
-                Part::ToolResult { call_id, .. } => assert!(open.remove(call_id), "seed {seed}: a result without its call"),
+                Part::ToolResult { call_id, .. } => {
+                    assert!(open.remove(call_id), "seed {seed}: a result without its call")
+                }
                 _ => {}
             }
         }
@@ -401,6 +422,9 @@ fn whatever_happens_the_promises_hold() {
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();
     }
     if seeds.end() > seeds.start() {
-        assert!(compactions > SCRIPTS && turns > 3 * SCRIPTS as usize, "{compactions} compactions, {turns} turns: too few to mean anything");
+        assert!(
+            compactions > SCRIPTS && turns > 3 * SCRIPTS as usize,
+            "{compactions} compactions, {turns} turns: too few to mean anything"
+        );
     }
 }

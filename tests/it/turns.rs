@@ -1,0 +1,57 @@
+//! Turns over v2: streaming, queue, cancel, retry, tools.
+
+use crate::support::{client::Client, server::Server};
+use reseed::provider::scripted::{Gate, Reply, Scripted};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_turn_streams_and_ends_once() {
+    let model = Scripted::new();
+    model.push(Reply::text("Hello there, friend.").in_pieces(4).usage(20, 5));
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    assert_eq!(opened["asOfSeq"], 1);
+    let accepted = client.ask("user_input", json!({ "input": "Hi" })).await;
+    assert_eq!(accepted["payload"]["queued"], false);
+    let finished = client.event("turn_finished").await;
+    assert_eq!(finished["payload"]["status"], "completed");
+    let mut seqs = Vec::new();
+    let mut shown = String::new();
+    for frame in &client.seen {
+        seqs.extend(frame["seq"].as_u64());
+        if frame["type"] == "item_delta" {
+            assert_eq!(frame["payload"]["offset"], shown.encode_utf16().count());
+            shown.push_str(frame["payload"]["text"].as_str().unwrap());
+        }
+    }
+    assert_eq!(seqs, (2..2 + seqs.len() as u64).collect::<Vec<_>>(), "no gap");
+    assert!("Hello there, friend.".starts_with(&shown) && !shown.is_empty(), "{shown}");
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn input_during_a_turn_waits_in_order() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    model.push(Reply::text("first answer").held_by(&gate));
+    model.push(Reply::text("second answer"));
+    model.push(Reply::text("third answer"));
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "one" })).await;
+    for text in ["two", "three"] {
+        let accepted = client.ask("user_input", json!({ "input": text })).await;
+        assert_eq!(accepted["payload"]["queued"], true);
+    }
+    gate.open();
+    for _ in 0..3 {
+        assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    }
+    let entries = client.ask("get_entries", json!({ "path": true })).await;
+    let said: Vec<String> = entries["payload"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["content"][0]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(said, ["one", "first answer", "two", "second answer", "three", "third answer"]);
+}

@@ -1,0 +1,45 @@
+//! A whole server in this process: real sockets on a free port, a store and a provider of the test's choice.
+
+use reseed::{
+    cli::serve::{self, Service},
+    config::Settings,
+    provider::Provider,
+    store::{SessionStore, memory::MemoryStore},
+};
+use std::sync::Arc;
+
+/// A running server. Dropped with the test's runtime.
+pub struct Server {
+    pub service: Service,
+}
+
+impl Server {
+    /// A server over memory with these settings beside the usual ones of a test.
+    pub async fn start(provider: impl Provider + 'static, settings: &[(&str, &str)]) -> Self {
+        Self::over(provider, Arc::new(MemoryStore::new()), settings).await
+    }
+
+    /// The same over a store of the test's.
+    pub async fn over(
+        provider: impl Provider + 'static,
+        store: Arc<dyn SessionStore>,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let usual = [("WS_PORT", "0"), ("CONTEXT_WINDOW", "2000"), ("MODEL", "test"), ("SHUTDOWN_GRACE_SECS", "1")];
+        let all = usual.iter().chain(settings).map(|(name, value)| (name.to_string(), value.to_string()));
+        let settings = Settings::from_iter(all).unwrap_or_else(|error| panic!("{error}"));
+        let service =
+            serve::start(&settings, Arc::new(provider), store).await.unwrap_or_else(|error| panic!("{error:#}"));
+        Self { service }
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        self.service.running.address.to_string()
+    }
+
+    /// The socket's address.
+    pub fn ws(&self) -> String {
+        format!("ws://{}/ws", self.address())
+    }
+}
