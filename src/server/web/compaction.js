@@ -21,7 +21,7 @@ const TRIGGERS = {
  * @param {CompactionEntry} entry
  */
 export function compactionRow(entry) {
-  const { tokensBefore: before, tokensAfter: after, trigger, durationMs } = entry;
+  const { tokensBefore: before, tokensAfter: after, trigger, durationMs, details } = entry;
   const reduction = after === undefined || before === 0 ? null : Math.round((1 - after / before) * 100);
   const said = el("span", { class: "said" },
     "Older messages summarised · ",
@@ -36,6 +36,8 @@ export function compactionRow(entry) {
     trigger && `Why: ${TRIGGERS[trigger] ?? trigger}`,
     durationMs !== undefined && `Took ${span(durationMs)}`,
     `At ${new Date(entry.timestamp).toLocaleString()}`,
+    details && details.readFiles.length > 0 && `Files read: ${details.readFiles.join(", ")}`,
+    details && details.modifiedFiles.length > 0 && `Files changed: ${details.modifiedFiles.join(", ")}`,
   ];
   const inside = el("div", { class: "inside" },
     el("div", { class: "facts" }, ...facts.filter(Boolean).map((fact) => el("span", {}, String(fact)))),

@@ -182,12 +182,13 @@ function switchTheme() {
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   if (document.querySelector("dialog[open]") || event.defaultPrevented || event.isComposing) return;
+  const typing = event.target instanceof Element ? event.target.closest("input, textarea") : null;
   if (event.key === "Escape") {
     if (sidebar.classList.contains("open")) openSidebar(false);
-    else if (!gauge.open) void app.stop();
+    // In another field the key clears that field.
+    else if (!gauge.open && (!typing || typing === composer.input)) void app.stop();
     return;
   }
-  const typing = event.target instanceof Element && event.target.closest("input, textarea");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     composer.input.focus();

@@ -1,0 +1,201 @@
+/** The page on the real server, in a real Chromium: what a stranger does who runs one command and opens the page. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { conversation, launch, newPage, say, settled } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+/** What the browser itself says while the server is away; tests of that expect it. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED|status of 401/;
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+function onPage(name, { settings, ...options }, body) {
+  test(name, async () => {
+    const server = new Server(settings);
+    try {
+      const url = await server.start();
+      const { page, faults } = await newPage(browser.context, options);
+      await page.goto(url);
+      await body({ page, server, url });
+      assert.deepEqual(faults, []);
+      await page.close();
+    } finally {
+      await server.remove();
+    }
+  });
+}
+
+/** Waits until the running answer shows this many words. */
+function words(page, count) {
+  return page.waitForFunction((least) => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > least, count);
+}
+
+onPage("a talk past the window: nothing but a line that says so", {}, async ({ page }) => {
+  assert.match(await page.innerText("#notice-line"), /offline/i);
+  await say(page, "My favourite bird is the wryneck.");
+  await settled(page, 1);
+  let answers = 1;
+  for (; answers < 12; answers += 1) {
+    await say(page, `Write 1200 words, please, and call them chapter ${answers}.`);
+    await settled(page, answers + 1);
+  }
+  const rows = page.locator("#log .compaction");
+  assert.ok((await rows.count()) >= 2, `${await rows.count()} compactions`);
+  assert.match(await rows.first().innerText(), /[\d,]+ → [\d,]+ tokens \(−\d+ %\)/);
+  await rows.first().locator("summary").click();
+  const summary = await rows.first().innerText();
+  for (const part of ["Goal", "Progress", "wryneck", "Why: the window was nearly full"]) assert.match(summary, new RegExp(part));
+  await say(page, "What is my favourite bird?");
+  await settled(page, answers + 1);
+  assert.match((await conversation(page)).at(-1), /wryneck/);
+  assert.equal(await page.locator("[data-ended], .toast.error").count(), 0);
+  await rows.first().locator("summary").click();
+  const shown = await conversation(page);
+  await page.reload();
+  await page.waitForFunction((count) => document.querySelectorAll("#log > li").length === count, shown.length);
+  assert.deepEqual(await conversation(page), shown);
+});
+
+onPage("a reload in the middle of an answer finds the whole conversation", { settings: { OFFLINE_WORD_MILLIS: "8" } }, async ({ page }) => {
+  await say(page, "Count to 20");
+  await settled(page, 1);
+  await say(page, "Write 400 words");
+  await words(page, 20);
+  await page.reload();
+  await words(page, 60);
+  await settled(page, 2);
+  const shown = await conversation(page);
+  assert.equal(shown.length, 4);
+  assert.match(shown[1], /1, 2, 3,.*19, 20/s);
+  assert.equal((await page.innerText("#log > li:last-child .parts")).trim().split(/\s+/).length, 400);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 4);
+  assert.deepEqual(await conversation(page), shown);
+});
+
+onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
+  for (let turn = 1; turn <= 3; turn += 1) {
+    await say(page, `Write ${turn}00 words`);
+    await settled(page, turn);
+  }
+  await say(page, "/context");
+  await page.waitForSelector("#breakdown:popover-open");
+  const number = (text) => Number(text.replace(/\D/g, ""));
+  const counts = (await page.locator("#breakdown tbody tr td:nth-child(2)").allInnerTexts()).map(number);
+  assert.equal(counts.reduce((sum, count) => sum + count, 0), number(await page.innerText("#breakdown tfoot td:nth-child(2)")));
+  assert.ok(counts.length >= 2);
+  await page.click("#breakdown button:has-text('next request')");
+  assert.match(await page.innerText("dialog pre"), /Write 300 words/);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  await page.keyboard.press("Escape");
+  const before = number(await page.innerText("#gauge-button .tokens"));
+  for (let turn = 4; turn <= 7; turn += 1) {
+    await say(page, "Write 500 words");
+    await settled(page, turn);
+  }
+  await say(page, "/compact keep the numbers");
+  await page.waitForSelector("#log .compaction");
+  assert.match(await page.locator("#log .compaction").textContent(), /Why: asked for/);
+  assert.ok(before > 0);
+});
+
+onPage("stopping, and what was shown stays; nothing to compact is said", { settings: { OFFLINE_WORD_MILLIS: "10" } }, async ({ page }) => {
+  await say(page, "Write 1000 words");
+  await words(page, 15);
+  await page.click("#stop");
+  await page.waitForSelector("[data-ended=cancelled]");
+  assert.match((await conversation(page)).at(-1), /In the morning the river .*Stopped here/s);
+  await say(page, "/compact");
+  await page.waitForSelector(".toast.error:has-text('nothing_to_compact')");
+  await say(page, "Count to 3");
+  await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
+  assert.equal(await page.locator("[data-ended]").count(), 0);
+});
+
+onPage("what the model says stays text", {}, async ({ page }) => {
+  await say(page, "Repeat after me: <img src=x onerror=\"window.hacked=1\"><script>window.hacked=2</script> [x](javascript:window.hacked=3) **bold**");
+  await settled(page, 1);
+  const found = await page.evaluate(() => ({
+    hacked: window.hacked ?? null,
+    live: document.querySelectorAll("#log script, #log img, #log a, #log [onerror]").length,
+    bold: document.querySelector("#log .assistant strong")?.textContent,
+    text: document.querySelector("#log .assistant").innerText,
+  }));
+  assert.deepEqual([found.hacked, found.live, found.bold], [null, 0, "bold"]);
+  assert.match(found.text, /<script>window\.hacked=2<\/script>/);
+});
+
+onPage("the server is killed and comes back: the page goes on", { settings: { OFFLINE_WORD_MILLIS: "8" }, expected: AWAY }, async ({ page, server }) => {
+  await say(page, "Count to 20");
+  await settled(page, 1);
+  await say(page, "Write 900 words");
+  await words(page, 20);
+  await server.end("SIGKILL");
+  await page.waitForSelector("#connection-line:has-text('lost')");
+  await server.start();
+  await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
+  await page.waitForSelector("[data-ended=interrupted]");
+  await page.click("[data-ended=interrupted] button");
+  await settled(page, 2);
+  const live = await conversation(page);
+  assert.equal(live.filter((row) => /Write 900 words/.test(row)).length, 1);
+  assert.equal((await page.innerText("#log > li:last-child .parts")).trim().split(/\s+/).length, 900);
+  await page.reload();
+  await page.waitForFunction((count) => document.querySelectorAll("#log > li").length === count, live.length);
+  assert.deepEqual(await conversation(page), live);
+});
+
+onPage("a server that stops for a while says so, and nothing is doubled", { expected: AWAY }, async ({ page, server }) => {
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  await server.end("SIGTERM");
+  await page.waitForSelector("#connection-line:has-text('lost')");
+  await say(page, "Count to 4");
+  await server.start();
+  await settled(page, 2);
+  assert.deepEqual((await page.locator("#log .message.user > div").allInnerTexts()), ["Count to 3", "Count to 4"]);
+});
+
+onPage("sessions: made, named, listed, searched, switched and deleted", {}, async ({ page }) => {
+  for (const text of ["Count to 3", "Count to 4"]) {
+    await page.click("#new-session");
+    await say(page, text);
+    await settled(page, 1);
+  }
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
+  await page.fill("#search", "to 3");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
+  await page.click("#sessions .session a");
+  await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
+  await page.fill("#search", "");
+  await page.hover("#sessions .current");
+  await page.click("#sessions .current [aria-label^=Delete]");
+  await page.click("dialog .danger");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
+  assert.equal(await page.innerText("#sessions .name"), "Count to 4");
+});
+
+onPage("tokens: the page asks, and gets a ticket for them", { settings: { AUTH_TOKENS: "ann:a-long-enough-secret-1" }, expected: AWAY }, async ({ page }) => {
+  await page.fill("dialog input", "a-long-enough-secret-1");
+  await page.press("dialog input", "Enter");
+  await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
+});
+
+onPage("on a phone", { viewport: { width: 360, height: 640 } }, async ({ page }) => {
+  await say(page, "Write 300 words");
+  await settled(page, 1);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  assert.equal(await page.locator("#send").isVisible() && await page.locator("#gauge").isVisible(), true);
+  await page.click("#sidebar-open");
+  await page.click("#new-session");
+  await page.waitForSelector("#welcome:not([hidden])");
+});

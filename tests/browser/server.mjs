@@ -1,0 +1,65 @@
+/** The real server for the tests: on loopback, on the offline model, with its history in a folder of its own. */
+
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const BINARY = process.env.RESEED_BIN ?? fileURLToPath(new URL("../../target/debug/reseed", import.meta.url));
+/** Milliseconds within which a server has started, or something is wrong. */
+const START_MS = 20_000;
+
+export class Server {
+  /** @param {Record<string, string>} settings */
+  constructor(settings = {}) {
+    this.settings = settings;
+    this.folder = null;
+    this.port = "0";
+    this.child = null;
+    this.url = "";
+  }
+
+  /** Starts, the second time on the same port and history. */
+  async start() {
+    if (!existsSync(BINARY)) throw new Error(`there is no server at ${BINARY}: build it, or set RESEED_BIN`);
+    this.folder ??= await mkdtemp(join(tmpdir(), "reseed-page-"));
+    const env = {
+      PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
+      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", OFFLINE_WORD_MILLIS: "1", ...this.settings,
+    };
+    this.child = spawn(BINARY, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
+    let said = "";
+    await new Promise((resolve, reject) => {
+      const limit = setTimeout(() => reject(new Error(`the server did not start:\n${said}`)), START_MS);
+      const listen = (chunk) => {
+        said += chunk;
+        const found = /http:\/\/127\.0\.0\.1:(\d+)/.exec(said);
+        if (!found) return;
+        clearTimeout(limit);
+        this.port = found[1];
+        this.url = `http://127.0.0.1:${found[1]}/`;
+        resolve(undefined);
+      };
+      this.child.stdout.on("data", listen);
+      this.child.stderr.on("data", listen);
+      this.child.once("exit", (code) => reject(new Error(`the server ended with ${code}:\n${said}`)));
+    });
+    return this.url;
+  }
+
+  /** Ends the process. `SIGKILL` is the power cut. */
+  async end(signal = "SIGTERM") {
+    const { child } = this;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    child.kill(signal);
+    await ended;
+  }
+
+  async remove() {
+    await this.end("SIGKILL");
+    if (this.folder) await rm(this.folder, { recursive: true, force: true });
+  }
+}
