@@ -173,6 +173,7 @@ onPage("sessions: made, named, listed, searched, switched and deleted", {}, asyn
   await page.click("#sessions .session a");
   await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
   await page.fill("#search", "");
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
   await page.hover("#sessions .current");
   await page.click("#sessions .current [aria-label^=Delete]");
   await page.click("dialog .danger");
