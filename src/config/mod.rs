@@ -136,7 +136,7 @@ impl StoreSettings {
     /// The database's file: under the working directory, unless its path is absolute.
     #[must_use]
     pub fn database_path(&self) -> PathBuf {
-        self.working_directory.join(&self.database_url)
+        self.working_directory.join(&self.database_url).components().collect()
     }
 }
 

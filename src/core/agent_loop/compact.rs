@@ -49,6 +49,7 @@ impl AgentLoop {
             model: &self.session.state.model,
             window_tokens: self.window_tokens(),
             counter: &self.counter,
+            calibration: &self.calibration,
             details: self.compaction_details(),
             before: self.count(&context),
             now,

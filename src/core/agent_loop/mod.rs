@@ -20,8 +20,6 @@ mod turn;
 
 #[cfg(test)]
 mod random_scripts;
-#[cfg(test)]
-mod tests;
 
 pub use info::{Snapshot, usage_percent};
 pub use io::{Append, CallModel, Effect, Input, Mark, Origin, RequestId};

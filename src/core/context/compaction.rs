@@ -8,10 +8,10 @@ use crate::core::{
     context::{
         build::Context,
         count::RequestCount,
-        counter::Counter,
+        counter::{Calibration, Counter},
         cut::Cut,
         extract::extract,
-        serialize::blocks,
+        serialize::{Bounds, blocks_within, read},
         summary::{self, PromptParts},
     },
     model::{Answer, ModelRequest, Purpose},
@@ -39,8 +39,9 @@ const SUMMARY_WORDS_MAX: u64 = 1_200;
 /// bounds most of the time, and checked again when the result is counted.
 const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
 
-/// Characters of the lists of files at the end of a summary: some hundred paths.
-const FILES_CHARS_MAX: usize = 4_000;
+/// Characters of the lists of files at the end of a summary: at most some hundred paths, and in a small window at most
+/// two for each token of the summary.
+const FILES_CHARS_MAX: u64 = 4_000;
 
 /// What asks for a compaction.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +65,8 @@ pub struct Surroundings<'a> {
     pub window_tokens: u64,
     /// Counts for it.
     pub counter: &'a Counter,
+    /// How far its estimates are off.
+    pub calibration: &'a Calibration,
     /// Files that earlier compactions noted.
     pub details: Option<CompactionDetails>,
     /// The count of the pending request.
@@ -141,7 +144,15 @@ impl Job {
             rung: CompactionRung::ModelSummary,
             before: around.before,
         };
-        job.chunk(around.window_tokens, around.counter);
+        // In units of the estimate: where the model counts more than we do, its window holds less of ours.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a window, far below 2^53"
+        )]
+        let window = (around.window_tokens as f64 / around.calibration.factor()) as u64;
+        job.chunk(window, around.counter);
         job
     }
 
@@ -158,7 +169,8 @@ impl Job {
             .max(window_tokens / 8);
         let mut chunk = Vec::new();
         let mut used = 0;
-        for block in self.messages.iter().flat_map(|message| blocks(message)) {
+        let bounds = Bounds::for_window(window_tokens);
+        for block in self.messages.iter().flat_map(|message| blocks_within(message, &bounds)) {
             let tokens = counter.text(&block) + 2;
             if used + tokens > room && !chunk.is_empty() {
                 self.chunks.push_back(std::mem::take(&mut chunk));
@@ -173,8 +185,9 @@ impl Job {
         if self.chunks.len() > CHUNKS_MAX {
             // Too long for the model to read in bounded time: the oldest part is extracted by rule into the summary.
             let excess = self.chunks.len() - CHUNKS_MAX;
-            let blocks: Vec<Message> = self.chunks.drain(..excess).flatten().map(Message::user).collect();
-            let old: Vec<&Message> = blocks.iter().collect();
+            let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
+            let old = read(&blocks.join("\n\n"));
+            let old: Vec<&Message> = old.iter().collect();
             self.previous = Some(self.extract(&old));
         }
         self.total = self.chunks.len();
@@ -278,7 +291,8 @@ impl Job {
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         let text = self.previous.as_deref().filter(|_| self.chunks.is_empty())?;
-        Some(self.outcome_of(summary::with_files(text, &self.details, FILES_CHARS_MAX), self.rung))
+        let files_chars_max = usize::try_from(FILES_CHARS_MAX.min(2 * self.summary_tokens_max)).unwrap_or(usize::MAX);
+        Some(self.outcome_of(summary::with_files(text, &self.details, files_chars_max), self.rung))
     }
 
     /// A shorter way, for when the summary turned out no smaller than what it replaces: an extract of half of that.
@@ -286,8 +300,8 @@ impl Job {
     pub fn shorter(&self) -> Outcome {
         let messages: Vec<&Message> = self.messages.iter().map(|message| &**message).collect();
         let chars_max = usize::try_from(self.cut.dropped_tokens / 2 * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
-        let text = extract(&messages, None, self.order.instructions.as_deref(), chars_max);
-        self.outcome_of(text, CompactionRung::Extract)
+        let text = extract(&messages, self.previous.as_deref(), self.order.instructions.as_deref(), chars_max);
+        self.outcome_of(summary::with_files(&text, &self.details, chars_max / 4), CompactionRung::Extract)
     }
 
     fn outcome_of(&self, summary: String, rung: CompactionRung) -> Outcome {
