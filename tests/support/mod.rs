@@ -1,4 +1,5 @@
-//! What the tests share: a server in this process and a client.
+//! What the tests share: a server in this process, a client, and a model's server.
 
 pub mod client;
 pub mod server;
+pub mod upstream;
