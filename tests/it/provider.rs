@@ -145,14 +145,26 @@ async fn sealed_reasoning_goes_back_to_the_model_that_sealed_it() {
     upstream.assert_clean();
 }
 
-/// What a single failing exchange gives: its code, what had been shown, and how often it was asked.
-async fn failure(api: ApiChoice, reply: Reply) -> (ModelFault, Vec<String>, usize) {
+/// What a single failing exchange gives: its code, what had been shown, and how often it was asked. `silent` is the limit
+/// that the server's silence shall reach; the others are far away, so that a busy machine reaches none by chance.
+async fn failure(api: ApiChoice, reply: Reply, silent: Silent) -> (ModelFault, Vec<String>, usize) {
     let upstream = Upstream::start(move |_| reply.clone()).await;
-    let short = Duration::from_millis(60);
-    let options =
-        OpenAiOptions { first_event_timeout: short, idle_timeout: short, ..options(upstream.base_url(), api) };
+    let mut options = options(upstream.base_url(), api);
+    match silent {
+        Silent::Never => {}
+        Silent::First => options.first_event_timeout = Duration::from_millis(50),
+        Silent::Idle => options.idle_timeout = Duration::from_millis(50),
+    }
     let (answer, shown) = ask(&OpenAi::new(options).unwrap(), &hello()).await;
     (answer.unwrap_err(), shown.0, upstream.requests().len())
+}
+
+/// Where a server falls silent.
+#[derive(Clone, Copy)]
+enum Silent {
+    Never,
+    First,
+    Idle,
 }
 
 #[tokio::test]
@@ -197,7 +209,12 @@ async fn every_broken_exchange_gets_its_code_and_is_asked_again_only_before_it_b
         ("302", Reply::error(302, "").with_header("location", "/elsewhere"), ErrorCode::UpstreamNotFound, false, 1),
     ] {
         for api in APIS {
-            let (fault, texts, times) = failure(api, reply.clone()).await;
+            let silent = match (code, shown) {
+                (ErrorCode::UpstreamTimeout, false) => Silent::First,
+                (ErrorCode::UpstreamTimeout, true) => Silent::Idle,
+                _ => Silent::Never,
+            };
+            let (fault, texts, times) = failure(api, reply.clone(), silent).await;
             assert_eq!((fault.code, fault.shown, times), (code, shown, asked), "{name} {api:?}: {}", fault.message);
             assert_eq!(texts, if shown { vec!["half of it"] } else { vec![] }, "{name} {api:?}");
             assert!(!fault.message.contains("sk-secret"), "{name}");
@@ -207,7 +224,7 @@ async fn every_broken_exchange_gets_its_code_and_is_asked_again_only_before_it_b
 
 #[tokio::test]
 async fn a_refusal_as_too_large_tells_its_numbers() {
-    let (fault, _, _) = failure(ApiChoice::Chat, Reply::overflow(9000, 8192)).await;
+    let (fault, _, _) = failure(ApiChoice::Chat, Reply::overflow(9000, 8192), Silent::Never).await;
     assert_eq!(fault.overflow, OverflowHint { prompt_tokens: Some(9000), window_tokens: Some(8192) });
 }
 
@@ -246,7 +263,7 @@ async fn three_failures_that_pass_cost_no_answer() {
 async fn a_wait_that_is_too_long_is_told_at_once() {
     let reply =
         Reply::error(429, r#"{"error":{"type":"all_deployments_in_cooldown"}}"#).with_header("retry-after", "3600");
-    let (fault, _, asked) = failure(ApiChoice::Chat, reply).await;
+    let (fault, _, asked) = failure(ApiChoice::Chat, reply, Silent::Never).await;
     assert_eq!((fault.code, fault.retry_after_ms, asked), (ErrorCode::UpstreamOverloaded, Some(3_600_000), 1));
 }
 
