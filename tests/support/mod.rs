@@ -2,4 +2,4 @@
 
 pub mod client;
 pub mod server;
-pub mod upstream;
+pub(crate) mod upstream;
