@@ -8,3 +8,4 @@ mod source;
 mod support;
 mod tidy;
 mod turns;
+mod v1;

@@ -1,0 +1,77 @@
+//! What conversations in tests are made of: texts of a known length, facts, summaries of the form that is taken, and a
+//! model that talks for as long as it is asked.
+
+use reseed::{
+    core::model::{ModelRequest, Purpose},
+    provider::scripted::{Reply, Scripted},
+};
+use reseed_protocol::Part;
+
+const WORDS: [&str; 20] = [
+    "harbour", "lantern", "copper", "meadow", "engine", "window", "river", "paper", "winter", "garden", "signal",
+    "bridge", "carpet", "mirror", "needle", "orange", "pillow", "rocket", "saddle", "timber",
+];
+
+/// A text of so many common words; another `seed` gives another text.
+pub(crate) fn words(seed: u64, count: usize) -> String {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| WORDS[rng.usize(..WORDS.len())]).collect::<Vec<_>>().join(" ")
+}
+
+/// A summary with all its sections, and these points under the last.
+pub(crate) fn summary<T: AsRef<str>>(points: &[T]) -> String {
+    let points: Vec<String> = points.iter().map(|point| format!("- {}", point.as_ref())).collect();
+    let points = if points.is_empty() { "- none".to_owned() } else { points.join("\n") };
+    format!(
+        "## Goal\n- Talk about the harbour\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n\
+         ### In Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n\
+         ## Critical Context\n{points}"
+    )
+}
+
+/// The facts in a text, each once: what stands from the word FACT to the end of its line.
+pub(crate) fn facts(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if let Some(at) = line.find("FACT ") {
+            let fact = line[at..].trim().to_owned();
+            if !found.contains(&fact) {
+                found.push(fact);
+            }
+        }
+    }
+    found
+}
+
+/// Everything that a request says, its system prompt left out.
+pub(crate) fn text_of(request: &ModelRequest) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    for message in request.messages() {
+        for part in &message.message.content {
+            match part {
+                Part::Text { text } | Part::Reasoning { text, .. } => texts.push(text),
+                Part::ToolResult { output, .. } => texts.push(output),
+                Part::ToolCall { arguments, .. } => texts.push(arguments),
+                Part::Image { .. } => {}
+            }
+        }
+    }
+    texts.join("\n")
+}
+
+/// How many of these requests were for summaries.
+pub(crate) fn summaries(requests: &[ModelRequest]) -> usize {
+    requests.iter().filter(|request| request.purpose == Purpose::Summary).count()
+}
+
+/// A model that answers with so many words, summarises by keeping facts, and reports no usage.
+pub(crate) fn talker(answer_words: usize) -> Scripted {
+    let mut asked = 0;
+    Scripted::answering(move |request| {
+        asked += 1;
+        Reply::text(match request.purpose {
+            Purpose::Turn => words(asked, answer_words),
+            Purpose::Summary => summary(&facts(&text_of(request))),
+        })
+    })
+}
