@@ -193,7 +193,7 @@ impl Actor {
                 Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
         }
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let resumed = attach.resume.and_then(|(seq, items)| self.feed.rejoin(seq, &items));
+        let resumed = attach.resume.and_then(|left_off| self.feed.rejoin(left_off.seq, &left_off.items));
         let replay = resumed.is_some();
         let (joined, items) = self.feed.join();
         Ok(Ok(Attached {
@@ -242,7 +242,7 @@ impl Actor {
         }
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command) };
         let told = self.tell(input, Some(outgoing)).await;
-        if told.is_err() {
+        if told.is_err() && !self.effects.has_answered(&id) {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
         }
         told

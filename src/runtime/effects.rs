@@ -34,6 +34,8 @@ pub(super) struct Effects {
     head: Head,
     asking: Option<Asking>,
     measure: Measure,
+    /// The command that was answered last: each gets one reply, also when something fails after it.
+    answered: Option<CommandId>,
 }
 
 /// A request that the model is answering.
@@ -55,7 +57,8 @@ impl Effects {
         feed: Arc<Feed>,
         mailbox: mpsc::WeakSender<Box<Message>>,
     ) -> Self {
-        Self { shared, lease, feed, mailbox, state, head, asking: None, measure: Measure::default() }
+        let measure = Measure::new(lease.session.clone());
+        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None }
     }
 
     pub(super) fn epoch(&self) -> &str {
@@ -89,7 +92,7 @@ impl Effects {
     ) -> Result<(), CloseCode> {
         match effect {
             Effect::Append(append) => return self.append(now, append, outgoing).await,
-            Effect::Reply { id, reply, .. } => answer(outgoing, id, reply),
+            Effect::Reply { id, reply, .. } => self.answer(outgoing, id, reply),
             Effect::Emit(event) => {
                 self.measure.emitted(&event);
                 self.feed.emit(&event);
@@ -157,12 +160,24 @@ impl Effects {
             return Err(CloseCode::Internal);
         }
         for mark in marks {
-            answer(outgoing, mark.id, mark.reply);
+            self.answer(outgoing, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
             self.feed.publish(&bodies, ends.as_ref());
         }
         Ok(())
+    }
+
+    /// Whether this command has had its reply.
+    pub(super) fn has_answered(&self, id: &CommandId) -> bool {
+        self.answered.as_ref() == Some(id)
+    }
+
+    fn answer(&mut self, outgoing: Option<&mpsc::Sender<Outgoing>>, id: CommandId, reply: Reply) {
+        let Some(outgoing) = outgoing else { return };
+        self.answered = Some(id.clone());
+        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
     }
 
     /// What lists show of the newest count, and what is measured.
@@ -219,13 +234,6 @@ impl Effects {
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }
-    }
-}
-
-fn answer(outgoing: Option<&mpsc::Sender<Outgoing>>, id: CommandId, reply: Reply) {
-    if let Some(outgoing) = outgoing {
-        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
-        let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
     }
 }
 

@@ -89,6 +89,17 @@ struct Place {
     utf16: u64,
 }
 
+/// How much of a running item a subscriber has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The item.
+    pub item: EntryId,
+    /// Its part.
+    pub part: u32,
+    /// UTF-16 code units of that part.
+    pub offset: u64,
+}
+
 /// What a subscriber is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
@@ -226,15 +237,14 @@ impl Feed {
     /// A cursor for a subscriber that has seen everything up to `seq` and, of the streamed answer, so many UTF-16 code
     /// units of each part. `None` when it cannot have: then it needs the whole state.
     #[must_use]
-    pub fn rejoin(&self, seq: u64, items: &[(EntryId, u32, u64)]) -> Option<Cursor> {
+    pub fn rejoin(&self, seq: u64, items: &[Seen]) -> Option<Cursor> {
         let inner = self.lock();
         if seq > inner.seq {
             return None;
         }
         let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, live: 0, parts: Vec::new() };
         let Some(live) = &inner.live else { return Some(cursor) };
-        for (item, part, offset) in items.iter().filter(|(item, ..)| *item == live.item) {
-            debug_assert_eq!(*item, live.item);
+        for Seen { part, offset, .. } in items.iter().filter(|seen| seen.item == live.item) {
             let at = usize::try_from(*part).ok()?;
             let text = &live.parts.get(at)?.text;
             let bytes = byte_place(text, *offset)?;
@@ -436,7 +446,7 @@ mod tests {
         let table: &[(u64, u64, Option<&[&str]>)] =
             &[(3, 0, Some(&["0@0 a🌍b"])), (3, 3, Some(&["0@3 b"])), (3, 2, None), (3, 9, None), (4, 0, None)];
         for (seq, offset, expected) in table {
-            let cursor = feed.rejoin(*seq, &[(item.clone(), 0, *offset)]);
+            let cursor = feed.rejoin(*seq, &[Seen { item: item.clone(), part: 0, offset: *offset }]);
             let got = cursor.map(|mut cursor| read(&feed, &mut cursor));
             assert_eq!(got, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{seq} {offset}");
         }

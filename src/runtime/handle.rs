@@ -1,6 +1,6 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels stay private.
 
-use super::feed::{Cursor, Feed};
+use super::feed::{Cursor, Feed, Seen};
 use crate::core::agent_loop::{Origin, Snapshot};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
@@ -41,8 +41,17 @@ pub struct Attach {
     pub tools: Option<Vec<ToolOffer>>,
     /// Where replies and closings go.
     pub outgoing: mpsc::Sender<Outgoing>,
-    /// Where it left off: seq, and item, part and offset of what was running.
-    pub resume: Option<(u64, Vec<(reseed_protocol::EntryId, u32, u64)>)>,
+    /// Where it left off.
+    pub resume: Option<LeftOff>,
+}
+
+/// Where a connection left off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOff {
+    /// The last durable event it was given.
+    pub seq: u64,
+    /// What it has seen of running items.
+    pub items: Vec<Seen>,
 }
 
 /// What a connection gets when it has joined.

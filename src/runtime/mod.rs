@@ -14,6 +14,6 @@ mod load;
 mod measure;
 pub mod registry;
 
-pub use feed::{Cursor, Feed, Frame};
-pub use handle::{Attach, Attached, Outgoing, SessionHandle};
+pub use feed::{Cursor, Feed, Frame, Seen};
+pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
 pub use registry::{Registry, RegistryOptions};

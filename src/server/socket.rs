@@ -180,6 +180,8 @@ pub(super) struct Connection {
     sender: String,
     bad_frames: u32,
     pings_unanswered: u32,
+    /// When it came: from then on it has so long to say hello, where it must.
+    since: tokio::time::Instant,
     counted: OpenConnection,
     _place: Place,
 }
@@ -228,6 +230,7 @@ impl Connection {
             sender: address,
             bad_frames: 0,
             pings_unanswered: 0,
+            since: tokio::time::Instant::now(),
             counted,
             _place: place,
         }
@@ -278,10 +281,10 @@ impl Connection {
     async fn round(&mut self) -> Flow {
         let app = self.app.clone();
         let patience = &app.patience;
-        // A heartbeat is also how long a silent client has to say hello, where it must.
         let hello_due = (self.negotiated || self.name.is_none())
             && !matches!(self.speaks, Speaks::V1 | Speaks::V2 { greeted: true });
-        let pause = if hello_due { patience.hello } else { patience.heartbeat };
+        let wake =
+            if hello_due { self.since + patience.hello } else { tokio::time::Instant::now() + patience.heartbeat };
         tokio::select! {
             biased;
             () = app.stop.cancelled() => {
@@ -298,7 +301,7 @@ impl Connection {
                 Some(Err(error)) => Err(protocol_fault(&error)),
                 Some(Ok(message)) => self.received(message).await,
             },
-            () = tokio::time::sleep(pause) => {
+            () = tokio::time::sleep_until(wake) => {
                 if hello_due {
                     return Err(End::Close(CloseCode::NoHello, "hello did not come in time"));
                 }

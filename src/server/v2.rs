@@ -8,10 +8,10 @@ use super::{
 use crate::{
     core::agent_loop::Snapshot,
     metrics::{self, Outcome},
-    runtime::{Attach, Attached},
+    runtime::{Attach, Attached, LeftOff, Seen},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
+    CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
     command::{Command, Hello, OpenSession, Resume, SessionRole},
     frame,
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
@@ -189,7 +189,10 @@ async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command
     }
     let handle = joined.handle.clone();
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
-    handed.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; open it again"))?;
+    handed.map_err(|_| match connection.app.is_draining() {
+        true => ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"),
+        false => ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; open it again"),
+    })?;
     connection.expect_reply();
     Ok(())
 }
@@ -234,7 +237,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             client_id: connection.client_id.clone(),
             tools: open.tools.clone(),
             outgoing: connection.outgoing.clone(),
-            resume: resume.map(place),
+            resume: resume.map(left_off),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };
         let attached = resumable(attached?, resume);
@@ -253,9 +256,10 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
     Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened; try again"))
 }
 
-fn place(resume: &Resume) -> (u64, Vec<(EntryId, u32, u64)>) {
-    let items = resume.items.iter().flatten().map(|item| (item.item_id.clone(), item.part, item.offset)).collect();
-    (resume.seq, items)
+fn left_off(resume: &Resume) -> LeftOff {
+    let items = resume.items.iter().flatten();
+    let seen = items.map(|item| Seen { item: item.item_id.clone(), part: item.part, offset: item.offset });
+    LeftOff { seq: resume.seq, items: seen.collect() }
 }
 
 /// All or nothing: on another log, or after too much was missed, the client gets the whole state.

@@ -13,24 +13,24 @@ use tokio_tungstenite::{
 /// How long a frame may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Client {
+pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// Frames that came while another one was waited for.
     waiting: VecDeque<Value>,
     /// Every frame that came, for the message of a failure.
-    pub seen: Vec<Value>,
+    pub(crate) seen: Vec<Value>,
     next: u64,
     name: String,
 }
 
 impl Client {
     /// Connects and says nothing.
-    pub async fn connect(url: &str) -> Self {
+    pub(crate) async fn connect(url: &str) -> Self {
         Self::connect_with(url, &[]).await
     }
 
     /// Connects with headers.
-    pub async fn connect_with(url: &str, headers: &[(&'static str, &str)]) -> Self {
+    pub(crate) async fn connect_with(url: &str, headers: &[(&'static str, &str)]) -> Self {
         let mut request = url.into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// Connects and says hello.
-    pub async fn v2(url: &str) -> Self {
+    pub(crate) async fn v2(url: &str) -> Self {
         let mut client = Self::connect(url).await;
         let welcome = client.ask("hello", json!({ "protocolVersion": 2 })).await;
         assert_eq!(welcome["type"], "welcome", "{welcome}");
@@ -49,7 +49,7 @@ impl Client {
     }
 
     /// Connects, says hello and opens a new session; also returns `session_opened`'s payload.
-    pub async fn v2_session(url: &str) -> (Self, Value) {
+    pub(crate) async fn v2_session(url: &str) -> (Self, Value) {
         let mut client = Self::v2(url).await;
         let opened = client.ask("open_session", json!({})).await;
         assert_eq!(opened["type"], "session_opened", "{opened}");
@@ -57,53 +57,53 @@ impl Client {
     }
 
     /// A new command id.
-    pub fn id(&mut self) -> String {
+    pub(crate) fn id(&mut self) -> String {
         self.next += 1;
         format!("{}-test-{:06}", self.name, self.next)
     }
 
     /// Sends text as it is.
-    pub async fn send_raw(&mut self, text: impl Into<String>) {
+    pub(crate) async fn send_raw(&mut self, text: impl Into<String>) {
         self.send_message(Message::text(text.into())).await;
     }
 
     /// Sends any WebSocket message.
-    pub async fn send_message(&mut self, message: Message) {
+    pub(crate) async fn send_message(&mut self, message: Message) {
         self.socket.send(message).await.unwrap_or_else(|error| panic!("send: {error}; seen {:#?}", self.seen));
     }
 
     /// Sends a command under a new id, which it returns.
-    pub async fn send(&mut self, kind: &str, payload: Value) -> String {
+    pub(crate) async fn send(&mut self, kind: &str, payload: Value) -> String {
         let id = self.id();
         self.send_as(&id, kind, payload).await;
         id
     }
 
     /// Sends a command under this id.
-    pub async fn send_as(&mut self, id: &str, kind: &str, payload: Value) {
+    pub(crate) async fn send_as(&mut self, id: &str, kind: &str, payload: Value) {
         self.send_raw(json!({ "id": id, "type": kind, "payload": payload }).to_string()).await;
     }
 
     /// Sends a command and waits for its reply; events that come before it are kept.
-    pub async fn ask(&mut self, kind: &str, payload: Value) -> Value {
+    pub(crate) async fn ask(&mut self, kind: &str, payload: Value) -> Value {
         let id = self.send(kind, payload).await;
         self.until(|frame| frame["id"] == id.as_str()).await
     }
 
     /// Says something on v2 and waits for the turn's end; returns `turn_finished`'s payload.
-    pub async fn turn(&mut self, text: &str) -> Value {
+    pub(crate) async fn turn(&mut self, text: &str) -> Value {
         let accepted = self.ask("user_input", json!({ "input": text })).await;
         assert_eq!(accepted["type"], "accepted", "{accepted}");
         self.event("turn_finished").await["payload"].clone()
     }
 
     /// Waits for an event of this type; others that come before it are kept.
-    pub async fn event(&mut self, kind: &str) -> Value {
+    pub(crate) async fn event(&mut self, kind: &str) -> Value {
         self.until(|frame| frame["type"] == kind).await
     }
 
     /// Waits for the next frame, whatever it is; `None` when the socket is closed.
-    pub async fn next_frame(&mut self) -> Option<Value> {
+    pub(crate) async fn next_frame(&mut self) -> Option<Value> {
         if let Some(frame) = self.waiting.pop_front() {
             return Some(frame);
         }
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Waits for a frame that `wanted` accepts; others that come before it are kept.
-    pub async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.waiting.iter().position(&wanted) {
             return self.waiting.remove(at).unwrap();
         }
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Waits until the server closes; returns the code, 1006 where it sent none.
-    pub async fn closed(&mut self) -> u16 {
+    pub(crate) async fn closed(&mut self) -> u16 {
         loop {
             if let Err(close) = self.receive().await {
                 return close.map_or(1006, |frame| frame.code.into());
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Hangs up without a word.
-    pub fn hang_up(self) {
+    pub(crate) fn hang_up(self) {
         drop(self);
     }
 

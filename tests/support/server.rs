@@ -9,18 +9,18 @@ use reseed::{
 use std::sync::Arc;
 
 /// A running server. Dropped with the test's runtime.
-pub struct Server {
-    pub service: Service,
+pub(crate) struct Server {
+    pub(crate) service: Service,
 }
 
 impl Server {
     /// A server over memory with these settings beside the usual ones of a test.
-    pub async fn start(provider: impl Provider + 'static, settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(provider: impl Provider + 'static, settings: &[(&str, &str)]) -> Self {
         Self::over(provider, Arc::new(MemoryStore::new()), settings).await
     }
 
     /// The same over a store of the test's.
-    pub async fn over(
+    pub(crate) async fn over(
         provider: impl Provider + 'static,
         store: Arc<dyn SessionStore>,
         settings: &[(&str, &str)],
@@ -34,12 +34,12 @@ impl Server {
     }
 
     /// `127.0.0.1:PORT`.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.service.running.address.to_string()
     }
 
     /// The socket's address.
-    pub fn ws(&self) -> String {
+    pub(crate) fn ws(&self) -> String {
         format!("ws://{}/ws", self.address())
     }
 }

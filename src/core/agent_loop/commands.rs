@@ -10,7 +10,7 @@ use crate::core::{
     session::input,
 };
 use reseed_protocol::{
-    CommandId, EntryData, ErrorBody, ErrorCode, Timestamp,
+    CommandId, EntryData, ErrorBody, ErrorCode, Part, Timestamp,
     command::{
         CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, ManualCompact, RetryTurn, SetContextStrategy,
         SetModel, SetOptions, UserInput, WhenBusy,
@@ -24,6 +24,18 @@ const NAME_CHARS_MAX: usize = 200;
 
 /// Longest name of a model or of a reasoning effort, in characters.
 const MODEL_CHARS_MAX: usize = 200;
+
+/// Bytes that the waiting inputs of a session may have together: each change of the queue is written whole.
+const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text { text } => text.len(),
+        Part::Image { url, .. } => url.len(),
+        // Users send no others.
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => 0,
+    }
+}
 
 /// A command's sender, id and content hash: what its mark is made of.
 #[derive(Debug, Clone)]
@@ -142,6 +154,12 @@ impl AgentLoop {
             ));
         }
         items.push(QueueItem { command_id: caller.id.clone(), content: parts });
+        let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
+        if bytes > QUEUE_BYTES_MAX {
+            let message =
+                format!("the waiting inputs would have {bytes} bytes together, they may have {QUEUE_BYTES_MAX}");
+            return Err(ErrorBody::new(ErrorCode::QueueFull, message));
+        }
         let as_of_seq = self.session.state.seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });

@@ -100,6 +100,9 @@ impl AgentLoop {
     /// and the context is as it was.
     pub(super) fn on_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
         let Stage::Compacting { mut job, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        if let Some(told) = fault.overflow.window_tokens {
+            self.remember_window(told);
+        }
         if matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered) {
             job.fall_back();
             self.next_summary(now, job);

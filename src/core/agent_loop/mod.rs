@@ -113,7 +113,7 @@ enum Stage {
     /// Nothing.
     Idle,
     /// The model is answering.
-    Asking { request: RequestId, item: EntryId, count: RequestCount },
+    Asking { request: RequestId, item: EntryId, asked: Box<Asked> },
     /// The answer is being stopped; what was shown of it comes back.
     Stopping { request: RequestId, item: EntryId, status: TurnStatus },
     /// Tools are at work: those of the state's pending calls.
@@ -122,6 +122,14 @@ enum Stage {
     Compacting { request: RequestId, job: Box<Job> },
     /// The next loop is being seeded; this one does nothing more.
     Done,
+}
+
+/// What a request was made with: model and settings may change before its answer comes.
+#[derive(Debug)]
+struct Asked {
+    count: RequestCount,
+    model: String,
+    envelope_key: String,
 }
 
 /// The loop. See the head of this file.
@@ -200,9 +208,13 @@ impl AgentLoop {
         this
     }
 
-    /// What the next loop is made from.
+    /// What the next loop is made from. A change of model is a change of counter: then the path is counted anew.
     #[must_use]
-    pub fn into_seed(self) -> Seed {
+    pub fn into_seed(mut self) -> Seed {
+        let next = Counter::for_model(&self.session.state.model);
+        if next.method() != self.counter.method() {
+            self.session.tree.recount(&next);
+        }
         Seed {
             session: self.session,
             deployment: self.deployment,

@@ -1,8 +1,8 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
-use super::{AgentLoop, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
+use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
 use crate::core::{
-    context::{Decision, compaction::Order, envelope::envelope, strategy},
+    context::{Decision, compaction::Order, envelope::envelope},
     model::{Answer, ModelFault, ModelRequest, Purpose},
     session::input::name_from,
 };
@@ -103,7 +103,8 @@ impl AgentLoop {
         };
         let shown_as = Some((item.clone(), turn.turn_id));
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as })));
-        self.stage = Stage::Asking { request, item, count };
+        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key: self.envelope_key.clone() };
+        self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
     }
 
     fn warn(&mut self, count: &crate::core::context::RequestCount, window: u64) {
@@ -120,7 +121,9 @@ impl AgentLoop {
     }
 
     fn does_not_fit(&self, tokens: u64, window: u64) -> ErrorBody {
-        let remedy = if self.manager.compacts_on_overflow() {
+        let remedy = if self.gave_up {
+            "and compacting it failed just before; send retry_turn to try again"
+        } else if self.manager.compacts_on_overflow() {
             "and what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "and the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
@@ -133,13 +136,13 @@ impl AgentLoop {
 
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
     pub(super) fn on_answer(&mut self, now: Timestamp, answer: Answer) {
-        let Stage::Asking { item, count, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let Some(turn) = self.session.state.turn.clone() else { return };
         self.gave_up = false;
-        self.answered_tokens_max = self.answered_tokens_max.max(count.tokens);
-        let message = self.answer_message(&answer, &count);
+        self.answered_tokens_max = self.answered_tokens_max.max(asked.count.tokens);
+        let message = self.answer_message(&answer, &asked);
         if let Some(reported) = answer.usage.filter(|usage| usage.input_tokens >= CALIBRATE_TOKENS_MIN) {
-            self.calibrate(count.estimated, reported.input_tokens);
+            self.calibrate(&asked.model, asked.count.estimated, reported.input_tokens);
         }
         let calls: Vec<(reseed_protocol::CallId, String, String)> = message
             .tool_calls()
@@ -194,7 +197,7 @@ impl AgentLoop {
         }
     }
 
-    fn answer_message(&mut self, answer: &Answer, count: &crate::core::context::RequestCount) -> Message {
+    fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
         let mut content = answer.parts.clone();
         content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
         for part in &mut content {
@@ -204,8 +207,8 @@ impl AgentLoop {
             }
         }
         let mut message = Message::new(Role::Assistant, content);
-        message.model = Some(self.session.state.model.clone());
-        message.envelope_key = Some(self.envelope_key.clone());
+        message.model = Some(asked.model.clone());
+        message.envelope_key = Some(asked.envelope_key.clone());
         message.stop_reason = Some(answer.stop_reason);
         message.usage = Some(match answer.usage {
             Some(reported) => Usage {
@@ -217,7 +220,7 @@ impl AgentLoop {
                 source: UsageSource::Reported,
             },
             None => Usage {
-                input_tokens: count.tokens,
+                input_tokens: asked.count.tokens,
                 cached_tokens: 0,
                 cache_write_tokens: None,
                 output_tokens: self.counter.message(&message).total(),
@@ -228,16 +231,18 @@ impl AgentLoop {
         message
     }
 
-    pub(super) fn calibrate(&mut self, estimated: u64, reported: u64) {
-        self.calibration.observe(estimated, reported);
-        let model = self.session.state.model.clone();
-        self.out.push(Effect::Calibrate { model, estimated, reported });
+    fn calibrate(&mut self, model: &str, estimated: u64, reported: u64) {
+        if model == self.session.state.model {
+            self.calibration.observe(estimated, reported);
+        }
+        self.out.push(Effect::Calibrate { model: model.to_owned(), estimated, reported });
     }
 
     /// The request failed: compact once if it was too large, otherwise the turn ends.
     pub(super) fn on_fault(&mut self, now: Timestamp, fault: &ModelFault) {
-        let Stage::Asking { item, count, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let Some(turn) = self.session.state.turn.clone() else { return };
+        let count = &asked.count;
         if fault.shown {
             let reason = fault.code.as_str().to_owned();
             self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
@@ -248,7 +253,7 @@ impl AgentLoop {
             && count.tokens > self.answered_tokens_max
             && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
         if overflow {
-            self.learn_window(fault, count.estimated, count.tokens, window);
+            self.learn_window(fault, &asked, window);
         }
         if (overflow || suspect) && self.manager.compacts_on_overflow() && !turn.overflowed {
             let order = Order {
@@ -270,23 +275,30 @@ impl AgentLoop {
         self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
     }
 
-    /// Remembers the smaller window that a refusal has shown. What the provider says of its numbers is used; where it
-    /// says nothing, the refused request itself is the proof, in our own units.
-    pub(super) fn learn_window(&mut self, fault: &ModelFault, estimated: u64, tokens: u64, window: u64) {
-        if let Some(prompt_tokens) = fault.overflow.prompt_tokens {
-            self.calibrate(estimated, prompt_tokens);
+    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing, the
+    /// refused request itself is the proof, in our own units.
+    fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
+        if asked.model != self.session.state.model {
+            return;
         }
-        let learned = match fault.overflow.window_tokens {
-            Some(told) => told,
-            None if fault.overflow.prompt_tokens.is_some() => return,
-            None => tokens.saturating_sub(1),
-        };
-        let learned = learned.max(crate::core::context::windows::WINDOW_TOKENS_MIN);
-        if learned >= window {
+        if let Some(prompt_tokens) = fault.overflow.prompt_tokens {
+            self.calibrate(&asked.model, asked.count.estimated, prompt_tokens);
+        }
+        match (fault.overflow.window_tokens, fault.overflow.prompt_tokens) {
+            (Some(told), _) => self.remember_window(told),
+            (None, Some(_)) => {}
+            (None, None) => self.remember_window(asked.count.tokens.min(window).saturating_sub(1)),
+        }
+    }
+
+    /// Remembers, for this session, a window that is smaller than the one in use.
+    pub(super) fn remember_window(&mut self, tokens: u64) {
+        let tokens = tokens.max(crate::core::context::windows::WINDOW_TOKENS_MIN);
+        if tokens >= self.window_tokens() {
             return;
         }
         let mut settings = self.session.state.settings.clone();
-        settings.learned_window_tokens = Some(learned);
+        settings.learned_window_tokens = Some(tokens);
         self.append(vec![info::session_updated(|updated| updated.settings = Some(settings))], Vec::new());
     }
 
@@ -422,12 +434,6 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
         }
         Ok(())
-    }
-
-    /// Whether a strategy of this name exists, for callers that only want to know.
-    #[must_use]
-    pub fn knows_strategy(name: &str) -> bool {
-        strategy::resolve(name).is_some()
     }
 }
 

@@ -79,6 +79,14 @@ impl SessionTree {
         self.path.push(node);
     }
 
+    /// Counts every entry anew, for another model.
+    pub fn recount(&mut self, counter: &Counter) {
+        for node in &mut self.path {
+            let tokens = node.message.as_deref().map(|message| counter.message(message)).unwrap_or_default();
+            *node = Arc::new(Node { entry: node.entry.clone(), message: node.message.clone(), tokens });
+        }
+    }
+
     /// Goes back to an entry on the path. An entry that is not in memory leaves the path as it is: whoever moves there
     /// reads it from the store first.
     pub fn move_leaf(&mut self, leaf: &EntryId) {
