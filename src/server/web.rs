@@ -18,8 +18,8 @@ macro_rules! assets {
 }
 
 assets! {
-    "app.js" "chat.css" "chat.js" "commands.js" "compaction.js" "composer.js" "connection.js" "dialogs.js" "dom.js"
-    "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js" "markdown-blocks.js" "markdown-inline.js"
+    "app.js" "chat.css" "chat.js" "commands.js" "compaction.js" "composer.js" "connection.js" "credentials.js"
+    "dialogs.js" "directory.js" "dom.js" "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js" "markdown-blocks.js" "markdown-inline.js"
     "markdown.js" "message.js" "panels.css" "sessions.js" "theme.js" "toasts.js" "tokens.css"
 }
 

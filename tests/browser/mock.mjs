@@ -12,7 +12,7 @@ import { World } from "./world.mjs";
 
 const WEB = new URL("../../src/server/web/", import.meta.url);
 const TYPES = { ".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml" };
-export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'";
+export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export const HOSTILE = [
   "<img src=x onerror=\"window.hacked = 1\"><script>window.hacked = 2</script>",

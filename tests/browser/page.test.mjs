@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { conversation, launch, newPage, say, settled } from "./browser.mjs";
+import { CSP } from "./mock.mjs";
 import { Server } from "./server.mjs";
 
 /** What the browser itself says while the server is away; tests of that expect it. */
@@ -189,6 +190,35 @@ onPage("tokens: the page asks, and gets a ticket for them", { settings: { AUTH_T
   await settled(page, 1);
   await page.reload();
   await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
+});
+
+onPage("two windows: the second reads along, and may take over", {}, async ({ page }) => {
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  const { page: other, faults } = await newPage(browser.context);
+  await other.goto(page.url());
+  await other.waitForSelector("#role-line:not([hidden])");
+  await say(page, "Count to 4");
+  await settled(other, 2);
+  await other.click("#role-line button");
+  await page.waitForSelector("#connection-line:has-text('another window')");
+  await say(other, "Count to 5");
+  await settled(other, 3);
+  await page.click("#connection-line button");
+  await settled(page, 3);
+  assert.deepEqual(await conversation(page), await conversation(other));
+  assert.deepEqual(faults, []);
+  await other.close();
+});
+
+onPage("the page comes with the rules it was tested under", {}, async ({ page, url }) => {
+  for (const path of ["", "assets/main.js", "assets/tokens.css", "assets/icon.svg"]) {
+    const { headers, status } = await page.evaluate(async (address) => {
+      const response = await fetch(address);
+      return { status: response.status, headers: Object.fromEntries(response.headers) };
+    }, `${url}${path}`);
+    assert.deepEqual([status, headers["content-security-policy"].replace(/\s+/g, " ")], [200, CSP], path);
+  }
 });
 
 onPage("on a phone", { viewport: { width: 360, height: 640 } }, async ({ page }) => {

@@ -8,7 +8,6 @@
  *
  * @typedef {import("./fold.js").State} State
  * @typedef {import("./fold.js").EventFrame} EventFrame
- * @typedef {import("reseed-protocol").SessionItem} SessionItem
  *
  * @typedef {object} Notice
  * @property {"error" | "info"} kind
@@ -20,18 +19,18 @@
  */
 
 import { CommandError, Connection, ConnectionLost, newId } from "./connection.js";
+import { clientId, credentials, keepToken } from "./credentials.js";
+import { Directory } from "./directory.js";
 import { fromOpened, fromSnapshot, isRunning, partText, reduce, resumePoint, withContextInfo, withOlder } from "./fold.js";
 
 /** Entries that come with a session and with each older page: a few screens. */
 const PAGE_ENTRIES = 50;
 /** Characters of the name that a session gets from its first input. */
 const NAME_CHARS = 60;
-/** Milliseconds in which several reasons to list the sessions again become one. */
-const LIST_DELAY_MS = 200;
 /** Milliseconds within which a second loss of step asks for a snapshot: the resume did not mend it. */
 const RESYNC_MS = 2000;
-const TOKEN_KEY = "reseed.token";
-const CLIENT_KEY = "reseed.client";
+/** Milliseconds until a session that could not be opened just now is tried again, where the server names no time. */
+const REOPEN_MS = 3000;
 
 export class App {
   /**
@@ -52,8 +51,6 @@ export class App {
     this.takeover = false;
     /** @type {import("reseed-protocol").Welcome | null} */
     this.welcome = null;
-    /** @type {{ items: SessionItem[], search: string, cursor?: string }} */
-    this.sessions = { items: [], search: "" };
     /** @type {Sending[]} */
     this.sending = [];
     this.loadingOlder = false;
@@ -64,20 +61,22 @@ export class App {
     this.chain = Promise.resolve();
     /** @type {Promise<unknown> | null} */
     this.creating = null;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    this.listTimer = undefined;
     const url = new URL("ws", location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     url.hash = "";
     this.connection = new Connection({
       url: url.href,
-      clientId: stored(CLIENT_KEY, newId),
+      clientId: clientId(),
       credentials,
       onWelcome: (welcome) => this.greeted(welcome),
       onEvent: (event) => this.receive(event),
       onStatus: (status) => this.statusChanged(status),
       seq: () => this.state?.seq ?? 0,
       onOutOfSync: () => this.resync("resume"),
+    });
+    this.sessions = new Directory({
+      ask: async (payload) => (this.status.phase === "open" ? this.quietly(this.connection.request("list_sessions", payload)) : null),
+      onChange: listeners.onChange,
     });
   }
 
@@ -143,10 +142,10 @@ export class App {
       }
       if (this.target !== null && this.opened !== this.target) await this.open(this.target);
     } catch (error) {
-      if (error instanceof CommandError) {
-        this.fail(error);
-        if (this.target !== null && !error.retriable) this.aim(null);
-      }
+      if (!(error instanceof CommandError)) return;
+      this.fail(error);
+      if (error.retriable) setTimeout(() => void this.inTurn(() => this.settle()), error.retryAfterMs ?? REOPEN_MS);
+      else if (this.target !== null) this.aim(null);
     }
   }
 
@@ -192,7 +191,7 @@ export class App {
       this.target = opened.sessionId;
       this.listeners.onTarget(opened.sessionId);
       this.adopt(fromSnapshot(opened), opened.asOfSeq);
-      this.listSoon();
+      this.sessions.listSoon();
     }).finally(() => (this.creating = null));
     await this.creating;
   }
@@ -224,48 +223,20 @@ export class App {
     });
   }
 
-  listSoon() {
-    clearTimeout(this.listTimer);
-    this.listTimer = setTimeout(() => void this.list(), LIST_DELAY_MS);
-  }
-
-  /**
-   * Lists the sessions again, or the next page of them.
-   * @param {string} [cursor]
-   */
-  async list(cursor) {
-    const { search } = this.sessions;
-    const limit = cursor ? 50 : Math.min(200, Math.max(50, this.sessions.items.length));
-    const ask = { limit, ...(search ? { search } : {}), ...(cursor ? { cursor } : {}) };
-    const page = await this.quietly(this.connection.request("list_sessions", ask));
-    if (!page || search !== this.sessions.search) return;
-    const before = cursor ? this.sessions.items : [];
-    this.sessions = { items: [...before, ...page.items], search, cursor: page.nextCursor };
-    this.listeners.onChange();
-  }
-
-  /** @param {string} search */
-  searchSessions(search) {
-    this.sessions = { ...this.sessions, search: search.trim() };
-    this.listSoon();
-  }
-
   /**
    * @param {string} sessionId
    * @param {string} name
    */
   async rename(sessionId, name) {
     await this.quietly(this.connection.request("rename_session", { sessionId, name }));
-    this.listSoon();
+    this.sessions.listSoon();
   }
 
   /** @param {string} sessionId */
   async remove(sessionId) {
     if (this.target === sessionId) await this.show(null);
     await this.quietly(this.connection.request("delete_session", { sessionId }));
-    this.sessions.items = this.sessions.items.filter((item) => item.sessionId !== sessionId);
-    this.listeners.onChange();
-    this.listSoon();
+    this.sessions.forget(sessionId);
   }
 
   async loadOlder() {
@@ -352,7 +323,7 @@ export class App {
 
   /** @param {string} token */
   login(token) {
-    sessionStorage.setItem(TOKEN_KEY, token);
+    keepToken(token);
     void this.connection.connect();
   }
 
@@ -372,7 +343,7 @@ export class App {
   /** @param {import("reseed-protocol").Welcome} welcome */
   async greeted(welcome) {
     this.welcome = welcome;
-    void this.list();
+    void this.sessions.list();
     await this.inTurn(() => this.settle());
   }
 
@@ -396,19 +367,19 @@ export class App {
       }
       case "turn_finished":
         // How it ended stands in the chat, as an alert.
-        this.listSoon();
+        this.sessions.listSoon();
         break;
       case "context_compacted":
         onAnnounce(`The context was compacted, by ${Math.round(event.payload.reductionPercent)} percent.`);
         void this.refreshContextInfo();
-        this.listSoon();
+        this.sessions.listSoon();
         break;
       case "compaction_failed":
         onNotice({ kind: event.payload.code === "compaction_cancelled" ? "info" : "error", ...event.payload });
         break;
       case "session_updated":
         void this.refreshContextInfo();
-        this.listSoon();
+        this.sessions.listSoon();
         break;
       default:
     }
@@ -437,31 +408,6 @@ export class App {
     const { code, retriable } = error instanceof CommandError ? error : { code: undefined, retriable: undefined };
     this.listeners.onNotice({ kind: "error", message, code, retriable });
   }
-}
-
-/**
- * What this tab keeps under a key, made at its first use.
- * @param {string} key
- * @param {() => string} make
- */
-function stored(key, make) {
-  const value = sessionStorage.getItem(key) ?? make();
-  sessionStorage.setItem(key, value);
-  return value;
-}
-
-/**
- * A fresh ticket where this tab has a token: tickets are good for one connection, the token itself stays out of it.
- * @returns {Promise<{ ticket?: string }>}
- */
-async function credentials() {
-  const token = sessionStorage.getItem(TOKEN_KEY);
-  if (token === null) return {};
-  const response = await fetch("api/tickets", { method: "POST", headers: { authorization: `Bearer ${token}` } });
-  if (response.ok) return { ticket: (await response.json()).ticket };
-  if (response.status !== 401 && response.status !== 403) throw new ConnectionLost(`no ticket: status ${response.status}`);
-  sessionStorage.removeItem(TOKEN_KEY);
-  throw new CommandError({ code: "unauthenticated", message: "the token was refused", retriable: false });
 }
 
 /**

@@ -91,5 +91,8 @@ export async function help() {
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);
+  // The list is read from its beginning: the button at its end would take the focus, and the view with it.
+  dialog.querySelector("h2")?.setAttribute("tabindex", "-1");
+  dialog.querySelector("h2")?.setAttribute("autofocus", "");
   await ask(dialog);
 }

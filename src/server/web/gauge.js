@@ -11,7 +11,7 @@ import { byId, el, number } from "./dom.js";
 const KINDS = [
   ["system", "System prompt"],
   ["tools", "Tool definitions"],
-  ["summary", "Summary of older messages"],
+  ["summary", "Summary"],
   ["user", "Your messages"],
   ["assistant", "Answers"],
   ["reasoning", "Reasoning"],
@@ -110,7 +110,7 @@ export class GaugeView {
       ["Compacts by itself at", info.compactAtTokens === undefined ? "never" : number(info.compactAtTokens)],
       ["Strategy", info.strategy],
       ["Model", state.model],
-      ["Counted", `${SOURCES[info.source] ?? info.source}, ± ${number(info.errorBoundTokens)}`],
+      ["Counted", (SOURCES[info.source] ?? info.source) + (info.errorBoundTokens > 0 ? `, ± ${number(info.errorBoundTokens)}` : "")],
       ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
       ["Compactions so far", number(info.compactions)],
       ["Automatic compaction rests", info.breaker ?? null],

@@ -93,8 +93,9 @@ export class LinesView {
       asideNode.textContent = aside;
       return;
     }
+    if (text === null) return line.replaceChildren();
     line.replaceChildren(
-      el("span", {}, text ?? ""),
+      el("span", {}, text),
       aside ? el("span", { "aria-hidden": "true" }, aside) : "",
       ...actions.map(([label, onclick]) => el("button", { type: "button", class: "button small", onclick }, label)));
     if (hadFocus) line.querySelector("button")?.focus();

@@ -216,7 +216,7 @@ addEventListener("online", () => app.connection.nudge());
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
   app.connection.nudge();
-  if (app.status.phase === "open") app.listSoon();
+  app.sessions.listSoon();
 });
 
 app.start(sessionOfHash(location.hash));

@@ -33,9 +33,9 @@ export class SessionsView {
     this.empty = byId("sessions-empty", HTMLElement);
     this.more = byId("sessions-more", HTMLButtonElement);
     this.shown = "";
-    this.more.addEventListener("click", () => void app.list(app.sessions.cursor));
+    this.more.addEventListener("click", () => void app.sessions.more());
     byId("search", HTMLInputElement).addEventListener("input", (event) => {
-      app.searchSessions(/** @type {HTMLInputElement} */ (event.target).value);
+      app.sessions.searchFor(/** @type {HTMLInputElement} */ (event.target).value);
     });
     this.list.addEventListener("click", (event) => {
       if (event.target instanceof Element && event.target.closest("a")) listeners.onChosen();
