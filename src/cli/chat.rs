@@ -1,0 +1,250 @@
+//! `reseed chat`: a terminal client of v2, line by line.
+//!
+//! - `connection`: the socket; `frames`: what the server sends
+//! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to send; pure
+//! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
+//!
+//! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
+//! prints plain text, and ends when its input has ended and the last turn is over.
+
+mod connection;
+mod dialogue;
+mod events;
+mod frames;
+mod lines;
+mod screen;
+mod streamed;
+
+use anyhow::Context as _;
+use connection::{Address, Connection, Lost};
+use dialogue::{Dialogue, Step};
+use reseed_protocol::SessionId;
+use screen::Screen;
+use std::{
+    io::{IsTerminal as _, Write},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// Attempts to connect again before giving up: with [`pause`] about four minutes, longer than a server takes to restart.
+const ATTEMPTS_MAX: u32 = 12;
+
+/// What `reseed chat` was told.
+#[derive(Clone, clap::Args)]
+pub struct ChatOptions {
+    /// The server
+    #[arg(default_value = "ws://127.0.0.1:8080/ws")]
+    pub url: String,
+    /// A token of AUTH_TOKENS, where the server wants one
+    #[arg(long)]
+    pub token: Option<String>,
+    /// The session to go on with; without it a new one is made
+    #[arg(long)]
+    pub session: Option<String>,
+    /// Whether to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+}
+
+impl std::fmt::Debug for ChatOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.token.as_ref().map(|_| "…");
+        f.debug_struct("ChatOptions").field("url", &self.url).field("token", &token).finish_non_exhaustive()
+    }
+}
+
+/// Whether to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set or the terminal is dumb
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Chats on the terminal, or through pipes, until the person leaves or the input ends.
+///
+/// # Errors
+/// Why there is no connection, no session, or no more.
+pub async fn run(options: ChatOptions) -> anyhow::Result<()> {
+    let stdout_is_terminal = std::io::stdout().is_terminal();
+    let watched = stdout_is_terminal && std::io::stdin().is_terminal();
+    let color = match options.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+            stdout_is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        }
+    };
+    let chat = Chat { screen: Screen { color }, watched, pause };
+    chat.run(&options, lines_of(std::io::stdin()), std::io::stdout()).await
+}
+
+/// How to chat; apart from [`run`] so that tests bring their own lines and screen.
+struct Chat {
+    screen: Screen,
+    watched: bool,
+    /// How long to wait before this attempt to connect again.
+    pause: fn(u32) -> Duration,
+}
+
+type Lines = mpsc::Receiver<std::io::Result<String>>;
+
+impl Chat {
+    async fn run(&self, options: &ChatOptions, mut lines: Lines, mut output: impl Write) -> anyhow::Result<()> {
+        let address = Address::new(&options.url, options.token.as_deref())?;
+        let session = options
+            .session
+            .as_deref()
+            .map(|id| id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", screen::clean(id))));
+        let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
+        let mut connection = Connection::open(&address).await?;
+        let mut input_ended = false;
+        let mut interrupt = Box::pin(tokio::signal::ctrl_c());
+        let mut next = Ok(dialogue.on_connected());
+        loop {
+            let outcome = match next {
+                Ok(steps) => self.carry_out(steps, &mut connection, &mut output).await?,
+                Err(lost) => Outcome::Lost(lost),
+            };
+            match outcome {
+                Outcome::Left => break,
+                Outcome::Lost(lost) => {
+                    let connected = self.reconnect(lost, &address, &mut dialogue, &mut output).await?;
+                    let Some(connected) = connected else { return Ok(()) };
+                    connection = connected;
+                    next = Ok(dialogue.on_connected());
+                    continue;
+                }
+                Outcome::Done if input_ended && dialogue.is_idle() => break,
+                Outcome::Done => {}
+            }
+            if self.watched && !input_ended {
+                self.carry_out(dialogue.prompt(), &mut connection, &mut output).await?;
+            }
+            // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
+            let wants_line = !input_ended && (self.watched || dialogue.is_idle());
+            next = tokio::select! {
+                frame = connection.receive() => frame.map(|text| dialogue.on_frame(&text)),
+                line = lines.recv(), if wants_line => Ok(match line {
+                    Some(line) => dialogue.on_line(&line.context("read a line")?),
+                    None => {
+                        input_ended = true;
+                        Vec::new()
+                    }
+                }),
+                _ = &mut interrupt => {
+                    interrupt.set(tokio::signal::ctrl_c());
+                    Ok(dialogue.on_interrupt())
+                }
+            };
+        }
+        connection.close().await;
+        Ok(())
+    }
+
+    async fn carry_out(
+        &self,
+        steps: Vec<Step>,
+        connection: &mut Connection,
+        output: &mut impl Write,
+    ) -> anyhow::Result<Outcome> {
+        for step in steps {
+            match step {
+                Step::Show(text) => match show(output, &text) {
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(Outcome::Left),
+                    shown => shown.context("write to the screen")?,
+                },
+                Step::Send(frame) => {
+                    if let Err(lost) = connection.send(frame).await {
+                        return Ok(Outcome::Lost(lost));
+                    }
+                }
+                Step::Heartbeat(heartbeat) => connection.expect_heartbeat(heartbeat),
+                Step::Reopen => return Ok(Outcome::Lost(Lost::Again("an event is missing".to_owned()))),
+                Step::Quit => return Ok(Outcome::Left),
+                Step::Fail(why) => anyhow::bail!(why),
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Connects again. `None`: the person has left meanwhile.
+    async fn reconnect(
+        &self,
+        lost: Lost,
+        address: &Address,
+        dialogue: &mut Dialogue,
+        output: &mut impl Write,
+    ) -> anyhow::Result<Option<Connection>> {
+        let mut why = lost;
+        for attempt in 1..=ATTEMPTS_MAX {
+            let Lost::Again(reason) = &why else { break };
+            if attempt == 1 {
+                for step in dialogue.on_lost(reason) {
+                    if let Step::Show(text) = step {
+                        show(output, &text).context("write to the screen")?;
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep((self.pause)(attempt)) => {}
+                _ = tokio::signal::ctrl_c() => return Ok(None),
+            }
+            match Connection::open(address).await {
+                Ok(connection) => return Ok(Some(connection)),
+                Err(error) => why = error,
+            }
+        }
+        Err(why.into())
+    }
+}
+
+/// What became of some steps.
+enum Outcome {
+    Done,
+    Left,
+    Lost(Lost),
+}
+
+/// Milliseconds before an attempt: half a second doubled up to half a minute, and up to half as much again by chance,
+/// so that a server that restarts is not met by all its clients at once.
+fn pause(attempt: u32) -> Duration {
+    let millis = 500u64.saturating_mul(1 << attempt.saturating_sub(1).min(6)).min(30_000);
+    Duration::from_millis(millis + fastrand::u64(0..=millis / 2))
+}
+
+fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {
+    output.write_all(text.as_bytes())?;
+    output.flush()
+}
+
+/// The lines of an input, read by a thread of its own: a read from a terminal cannot be given up, and a thread may be
+/// left behind in it when the process ends.
+fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
+    let (sender, receiver) = mpsc::channel(lines::LINES_WAITING_MAX);
+    std::thread::spawn(move || {
+        let mut input = std::io::BufReader::new(input);
+        while let Some(line) = lines::read(&mut input).transpose() {
+            let failed = line.is_err();
+            if sender.blocking_send(line).is_err() || failed {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// 128 bits as text: names this process to the server and begins its commands' ids.
+fn random_id() -> anyhow::Result<String> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+#[path = "chat/mock_tests.rs"]
+mod tests;

@@ -1,0 +1,418 @@
+//! The dialogue: what a person typed and what the server said, turned into what to show and what to send.
+//!
+//! Pure: no socket, no terminal, no clock. What always holds:
+//! - every command stays in `pending` until its reply, and is sent again, unchanged, after a lost connection;
+//! - durable events are taken in the order of their `seq`, each once; a hole asks for the session to be opened again.
+
+use super::{
+    frames::{self, Body, Fault, Incoming},
+    lines::{self, Line},
+    screen::Screen,
+    streamed::Streamed,
+};
+use reseed_protocol::{
+    EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
+    command::{
+        CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, ManualCompact, OpenSession,
+        RenameSession, Resume, ResumeItem, RetryTurn, Software, UserInput,
+    },
+    frame,
+    reply::Reply,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Commands that may wait for their reply: more than a person can type while one is on its way.
+const PENDING_MAX: usize = 64;
+
+/// Entries of the history that are shown when a session is opened.
+const HISTORY_ENTRIES: u32 = 20;
+
+/// What to do, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write this to the screen.
+    Show(String),
+    /// Send this frame.
+    Send(String),
+    /// The server pings this often.
+    Heartbeat(Duration),
+    /// An event is missing: connect again and resume.
+    Reopen,
+    /// Leave.
+    Quit,
+    /// Leave, because of this.
+    Fail(String),
+}
+
+/// A place in a session's log.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) session_id: SessionId,
+    epoch: String,
+    /// The last durable event that was taken.
+    pub(super) seq: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Hello,
+    Open,
+    Close,
+    Say,
+    Rename,
+    Other,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: String,
+    frame: String,
+    asked: Asked,
+    /// Whether it was sent over the present connection.
+    sent: bool,
+}
+
+/// The dialogue. See the head of this file.
+#[derive(Debug)]
+pub(super) struct Dialogue {
+    pub(super) screen: Screen,
+    /// Whether a person watches: thoughts and notes on progress are shown to one, not to a pipe.
+    pub(super) watched: bool,
+    /// Begins the id of every command of this process, so that its own are known again.
+    pub(super) prefix: String,
+    next_id: u64,
+    pending: Vec<Pending>,
+    pub(super) place: Option<Place>,
+    /// Whether a session was ever open: before, a refusal ends the chat.
+    opened_once: bool,
+    /// What to open when no session is.
+    wanted: OpenSession,
+    /// Events up to here were on their way when the session was opened.
+    pub(super) caught_up_at: u64,
+    pub(super) turn: Option<TurnId>,
+    pub(super) jobs: BTreeSet<JobId>,
+    /// Inputs that wait in the session.
+    pub(super) queued: usize,
+    pub(super) items: BTreeMap<EntryId, Streamed>,
+    pub(super) last_entry: Option<EntryId>,
+    /// The sessions of the last list, by their numbers.
+    listed: Vec<SessionId>,
+    /// Whether Ctrl-C was pressed since the last line.
+    interrupted: bool,
+    out: Vec<Step>,
+    /// Whether something stands on the screen's last line.
+    line_open: bool,
+}
+
+impl Dialogue {
+    /// A dialogue that will open this session, or make one. `prefix` is this process's own, of 16 to 40 characters of
+    /// an id.
+    pub(super) fn new(screen: Screen, watched: bool, prefix: String, session: Option<SessionId>) -> Self {
+        Self {
+            screen,
+            watched,
+            prefix,
+            next_id: 1,
+            pending: Vec::new(),
+            place: None,
+            opened_once: false,
+            wanted: open(session, None, None),
+            caught_up_at: 0,
+            turn: None,
+            jobs: BTreeSet::new(),
+            queued: 0,
+            items: BTreeMap::new(),
+            last_entry: None,
+            listed: Vec::new(),
+            interrupted: false,
+            out: Vec::new(),
+            line_open: false,
+        }
+    }
+
+    /// Whether nothing is awaited: every command answered, no turn, no compaction, nothing on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        let caught_up = self.place.as_ref().is_none_or(|place| place.seq >= self.caught_up_at);
+        self.pending.is_empty() && self.turn.is_none() && self.jobs.is_empty() && self.queued == 0 && caught_up
+    }
+
+    /// A connection was made, the first or another: greets, and opens the session where this client was.
+    pub(super) fn on_connected(&mut self) -> Vec<Step> {
+        self.pending.retain(|pending| !matches!(pending.asked, Asked::Hello | Asked::Open | Asked::Close));
+        self.pending.iter_mut().for_each(|pending| pending.sent = false);
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            client_id: Some(self.prefix.clone()),
+            client: Some(Software { name: "reseed-chat".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }),
+            ticket: None,
+            token: None,
+        };
+        self.ask(Asked::Hello, Command::Hello(hello));
+        let opening = match &self.place {
+            None => self.wanted.clone(),
+            Some(place) => {
+                let items = self.items.iter().flat_map(|(item_id, streamed)| {
+                    streamed.seen().map(|(part, offset)| ResumeItem { item_id: item_id.clone(), part, offset })
+                });
+                let resume = Resume { epoch: place.epoch.clone(), seq: place.seq, items: Some(items.collect()) };
+                open(Some(place.session_id.clone()), None, Some(resume))
+            }
+        };
+        self.ask(Asked::Open, Command::OpenSession(opening));
+        self.done()
+    }
+
+    /// The connection is lost and will be made again.
+    pub(super) fn on_lost(&mut self, why: &str) -> Vec<Step> {
+        self.line(&self.screen.warning(&format!("{why}; reconnecting")));
+        self.done()
+    }
+
+    /// A frame has come.
+    pub(super) fn on_frame(&mut self, text: &str) -> Vec<Step> {
+        let Some(Incoming { id, seq, body }) = frames::parse(text) else { return Vec::new() };
+        if let Some(seq) = seq {
+            let Some(place) = &mut self.place else { return Vec::new() };
+            if seq <= place.seq {
+                return Vec::new();
+            }
+            if seq > place.seq + 1 {
+                return vec![Step::Reopen];
+            }
+            place.seq = seq;
+        }
+        let asked = self.pending.iter().position(|pending| pending.id == id);
+        let asked = asked.map(|at| self.pending.remove(at).asked);
+        match body {
+            Body::Opened(opened) if asked == Some(Asked::Open) => self.on_opened(&opened),
+            Body::Refused(fault) => self.on_refused(asked, &fault),
+            Body::Reply(reply) => self.on_reply(asked, &reply),
+            Body::TurnFinished(end) => self.on_turn_finished(&end),
+            Body::Event(event) => self.on_event(&event),
+            Body::Ephemeral(event) => self.on_ephemeral(&event),
+            Body::Opened(_) | Body::Unknown => {}
+        }
+        self.done()
+    }
+
+    fn on_refused(&mut self, asked: Option<Asked>, fault: &Fault) {
+        let opening = matches!(asked, Some(Asked::Hello | Asked::Open));
+        if opening && !self.opened_once {
+            self.out.push(Step::Fail(format!("{} ({})", fault.message, fault.code)));
+            return;
+        }
+        if asked == Some(Asked::Close) {
+            return; // there was nothing to close
+        }
+        self.line(&self.screen.fault(fault));
+        if opening {
+            // Nothing more is to be expected of the session, nor of what was asked of it.
+            self.pending.clear();
+            self.leave();
+            self.line(&self.screen.note("no session is open; /new makes one, /sessions lists them"));
+        }
+    }
+
+    fn on_reply(&mut self, asked: Option<Asked>, reply: &Reply) {
+        match reply {
+            Reply::Welcome(welcome) => {
+                self.out.push(Step::Heartbeat(Duration::from_millis(welcome.heartbeat_ms)));
+                let first = self.place.is_none();
+                if let Some(notice) = welcome.server.notice.as_deref().filter(|_| first) {
+                    self.line(&self.screen.note(notice));
+                }
+            }
+            // An answer given before speaks of a turn that the events have told of already.
+            Reply::Accepted(accepted) if accepted.duplicate != Some(true) => {
+                self.turn = accepted.turn_id.clone().or(self.turn.take());
+                self.caught_up_at = self.caught_up_at.max(accepted.as_of_seq + 1);
+                if accepted.queued {
+                    self.progress("queued: it is asked when this turn has ended");
+                }
+            }
+            Reply::Ok(done) => {
+                if done.duplicate != Some(true) {
+                    self.jobs.extend(done.job_id.clone());
+                }
+                if asked == Some(Asked::Rename) {
+                    self.line(&self.screen.note("renamed"));
+                }
+            }
+            Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
+            Reply::Sessions(sessions) => {
+                self.listed = sessions.items.iter().map(|item| item.session_id.clone()).collect();
+                let open = self.place.as_ref().map(|place| place.session_id.as_str());
+                self.line(&self.screen.sessions(&sessions.items, open, sessions.next_cursor.is_some()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ctrl-C: stops what is running; a second one, or one while nothing is, leaves.
+    pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
+        if std::mem::replace(&mut self.interrupted, true) {
+            return vec![Step::Quit];
+        }
+        if self.turn.is_some() || !self.jobs.is_empty() {
+            self.cancel();
+        } else {
+            self.line(&self.screen.note("Ctrl-C again leaves"));
+        }
+        self.done()
+    }
+
+    /// A line was typed.
+    pub(super) fn on_line(&mut self, line: &str) -> Vec<Step> {
+        self.interrupted = false;
+        // The terminal has ended the line that the prompt began.
+        self.line_open = false;
+        if self.pending.len() >= PENDING_MAX {
+            self.line(&self.screen.warning("too many commands are waiting for the server; this one was not sent"));
+            return self.done();
+        }
+        match lines::parse(line) {
+            Line::Nothing => {}
+            Line::Help => self.line(&self.screen.help()),
+            Line::Quit => self.out.push(Step::Quit),
+            Line::Wrong(what) => self.line(&self.screen.warning(&what)),
+            Line::Sessions => {
+                let list = ListSessions { cursor: None, limit: None, search: None, watch: None };
+                self.ask(Asked::Other, Command::ListSessions(list));
+            }
+            Line::New => self.go_to(open(None, None, None)),
+            Line::Open { which, takeover } => match self.session(&which) {
+                Some(id) => self.go_to(open(Some(id), takeover.then_some(true), None)),
+                None => self.line(&self.screen.warning("that is no session's id, and no number of /sessions")),
+            },
+            _ if self.place.is_none() => {
+                self.line(&self.screen.warning("no session is open; /new makes one, /sessions lists them"));
+            }
+            Line::Say(text) => {
+                self.ask(Asked::Say, Command::UserInput(UserInput { input: Input::Text(text), when_busy: None }));
+            }
+            Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
+            Line::Compact(instructions) => {
+                self.ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions }))
+            }
+            Line::Cancel => self.cancel(),
+            Line::Retry => self.ask(Asked::Say, Command::RetryTurn(RetryTurn { turn_id: None })),
+            Line::Rename(name) => {
+                self.ask(Asked::Rename, Command::RenameSession(RenameSession { session_id: None, name }));
+            }
+        }
+        self.done()
+    }
+
+    /// What stands before the next line, when one is wanted and nothing stands there yet.
+    pub(super) fn prompt(&mut self) -> Vec<Step> {
+        if self.line_open || !self.is_idle() {
+            return Vec::new();
+        }
+        self.line_open = true;
+        vec![Step::Show(self.screen.prompt())]
+    }
+
+    fn cancel(&mut self) {
+        if let Some(turn_id) = self.turn.clone() {
+            self.ask(Asked::Other, Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
+        } else if let Some(job_id) = self.jobs.first().cloned() {
+            self.ask(Asked::Other, Command::CancelCompaction(CancelCompaction { job_id: Some(job_id) }));
+        } else {
+            self.line(&self.screen.note("nothing is running"));
+        }
+    }
+
+    fn session(&self, which: &str) -> Option<SessionId> {
+        let numbered = which.parse::<usize>().ok().and_then(|at| self.listed.get(at.checked_sub(1)?).cloned());
+        numbered.or_else(|| which.parse().ok())
+    }
+
+    fn go_to(&mut self, opening: OpenSession) {
+        if self.place.is_some() {
+            self.ask(Asked::Close, Command::CloseSession(Empty {}));
+        }
+        self.leave();
+        self.wanted = opening.clone();
+        self.ask(Asked::Open, Command::OpenSession(opening));
+    }
+
+    /// Forgets the session; it lives on at the server.
+    fn leave(&mut self) {
+        self.place = None;
+        self.turn = None;
+        self.queued = 0;
+        self.jobs.clear();
+        self.items.clear();
+        self.last_entry = None;
+    }
+
+    fn ask(&mut self, asked: Asked, command: Command) {
+        let id = format!("{}-{}", self.prefix, self.next_id);
+        self.next_id += 1;
+        let frame = frame::encode(&id, &command);
+        self.out.push(Step::Send(frame.clone()));
+        self.pending.push(Pending { id, frame, asked, sent: true });
+    }
+
+    /// Sends again what had no reply when the connection was lost.
+    pub(super) fn ask_again(&mut self) {
+        for pending in self.pending.iter_mut().filter(|pending| !pending.sent) {
+            pending.sent = true;
+            self.out.push(Step::Send(pending.frame.clone()));
+        }
+    }
+
+    /// Shows whole lines.
+    pub(super) fn line(&mut self, text: &str) {
+        let open = std::mem::replace(&mut self.line_open, false);
+        self.out.push(Step::Show(format!("{}{text}\n", if open { "\n" } else { "" })));
+    }
+
+    /// Shows a note to a person who waits.
+    pub(super) fn progress(&mut self, text: &str) {
+        if self.watched {
+            self.line(&self.screen.note(text));
+        }
+    }
+
+    /// Shows a piece of a line.
+    pub(super) fn piece(&mut self, text: String) {
+        if !text.is_empty() {
+            self.line_open = !text.ends_with('\n');
+            self.out.push(Step::Show(text));
+        }
+    }
+
+    /// Ends the line that pieces began.
+    pub(super) fn end_line(&mut self) {
+        if std::mem::replace(&mut self.line_open, false) {
+            self.out.push(Step::Show("\n".to_owned()));
+        }
+    }
+
+    pub(super) fn resumes_here(&mut self, opened: &frames::Opened) {
+        self.opened_once = true;
+        self.caught_up_at = opened.as_of_seq;
+        let seq = match &self.place {
+            Some(place) if opened.resumed.as_deref() == Some("replay") => place.seq,
+            _ => opened.as_of_seq,
+        };
+        self.place = Some(Place { session_id: opened.session_id.clone(), epoch: opened.epoch.clone(), seq });
+        self.wanted = open(Some(opened.session_id.clone()), None, None);
+    }
+
+    fn done(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.out)
+    }
+}
+
+fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> OpenSession {
+    OpenSession { session_id, role: None, takeover, resume, entries: Some(HISTORY_ENTRIES), deltas: None, tools: None }
+}
+
+#[cfg(test)]
+#[path = "dialogue_tests.rs"]
+mod tests;

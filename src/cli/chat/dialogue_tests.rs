@@ -1,0 +1,282 @@
+//! The dialogue as scripts: lines and frames in, what is shown and sent out.
+
+use super::*;
+
+const PREFIX: &str = "0123456789abcdef";
+
+/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, `prompt`.
+/// `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what was sent as
+/// `→ TYPE PAYLOAD`.
+fn play(watched: bool, script: &str) -> (String, Dialogue) {
+    let mut dialogue = Dialogue::new(Screen { color: false }, watched, PREFIX.to_owned(), None);
+    let mut out = String::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let steps = match line.split_at(1) {
+            (">", typed) => dialogue.on_line(typed),
+            ("<", frame) => dialogue.on_frame(&frame.replace('#', &format!("{PREFIX}-"))),
+            _ if line == "^C" => dialogue.on_interrupt(),
+            _ if line == "connected" => dialogue.on_connected(),
+            _ if line == "lost" => dialogue.on_lost("gone"),
+            _ if line == "prompt" => dialogue.prompt(),
+            _ => panic!("no step: {line}"),
+        };
+        for step in steps {
+            match step {
+                Step::Show(text) => out += &text,
+                Step::Send(frame) => {
+                    let frame: serde_json::Value = serde_json::from_str(&frame).unwrap();
+                    out += &format!("→ {} {}\n", frame["type"].as_str().unwrap(), frame["payload"]);
+                }
+                Step::Heartbeat(every) => out += &format!("[heartbeat {every:?}]\n"),
+                other => out += &format!("[{other:?}]\n"),
+            }
+        }
+    }
+    (out, dialogue)
+}
+
+const OPEN: &str = r##"
+    connected
+    < {"id":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"id":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
+"##;
+
+/// What [`OPEN`] shows.
+const OPENED: &str = "→ hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
+    → open_session {\"entries\":20}\n\
+    [heartbeat 30s]\n\
+    The built-in model answers.\n\
+    session ses, model offline, strategy threshold\n";
+
+const TURN: &str = r##"
+    > hello
+    < {"id":"#3","type":"accepted","payload":{"entryId":"u1","turnId":"t1","queued":false,"asOfSeq":0}}
+    < {"id":"s_1","seq":1,"type":"entry_appended","payload":{"entry":{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},"turnId":"t1","commandId":"#3"}}
+    < {"id":"s_2","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":["#3"],"generation":1}}
+    < {"id":"s_e1","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+    < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good "}}
+"##;
+
+const ANSWER: &str = r##"
+    < {"id":"s_3","seq":3,"type":"entry_appended","payload":{"entry":{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:01.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"Good morning."}],"stopReason":"stop"},"turnId":"t1"}}
+    < {"id":"s_4","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"completed","finishReason":"stop"}}
+"##;
+
+/// Plays scripts one after another and compares all that came out after [`OPEN`].
+fn check(scripts: &[&str], expected: &str, idle: bool) {
+    let script = [&[OPEN], scripts].concat().concat();
+    let (out, dialogue) = play(true, &script);
+    let opened = OPENED.replace("VERSION", env!("CARGO_PKG_VERSION"));
+    let after = out.strip_prefix(&opened).unwrap_or_else(|| panic!("opening shows\n{out}"));
+    assert_eq!(after, expected);
+    assert_eq!(dialogue.is_idle(), idle, "idle after:\n{after}");
+}
+
+#[test]
+fn an_answer_is_shown_as_it_comes_and_ended_from_its_entry() {
+    check(&[TURN], "→ user_input {\"input\":\"hello\"}\nGood ", false);
+    check(&[TURN, ANSWER], "→ user_input {\"input\":\"hello\"}\nGood morning.\n", true);
+}
+
+#[test]
+fn frames_that_were_seen_or_are_not_known_change_nothing() {
+    let twice = r##"
+        < {"id":"s_2","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":[],"generation":1}}
+        < {"id":"s_9","type":"surprise","payload":{}}
+        < nonsense
+        < {"id":"s_5","seq":5,"type":"surprise","payload":{}}
+    "##;
+    check(&[TURN, ANSWER, twice], "→ user_input {\"input\":\"hello\"}\nGood morning.\n", true);
+}
+
+#[test]
+fn a_hole_in_the_log_opens_the_session_again() {
+    let hole = r##"< {"id":"s_9","seq":9,"type":"queue_changed","payload":{"items":[]}}"##;
+    check(&[hole], "[Reopen]\n", true);
+}
+
+#[test]
+fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
+    let resumed = r##"
+        > /compact
+        lost
+        connected
+        < {"id":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":4,"resumed":"replay","queue":[]}}
+    "##;
+    check(
+        &[TURN, resumed, ANSWER],
+        "→ user_input {\"input\":\"hello\"}\nGood → manual_compact {}\n\
+         gone; reconnecting\n\
+         → hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
+         → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\
+         connected again\n\
+         → manual_compact {}\n\
+         morning.\n"
+            .replace("VERSION", env!("CARGO_PKG_VERSION"))
+            .as_str(),
+        false,
+    );
+}
+
+#[test]
+fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
+    let snapshot = r##"
+        lost
+        connected
+        < {"id":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":40,"resumed":"snapshot","queue":[],
+        "turn":{"turnId":"t9","items":[{"itemId":"a9","parts":[{"type":"text","text":"And "}]}]},"entries":[
+        {"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},
+        {"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:01.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"Good morning."}]},
+        {"entryId":"u9","parentId":"a1","timestamp":"2026-11-21T09:00:02.000Z","type":"message","role":"user","content":[{"type":"text","text":"and now?"}]}]}}
+        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a9","part":0,"offset":4,"text":"so on"}}
+    "##;
+    let snapshot = snapshot
+        .replace(",\n        \"turn\"", ",\"turn\"")
+        .replace("[\n        {", "[{")
+        .replace("},\n        {", "},{");
+    let script = [OPEN, TURN, ANSWER, &snapshot].concat();
+    let (out, dialogue) = play(true, &script);
+    assert!(out.ends_with("connected again\n> and now?\nAnd so on"), "{out}");
+    assert!(!dialogue.is_idle());
+}
+
+#[test]
+fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
+    let cancelled = "→ user_input {\"input\":\"hello\"}\nGood → cancel_turn {\"turnId\":\"t1\"}\n";
+    check(&[TURN, "^C"], cancelled, false);
+    check(&[TURN, "^C\n^C"], &format!("{cancelled}[Quit]\n"), false);
+    check(&["^C"], "Ctrl-C again leaves\n", true);
+    check(&["^C\n> \n^C"], "Ctrl-C again leaves\nCtrl-C again leaves\n", true);
+    let job = r##"< {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
+    check(&[job, "\n^C"], "compacting the context\n→ cancel_compaction {\"jobId\":\"j\"}\n", false);
+}
+
+#[test]
+fn commands_are_sent_as_they_are_typed() {
+    let table = [
+        ("> /context", "→ get_context_info {}\n"),
+        ("> /compact the times", "→ manual_compact {\"instructions\":\"the times\"}\n"),
+        ("> /retry", "→ retry_turn {}\n"),
+        ("> /rename Walk", "→ rename_session {\"name\":\"Walk\"}\n"),
+        ("> /sessions", "→ list_sessions {}\n"),
+        ("> /new", "→ close_session {}\n→ open_session {\"entries\":20}\n"),
+        ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
+        (
+            "> /take abc",
+            "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\",\"takeover\":true}\n",
+        ),
+    ];
+    for (line, expected) in table {
+        check(&[line], expected, false);
+    }
+    let here = [
+        ("> /cancel", "nothing is running\n"),
+        ("> /quit", "[Quit]\n"),
+        ("> /nonsense", "there is no command /nonsense; /help lists them\n"),
+        ("> /open a b", "that is no session's id, and no number of /sessions\n"),
+        ("> ", ""),
+    ];
+    for (line, expected) in here {
+        check(&[line], expected, true);
+    }
+}
+
+#[test]
+fn a_session_can_be_opened_by_its_number_in_the_list() {
+    let listed = r##"
+        > /sessions
+        < {"id":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usagePercent":1.0,"state":"idle"}]}}
+        > /open 1
+    "##;
+    check(
+        &[listed],
+        "→ list_sessions {}\n   1  A  (first, 2 entries, 1.0 %)\n/open N goes to one\n\
+         → close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"first\"}\n",
+        false,
+    );
+}
+
+#[test]
+fn a_refusal_is_shown_and_a_session_that_cannot_be_opened_leaves_none_open() {
+    let refused = r##"
+        > /compact
+        < {"id":"#3","type":"error","payload":{"code":"nothing_to_compact","message":"there is room","retriable":false}}
+    "##;
+    check(&[refused], "→ manual_compact {}\nerror: there is room (nothing_to_compact)\n", true);
+    let lost = r##"
+        > /open abc
+        < {"id":"#3","type":"ok","payload":{}}
+        < {"id":"#4","type":"error","payload":{"code":"session_not_found","message":"no session `abc`","retriable":false}}
+        > hello
+    "##;
+    check(
+        &[lost],
+        "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n\
+         error: no session `abc` (session_not_found)\n\
+         no session is open; /new makes one, /sessions lists them\n\
+         no session is open; /new makes one, /sessions lists them\n",
+        true,
+    );
+}
+
+#[test]
+fn the_first_session_that_cannot_be_opened_ends_the_chat() {
+    let refused = r##"
+        connected
+        < {"id":"#1","type":"error","payload":{"code":"unauthenticated","message":"who are you","retriable":false}}
+    "##;
+    let (out, _) = play(true, refused);
+    assert!(out.ends_with("[Fail(\"who are you (unauthenticated)\")]\n"), "{out}");
+}
+
+#[test]
+fn a_compaction_is_one_line_and_awaited() {
+    let asked = r##"
+        > /compact
+        < {"id":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
+        < {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
+    "##;
+    let failed = r##"< {"id":"s_e2","type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}"##;
+    check(&[asked], "→ manual_compact {}\ncompacting the context\n", false);
+    check(
+        &[asked, failed],
+        "→ manual_compact {}\ncompacting the context\nnot compacted: as it was (compaction_cancelled)\n",
+        true,
+    );
+}
+
+#[test]
+fn input_that_waits_is_awaited_too() {
+    let queued = r##"
+        > and?
+        < {"id":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
+        < {"id":"s_3","seq":3,"type":"queue_changed","payload":{"items":[{"commandId":"#4","content":[]}]}}
+        < {"id":"s_4","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"cancelled"}}
+    "##;
+    check(
+        &[TURN, queued],
+        "→ user_input {\"input\":\"hello\"}\nGood → user_input {\"input\":\"and?\"}\n\
+         queued: it is asked when this turn has ended\ncancelled\n",
+        false,
+    );
+}
+
+#[test]
+fn the_prompt_stands_once_and_only_while_nothing_is_awaited() {
+    check(&["prompt\nprompt"], "> ", true);
+    check(&["prompt\n> hello\nprompt"], "> → user_input {\"input\":\"hello\"}\n", false);
+    check(&["prompt\n^C"], "> \nCtrl-C again leaves\n", true);
+}
+
+#[test]
+fn a_pipe_is_shown_no_thoughts_and_no_progress() {
+    let thinking = r##"
+        < {"id":"s_e2","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"kind":"reasoning","text":"hm"}}
+        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":1,"offset":0,"text":"Good"}}
+    "##;
+    for (watched, expected) in [(true, "hm\nGood"), (false, "Good")] {
+        let (out, _) = play(watched, &[OPEN, thinking].concat());
+        assert!(out.ends_with(&format!("strategy threshold\n{expected}")), "{watched}: {out}");
+    }
+}

@@ -1,0 +1,160 @@
+//! What happened in the session, as the dialogue takes and shows it.
+
+use super::{
+    dialogue::Dialogue,
+    frames::{Opened, TurnEnd},
+    screen::clean,
+    streamed::{Rest, Streamed},
+};
+use reseed_protocol::{
+    EntryData, Role,
+    event::{EntryAppended, EphemeralEvent, Event, ItemDelta},
+};
+
+impl Dialogue {
+    /// The session is open: shows what is new of it, and sends again what was not answered.
+    pub(super) fn on_opened(&mut self, opened: &Opened) {
+        let replay = opened.resumed.as_deref() == Some("replay");
+        let resumed = opened.resumed.is_some();
+        self.resumes_here(opened);
+        self.turn = opened.turn.as_ref().map(|turn| turn.turn_id.clone());
+        self.jobs = opened.compaction.iter().map(|job| job.job_id.clone()).collect();
+        self.queued = opened.queue.len();
+        if resumed {
+            self.progress("connected again");
+        } else {
+            self.line(&self.screen.opened(opened));
+        }
+        if !replay {
+            let seen = opened.entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
+            let new = seen.map_or(0, |at| at + 1);
+            for entry in &opened.entries[new..] {
+                if let Some(text) = self.screen.entry(entry) {
+                    self.line(&text);
+                }
+                self.last_entry = Some(entry.entry_id.clone());
+            }
+            self.items.clear();
+            for (item_id, deltas) in opened.running_items() {
+                self.items.insert(item_id.clone(), Streamed::default());
+                deltas.iter().for_each(|delta| self.on_delta(delta));
+            }
+            if let Some(info) = opened.context_info.as_ref().filter(|info| !resumed && info.transcript_length > 0) {
+                self.line(&self.screen.usage(info));
+            }
+        }
+        self.ask_again();
+    }
+
+    /// A turn is over.
+    pub(super) fn on_turn_finished(&mut self, end: &TurnEnd) {
+        if self.turn.as_ref() == Some(&end.turn_id) {
+            self.turn = None;
+        }
+        self.items.clear();
+        let text = self.screen.turn_finished(end);
+        if text.is_empty() { self.end_line() } else { self.line(&text) }
+    }
+
+    /// A durable event.
+    pub(super) fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::EntryAppended(appended) => self.on_entry(appended),
+            Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
+            Event::QueueChanged(changed) => self.queued = changed.items.len(),
+            Event::ContextCompacted(compacted) => {
+                self.jobs.remove(&compacted.job_id);
+                self.line(&self.screen.compacted(compacted));
+            }
+            Event::ToolCall(call) => {
+                self.progress(&format!("waiting for the tool {}", clean(&call.name)));
+            }
+            Event::SessionUpdated(updated) => {
+                if let Some(model) = &updated.model {
+                    self.line(&self.screen.note(&format!("the model is {model}")));
+                }
+                if let Some(strategy) = &updated.strategy {
+                    self.line(&self.screen.note(&format!("the strategy is {strategy}")));
+                }
+            }
+            Event::TurnFinished(_) | Event::RequestResolved(_) => {}
+        }
+    }
+
+    fn on_entry(&mut self, appended: &EntryAppended) {
+        let entry = &appended.entry;
+        self.last_entry = Some(entry.entry_id.clone());
+        let streamed = self.items.remove(&entry.entry_id);
+        match &entry.data {
+            EntryData::Message(message) if message.role == Role::Assistant => {
+                match streamed.unwrap_or_default().finish(message) {
+                    Rest::Tail(tail) => self.piece(clean(&tail).into_owned()),
+                    Rest::Whole(text) => self.line(&clean(&text)),
+                }
+                self.end_line();
+                for part in &message.content {
+                    if let Some(call) = self.screen.call(part) {
+                        self.line(&call);
+                    }
+                }
+            }
+            EntryData::Message(message) if message.role == Role::User => {
+                let mine = appended.command_id.as_ref().is_some_and(|id| id.as_str().starts_with(&self.prefix));
+                if let Some(text) = self.screen.entry(entry).filter(|_| !mine) {
+                    self.line(&text);
+                }
+            }
+            // A compaction is shown by its event, which says more; the rest is not for a person.
+            _ => {}
+        }
+    }
+
+    /// An ephemeral event.
+    pub(super) fn on_ephemeral(&mut self, event: &EphemeralEvent) {
+        match event {
+            EphemeralEvent::ItemStarted(started) => {
+                self.items.insert(started.item_id.clone(), Streamed::default());
+            }
+            EphemeralEvent::ItemDelta(delta) => self.on_delta(delta),
+            EphemeralEvent::ItemAborted(aborted) => {
+                self.items.remove(&aborted.item_id);
+                self.end_line();
+                self.line(&self.screen.warning(&format!("what was shown of this answer is void ({})", aborted.reason)));
+            }
+            EphemeralEvent::CallProgressed(progressed) => {
+                if let Some(message) = &progressed.message {
+                    self.progress(message);
+                }
+            }
+            EphemeralEvent::CompactionStarted(started) => {
+                self.jobs.insert(started.job_id.clone());
+                self.progress("compacting the context");
+            }
+            EphemeralEvent::CompactionFailed(failed) => {
+                self.jobs.remove(&failed.job_id);
+                self.line(&self.screen.compaction_failed(failed));
+            }
+            EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
+            EphemeralEvent::RoleChanged(changed) => {
+                let role = match changed.role {
+                    reseed_protocol::command::SessionRole::Owner => "the owner: you may write",
+                    reseed_protocol::command::SessionRole::Observer => "an observer: you may only read",
+                };
+                self.line(&self.screen.note(&format!("you are now {role}")));
+            }
+            EphemeralEvent::CompactionProgress(_) => {}
+        }
+    }
+
+    fn on_delta(&mut self, delta: &ItemDelta) {
+        let Some(piece) = self.items.get_mut(&delta.item_id).and_then(|streamed| streamed.take(delta)) else { return };
+        if piece.thought && !self.watched {
+            return;
+        }
+        if piece.breaks {
+            self.end_line();
+        }
+        let text = if piece.thought { self.screen.thought(&piece.text) } else { clean(&piece.text).into_owned() };
+        self.piece(text);
+    }
+}

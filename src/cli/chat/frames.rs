@@ -1,0 +1,219 @@
+//! What the server sends, read as far as this client needs it.
+//!
+//! Lenient: an event that is not known, or has changed beyond reading, is [`Body::Unknown`] and still moves the place in
+//! the log. What must not be missed (the snapshot, the end of a turn, a refusal) is read field by field, so that a word
+//! this client does not know, an error code for instance, costs that word and nothing else.
+
+use reseed_protocol::{
+    Entry, EntryId, JobId, Part, SessionId, TurnId,
+    context::ContextInfo,
+    event::{DeltaKind, EphemeralEvent, Event, ItemDelta},
+    reply::{Reply, RunningTurn},
+};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+/// A frame of the server's.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// The command's id, on a reply.
+    pub(super) id: String,
+    /// Its place in the log, on a durable event.
+    pub(super) seq: Option<u64>,
+    /// What it says.
+    pub(super) body: Body,
+}
+
+/// What a frame says.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// `session_opened`.
+    Opened(Box<Opened>),
+    /// `turn_finished`.
+    TurnFinished(Box<TurnEnd>),
+    /// `error`.
+    Refused(Fault),
+    /// Any other reply.
+    Reply(Reply),
+    /// Any other durable event.
+    Event(Event),
+    /// An ephemeral event.
+    Ephemeral(EphemeralEvent),
+    /// Something that this client does not know.
+    Unknown,
+}
+
+/// `session_opened`, as far as it is shown.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Opened {
+    pub(super) session_id: SessionId,
+    pub(super) epoch: String,
+    pub(super) as_of_seq: u64,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) model: String,
+    #[serde(default)]
+    pub(super) strategy: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) context_info: Option<ContextInfo>,
+    /// `replay` or `snapshot`, where a resume was asked for.
+    #[serde(default)]
+    pub(super) resumed: Option<String>,
+    #[serde(default, deserialize_with = "readable_ones")]
+    pub(super) entries: Vec<Entry>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) turn: Option<RunningTurn>,
+    #[serde(default)]
+    pub(super) compaction: Option<RunningJob>,
+    #[serde(default)]
+    pub(super) queue: Vec<Value>,
+}
+
+/// A compaction that was running when the session was opened.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunningJob {
+    pub(super) job_id: JobId,
+}
+
+/// `turn_finished`, as far as it is shown.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TurnEnd {
+    pub(super) turn_id: TurnId,
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) finish_reason: Option<String>,
+    #[serde(default)]
+    pub(super) error: Option<Fault>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) context_info: Option<ContextInfo>,
+}
+
+/// `error`, or the error of a turn.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fault {
+    /// As it stands on the wire; a newer server may have codes that this client does not know.
+    pub(super) code: String,
+    pub(super) message: String,
+    #[serde(default)]
+    pub(super) retriable: bool,
+}
+
+/// Reads a frame. `None`: it is not one.
+pub(super) fn parse(text: &str) -> Option<Incoming> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        id: String,
+        #[serde(rename = "type")]
+        kind: String,
+        #[serde(default)]
+        seq: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    struct Holding<T> {
+        payload: T,
+    }
+    fn payload<T: DeserializeOwned>(text: &str, body: fn(T) -> Body) -> Option<Body> {
+        serde_json::from_str::<Holding<T>>(text).ok().map(|frame| body(frame.payload))
+    }
+    let envelope: Envelope = serde_json::from_str(text).ok()?;
+    let body = match (envelope.kind.as_str(), envelope.seq) {
+        ("session_opened", _) => payload(text, |opened| Body::Opened(Box::new(opened))),
+        ("turn_finished", _) => payload(text, |end| Body::TurnFinished(Box::new(end))),
+        ("error", _) => payload(text, Body::Refused),
+        (_, Some(_)) => serde_json::from_str(text).ok().map(Body::Event),
+        _ if envelope.id.starts_with(reseed_protocol::ids::SERVER_ID_PREFIX) => {
+            serde_json::from_str(text).ok().map(Body::Ephemeral)
+        }
+        _ => serde_json::from_str(text).ok().map(Body::Reply),
+    };
+    Some(Incoming { id: envelope.id, seq: envelope.seq, body: body.unwrap_or(Body::Unknown) })
+}
+
+fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Value::deserialize(deserializer).map(|value| T::deserialize(value).ok())
+}
+
+fn readable_ones<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let values = Vec::<Value>::deserialize(deserializer)?;
+    Ok(values.into_iter().filter_map(|value| T::deserialize(value).ok()).collect())
+}
+
+impl Opened {
+    /// The answers that were being streamed when the session was opened, each with its parts so far as deltas.
+    pub(super) fn running_items(&self) -> impl Iterator<Item = (&EntryId, Vec<ItemDelta>)> {
+        self.turn.iter().flat_map(|turn| &turn.items).map(|item| {
+            let deltas = (0..).zip(&item.parts).filter_map(|(part, content)| {
+                let (kind, text) = match content {
+                    Part::Text { text } => (None, text.clone()),
+                    Part::Reasoning { text, .. } => (Some(DeltaKind::Reasoning), text.clone()),
+                    Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => return None,
+                };
+                Some(ItemDelta { item_id: item.item_id.clone(), part, offset: 0, kind, text })
+            });
+            (&item.item_id, deltas.collect())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> &'static str {
+        match parse(text).map(|incoming| incoming.body) {
+            None => "no frame",
+            Some(Body::Opened(_)) => "opened",
+            Some(Body::TurnFinished(_)) => "turn finished",
+            Some(Body::Refused(_)) => "refused",
+            Some(Body::Reply(_)) => "reply",
+            Some(Body::Event(_)) => "event",
+            Some(Body::Ephemeral(_)) => "ephemeral",
+            Some(Body::Unknown) => "unknown",
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_costs_no_more_than_itself() {
+        let table = [
+            ("nonsense", "no frame"),
+            ("[]", "no frame"),
+            (r#"{"id":"a-1","type":"ok","payload":{"surprise":1}}"#, "reply"),
+            (r#"{"id":"a-1","type":"surprise","payload":{}}"#, "unknown"),
+            (r#"{"id":"s_1","seq":1,"type":"surprise","payload":{}}"#, "unknown"),
+            (
+                r#"{"id":"s_e","type":"item_delta","payload":{"itemId":"i","part":0,"offset":0,"text":"x"}}"#,
+                "ephemeral",
+            ),
+            (r#"{"id":"a-1","type":"error","payload":{"code":"surprise","message":"m","retriable":true}}"#, "refused"),
+            (
+                r#"{"id":"s_2","seq":2,"type":"turn_finished","payload":{"turnId":"t","status":"surprise"}}"#,
+                "turn finished",
+            ),
+            (
+                r#"{"id":"a-1","type":"session_opened","payload":{"sessionId":"s","epoch":"e","asOfSeq":3,"contextInfo":{},
+                    "settings":{"surprise":1},"entries":[{"entryId":"x","parentId":null,"type":"surprise"}]}}"#,
+                "opened",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_example_frame_of_the_server_is_known() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/examples/v2");
+        for folder in ["replies", "events"] {
+            for file in std::fs::read_dir(root.join(folder)).unwrap() {
+                let path = file.unwrap().path();
+                let kind = kind(&std::fs::read_to_string(&path).unwrap());
+                assert!(kind != "unknown" && kind != "no frame", "{} is {kind}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a person types: text for the model, or a command behind a slash.
+
+use std::io::{BufRead, Read};
+
+/// Bytes that a line may have: what a server takes in one message by default.
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Lines that may have been read and not been used: a person is not that fast, and a pipe waits.
+pub(super) const LINES_WAITING_MAX: usize = 16;
+
+/// The lines of `/help`.
+pub(super) const HELP: &[(&str, &str)] = &[
+    ("/context", "what is in the window, by kind"),
+    ("/compact [INSTRUCTIONS]", "summarise the older part now"),
+    ("/cancel", "stop the answer or the compaction (Ctrl-C does the same)"),
+    ("/retry", "ask again after a failure"),
+    ("/sessions", "list the sessions"),
+    ("/open ID", "go to another session, by its id or its number in the list"),
+    ("/take ID", "the same, also when another connection owns it"),
+    ("/new", "begin a new session"),
+    ("/rename NAME", "name this session"),
+    ("/help", "this list"),
+    ("/quit", "leave; the session stays"),
+    ("//TEXT", "say a text that begins with a slash"),
+];
+
+/// A line, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    Nothing,
+    Say(String),
+    Context,
+    Compact(Option<String>),
+    Cancel,
+    Retry,
+    Sessions,
+    Open {
+        which: String,
+        takeover: bool,
+    },
+    New,
+    Rename(String),
+    Help,
+    Quit,
+    /// A command that there is not, or one that lacks its word: what to tell.
+    Wrong(String),
+}
+
+/// Understands a line.
+pub(super) fn parse(line: &str) -> Line {
+    let text = line.trim();
+    if text.is_empty() {
+        return Line::Nothing;
+    }
+    if let Some(said) = text.strip_prefix("//") {
+        return Line::Say(format!("/{said}"));
+    }
+    let Some(command) = text.strip_prefix('/') else { return Line::Say(text.to_owned()) };
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    let rest = rest.trim();
+    let wanted = |what: &str| Line::Wrong(format!("/{name} needs {what}"));
+    match name {
+        "context" => Line::Context,
+        "compact" => Line::Compact((!rest.is_empty()).then(|| rest.to_owned())),
+        "cancel" => Line::Cancel,
+        "retry" => Line::Retry,
+        "sessions" => Line::Sessions,
+        "open" | "take" if rest.is_empty() => wanted("a session's id, or its number in /sessions"),
+        "open" | "take" => Line::Open { which: rest.to_owned(), takeover: name == "take" },
+        "new" => Line::New,
+        "rename" if rest.is_empty() => wanted("a name"),
+        "rename" => Line::Rename(rest.to_owned()),
+        "help" => Line::Help,
+        "quit" | "exit" => Line::Quit,
+        _ => Line::Wrong(format!("there is no command /{name}; /help lists them")),
+    }
+}
+
+/// Reads the next line, without its end. `None` at the end of the input.
+///
+/// # Errors
+/// What the input says, or that a line is longer than a message may be.
+pub(super) fn read(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut within = input.take(LINE_BYTES_MAX);
+    if within.read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') && within.limit() == 0 {
+        return Err(std::io::Error::other(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+    }
+    Ok(Some(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_is_understood() {
+        let say = |text: &str| Line::Say(text.to_owned());
+        let open = |which: &str, takeover| Line::Open { which: which.to_owned(), takeover };
+        let table = [
+            ("", Line::Nothing),
+            ("  \t", Line::Nothing),
+            (" hello ", say("hello")),
+            ("1/2", say("1/2")),
+            ("//etc/hosts", say("/etc/hosts")),
+            ("/context", Line::Context),
+            ("/compact", Line::Compact(None)),
+            ("/compact keep the times", Line::Compact(Some("keep the times".to_owned()))),
+            ("/open 2", open("2", false)),
+            ("/take k7m2q9xw4hfa", open("k7m2q9xw4hfa", true)),
+            ("/open", Line::Wrong("/open needs a session's id, or its number in /sessions".to_owned())),
+            ("/rename  The walk ", Line::Rename("The walk".to_owned())),
+            ("/quit", Line::Quit),
+            ("/contest", Line::Wrong("there is no command /contest; /help lists them".to_owned())),
+        ];
+        for (line, expected) in table {
+            assert_eq!(parse(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_help_exists() {
+        for (usage, _) in HELP {
+            assert!(!matches!(parse(usage), Line::Wrong(_)), "{usage}");
+        }
+    }
+
+    #[test]
+    fn lines_end_where_they_end_and_a_line_without_end_is_refused() {
+        let mut input = std::io::Cursor::new(b"one\r\n\ntwo".to_vec());
+        let lines: Vec<_> = std::iter::from_fn(|| read(&mut input).unwrap()).collect();
+        assert_eq!(lines, ["one", "", "two"]);
+        assert!(read(&mut std::io::BufReader::new(std::io::repeat(b'x'))).is_err());
+    }
+}

@@ -1,0 +1,240 @@
+//! The whole client against a small server that plays a script.
+
+use super::*;
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_tungstenite::{
+    WebSocketStream, accept_hdr_async,
+    tungstenite::{
+        Message,
+        handshake::server::{Request, Response},
+        protocol::CloseFrame,
+    },
+};
+
+/// What the server of the script does next.
+enum Act {
+    /// Waits for a command of this type; the frames that follow may name its id as `ID`.
+    Expect(&'static str),
+    Send(Value),
+    /// Closes with this code.
+    Close(u16),
+    /// Goes away without a word.
+    Drop,
+}
+use Act::{Close, Drop, Expect, Send};
+
+/// What the server saw: the upgrade's headers and every command.
+#[derive(Default)]
+struct Seen {
+    bearer: Vec<Option<String>>,
+    commands: Vec<Value>,
+}
+
+/// Plays a script to each connection in turn.
+async fn server(scripts: Vec<Vec<Act>>) -> (String, JoinHandle<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        let mut seen = Seen::default();
+        for script in scripts {
+            let (stream, _) = listener.accept().await.unwrap();
+            play(stream, script, &mut seen).await;
+        }
+        seen
+    });
+    (url, task)
+}
+
+#[expect(clippy::result_large_err, reason = "the signature is the library's")]
+async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
+    let mut bearer = None;
+    let upgrade = |request: &Request, mut response: Response| {
+        assert_eq!(request.uri().path(), "/ws");
+        assert_eq!(request.headers()["sec-websocket-protocol"], "reseed.v2");
+        bearer = request.headers().get("authorization").map(|value| value.to_str().unwrap().to_owned());
+        response.headers_mut().insert("sec-websocket-protocol", "reseed.v2".parse().unwrap());
+        Ok(response)
+    };
+    let mut socket: WebSocketStream<TcpStream> = accept_hdr_async(stream, upgrade).await.unwrap();
+    seen.bearer.push(bearer);
+    let mut id = Value::Null;
+    for act in script {
+        match act {
+            Expect(kind) => {
+                let text = socket.next().await.expect("the client went away").unwrap().into_text().unwrap();
+                let command: Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(command["type"], kind);
+                id = command["id"].clone();
+                seen.commands.push(command);
+            }
+            Send(mut frame) => {
+                if frame["id"] == "ID" {
+                    frame["id"] = id.clone();
+                }
+                let frame = frame.to_string().replace("\"COMMAND\"", &id.to_string());
+                socket.send(Message::text(frame)).await.unwrap();
+            }
+            Close(code) => {
+                let frame = CloseFrame { code: code.into(), reason: "".into() };
+                socket.close(Some(frame)).await.unwrap();
+            }
+            Drop => return,
+        }
+    }
+    while let Some(Ok(message)) = socket.next().await {
+        assert!(!message.is_text(), "the client sent more than the script expects: {message}");
+    }
+}
+
+fn event(seq: u64, kind: &str, payload: Value) -> Act {
+    Send(json!({ "id": format!("s_{seq}"), "seq": seq, "type": kind, "payload": payload }))
+}
+
+fn ephemeral(kind: &str, payload: Value) -> Act {
+    Send(json!({ "id": "s_e", "type": kind, "payload": payload }))
+}
+
+fn reply(kind: &str, payload: Value) -> Act {
+    Send(json!({ "id": "ID", "type": kind, "payload": payload }))
+}
+
+fn opened(more: Value) -> Act {
+    let mut payload = json!({
+        "sessionId": "ses", "epoch": "ep", "asOfSeq": 0, "model": "offline", "strategy": "threshold", "queue": [],
+    });
+    payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    reply("session_opened", payload)
+}
+
+fn message(entry: &str, role: &str, text: &str) -> Value {
+    json!({ "entryId": entry, "parentId": null, "timestamp": "2026-11-21T09:00:00.000Z", "type": "message",
+            "role": role, "content": [{ "type": "text", "text": text }] })
+}
+
+/// The turn `turn`, whose durable events follow `seq`, up to its answer.
+fn question(seq: u64, turn: &str) -> Vec<Act> {
+    vec![
+        Expect("user_input"),
+        reply("accepted", json!({ "turnId": turn, "queued": false, "asOfSeq": seq })),
+        event(
+            seq + 1,
+            "entry_appended",
+            json!({ "entry": message(&format!("u{turn}"), "user", "?"), "commandId": "COMMAND" }),
+        ),
+        event(seq + 2, "turn_started", json!({ "turnId": turn, "commandIds": ["COMMAND"], "generation": 1 })),
+        ephemeral("item_started", json!({ "itemId": format!("a{turn}"), "turnId": turn, "kind": "message" })),
+    ]
+}
+
+fn answer(seq: u64, turn: &str, text: &str) -> Vec<Act> {
+    vec![
+        event(
+            seq + 3,
+            "entry_appended",
+            json!({ "entry": message(&format!("a{turn}"), "assistant", text), "turnId": turn }),
+        ),
+        event(seq + 4, "turn_finished", json!({ "turnId": turn, "status": "completed", "finishReason": "stop" })),
+    ]
+}
+
+fn delta(turn: &str, offset: u64, text: &str) -> Act {
+    ephemeral("item_delta", json!({ "itemId": format!("a{turn}"), "part": 0, "offset": offset, "text": text }))
+}
+
+/// Chats through pipes: these lines in, what was printed out.
+async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
+    let options =
+        ChatOptions { url: url.to_owned(), token: token.map(str::to_owned), session: None, color: Color::Never };
+    let chat = Chat { screen: Screen { color: false }, watched: false, pause: |_| Duration::ZERO };
+    let mut output = Vec::new();
+    let lines = lines_of(std::io::Cursor::new(lines.to_owned().into_bytes()));
+    let ended = tokio::time::timeout(Duration::from_secs(20), chat.run(&options, lines, &mut output)).await;
+    (ended.expect("the chat ends"), String::from_utf8(output).unwrap())
+}
+
+const HEAD: &str = "session ses, model offline, strategy threshold\n";
+
+fn greeting(opening: Value) -> Vec<Act> {
+    let server = json!({ "name": "reseed", "version": "1", "instance": "i", "provider": "offline" });
+    let limits = json!({ "messageBytesMax": 1, "depthMax": 1, "queueItemsMax": 1, "toolsMax": 1 });
+    let welcome = json!({ "protocolVersion": 2, "server": server, "features": [], "scopes": [], "heartbeatMs": 30000,
+                          "limits": limits });
+    vec![Expect("hello"), reply("welcome", welcome), Expect("open_session"), opened(opening)]
+}
+
+#[tokio::test]
+async fn a_pipe_asks_one_question_after_the_other_and_ends_after_the_last_answer() {
+    let script = [
+        greeting(json!({})),
+        question(0, "t1"),
+        vec![delta("t1", 0, "one "), delta("t1", 4, "day")],
+        answer(0, "t1", "one day"),
+        // Only now may the second question come: a script that is run ahead of fails.
+        question(4, "t2"),
+        answer(4, "t2", "two days"),
+    ];
+    let (url, server) = server(vec![script.into_iter().flatten().collect()]).await;
+    let (ended, shown) = chat(&url, Some("secret"), "first\n\nsecond").await;
+    ended.unwrap();
+    assert_eq!(shown, format!("{HEAD}one day\ntwo days\n"));
+    let seen = server.await.unwrap();
+    assert_eq!(seen.bearer, [Some("Bearer secret".to_owned())]);
+    assert_eq!(seen.commands[2]["payload"]["input"], "first");
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_again_and_nothing_is_shown_twice_or_left_out() {
+    let first = [greeting(json!({})), question(0, "t1"), vec![delta("t1", 0, "one "), Drop]];
+    let second = [
+        greeting(json!({ "resumed": "replay", "asOfSeq": 2, "turn": { "turnId": "t1", "items": [] } })),
+        vec![delta("t1", 4, "day"), delta("t1", 4, "day")],
+        answer(0, "t1", "one day"),
+    ];
+    let (url, server) =
+        server(vec![first.into_iter().flatten().collect(), second.into_iter().flatten().collect()]).await;
+    let (ended, shown) = chat(&url, None, "first").await;
+    ended.unwrap();
+    let told = shown.strip_prefix(&format!("{HEAD}one \n")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(told.ends_with("; reconnecting\nday\n"), "{shown}");
+    let resume = server.await.unwrap().commands[4]["payload"]["resume"].clone();
+    assert_eq!(resume, json!({ "epoch": "ep", "seq": 2, "items": [{ "itemId": "at1", "part": 0, "offset": 4 }] }));
+}
+
+#[tokio::test]
+async fn a_command_without_a_reply_is_sent_again_unchanged() {
+    let first = vec![greeting(json!({})), vec![Expect("user_input"), Close(1012)]];
+    let second = [greeting(json!({ "resumed": "replay" })), question(0, "t1"), answer(0, "t1", "one day")];
+    let (url, server) =
+        server(vec![first.into_iter().flatten().collect(), second.into_iter().flatten().collect()]).await;
+    let (ended, shown) = chat(&url, None, "first").await;
+    ended.unwrap();
+    assert!(shown.ends_with("reconnecting\none day\n"), "{shown}");
+    let commands = server.await.unwrap().commands;
+    assert_eq!(commands[2], commands[5]);
+}
+
+#[tokio::test]
+async fn a_close_code_that_says_so_ends_the_chat() {
+    let (url, server) = server(vec![vec![Expect("hello"), Expect("open_session"), Close(4401)]]).await;
+    let (ended, _) = chat(&url, Some("wrong"), "first").await;
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the credentials are missing, wrong or used up; see --token (closed with 4401)"
+    );
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_ends_the_chat_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let (ended, shown) = chat(&url, None, "first").await;
+    assert!(ended.unwrap_err().to_string().starts_with(&format!("{url}/ws: ")), "the error names the address");
+    assert_eq!(shown, "");
+}

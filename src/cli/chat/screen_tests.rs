@@ -1,0 +1,118 @@
+//! What the screen shows for the example frames of the wire.
+
+use super::{super::frames::Body, *};
+use reseed_protocol::{event::Event, reply::Reply};
+
+const PLAIN: Screen = Screen { color: false };
+
+fn example(path: &str) -> Body {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/examples/v2").join(path);
+    super::super::frames::parse(&std::fs::read_to_string(file).unwrap()).unwrap().body
+}
+
+fn shown(screen: Screen, path: &str) -> String {
+    match example(path) {
+        Body::Opened(opened) => screen.opened(&opened),
+        Body::TurnFinished(end) => screen.turn_finished(&end),
+        Body::Refused(fault) => screen.fault(&fault),
+        Body::Reply(Reply::ContextInfo(info)) => screen.breakdown(&info),
+        Body::Reply(Reply::Sessions(sessions)) => {
+            screen.sessions(&sessions.items, Some("k7m2q9xw4hfa"), sessions.next_cursor.is_some())
+        }
+        Body::Event(Event::ContextCompacted(event)) => screen.compacted(&event),
+        Body::Event(Event::EntryAppended(event)) => screen.entry(&event.entry).unwrap_or_default(),
+        other => panic!("{path} is not shown by the screen: {other:?}"),
+    }
+}
+
+#[test]
+fn each_example_is_shown_as_plain_text() {
+    let table = [
+        ("replies/session_opened.json", "session k7m2q9xw4hfa, model offline, strategy threshold"),
+        (
+            "replies/session_opened.replay.json",
+            "session k7m2q9xw4hfa `My ferry leaves at 17:40.`, model offline, strategy threshold",
+        ),
+        ("events/turn_finished.json", "[#..................|.....] 1.0 % 81 / 8,000 tokens"),
+        (
+            "events/turn_finished.failed.json",
+            "error: the model's server answered 503; retry later (upstream_overloaded); /retry asks again\n\
+             [#..................|.....] 2.9 % 233 / 8,000 tokens",
+        ),
+        (
+            "events/context_compacted.json",
+            "context compacted: 5,312 -> 1,874 tokens (asked for, summarised by the model, 0.6 s)",
+        ),
+        ("events/entry_appended.json", "> My ferry leaves at 17:40. When should I start for the harbour?"),
+        ("events/entry_appended.tool_call.json", "calls weather {\"place\":\"harbour\"}"),
+        ("events/entry_appended.tool_result.json", ""),
+        ("events/entry_appended.compaction.json", "context compacted: 5,312 -> 1,874 tokens"),
+        (
+            "replies/error.rate_limited.json",
+            "error: 120 commands came in the last minute, 60 are allowed; wait 8 seconds (rate_limited)",
+        ),
+        (
+            "replies/sessions.json",
+            "*  1  My ferry leaves at 17:40.  (k7m2q9xw4hfa, 2 entries, 1.0 %)\n\
+             there are older ones; /open takes their id",
+        ),
+        (
+            "replies/context_info.json",
+            "[###############....|.....] 66.4 % 5,312 / 8,000 tokens\n\
+             partly estimated, at most 4 off\n\
+             \x20 system               42    0.5 %\n\
+             \x20 tools                96    1.2 %\n\
+             \x20 user              1,490   18.6 %\n\
+             \x20 assistant         3,552   44.4 %\n\
+             \x20 tool results        132    1.6 %\n\
+             \x20 free              2,688   33.6 %\n\
+             threshold: compacts at 6,400, reserves 1,600 for the answer, not compacted yet",
+        ),
+    ];
+    for (path, expected) in table {
+        assert_eq!(shown(PLAIN, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn the_bar_follows_the_tokens_and_changes_its_colour() {
+    let Body::Reply(Reply::ContextInfo(info)) = example("replies/context_info.json") else { panic!("another frame") };
+    let table: [(u64, Option<u64>, &str, &str); 6] = [
+        (0, Some(6400), "[...................|.....]", "32"),
+        (1, Some(6400), "[#..................|.....]", "32"),
+        (5000, Some(6400), "[###############....|.....]", "33"),
+        (6400, Some(6400), "[###################|.....]", "31"),
+        (9000, None, "[########################]", "31"),
+        (4000, None, "[############............]", "32"),
+    ];
+    for (tokens, compact_at, bar, ink) in table {
+        let info = ContextInfo { token_count: tokens, compact_at_tokens: compact_at, ..(*info).clone() };
+        let plain = PLAIN.usage(&info);
+        assert_eq!(plain.split_inclusive(']').next(), Some(bar), "{tokens} of {compact_at:?}");
+        let colored = Screen { color: true }.usage(&info);
+        assert!(colored.starts_with(&format!("[\x1b[{ink}m")), "{tokens} of {compact_at:?}: {colored:?}");
+    }
+}
+
+#[test]
+fn no_text_of_the_server_steers_the_terminal() {
+    let table = [
+        ("plain\ntext\twith é and 漢", "plain\ntext\twith é and 漢"),
+        ("\x1b[2Jwiped", "[2Jwiped"),
+        ("\x1b]0;title\x07", "]0;title"),
+        ("a\rb\u{8}c\u{9b}31m", "abc31m"),
+        ("\u{202e}evil", "evil"),
+    ];
+    for (text, expected) in table {
+        assert_eq!(clean(text), expected, "{text:?}");
+        let fault = Fault { code: text.to_owned(), message: text.to_owned(), retriable: false };
+        assert!(!PLAIN.fault(&fault).contains('\x1b'), "{text:?}");
+    }
+}
+
+#[test]
+fn numbers_are_grouped() {
+    for (value, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+        assert_eq!(number(value), expected);
+    }
+}
