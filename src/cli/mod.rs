@@ -1,5 +1,6 @@
 //! The command line: `serve` (also without a word), `chat`, `check`, `health`.
 
+pub mod chat;
 mod check;
 mod health;
 pub mod serve;
@@ -26,24 +27,24 @@ enum Command {
     Check,
     /// Ask a running server whether it is well; the exit code says so. For containers.
     Health,
+    /// Chat with a running server on the terminal, or through pipes.
+    Chat(chat::ChatOptions),
 }
 
 /// Runs the command; faults go to standard error.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    let settings = match Settings::load() {
-        Ok(settings) => settings,
-        Err(error) => return fail(&error),
-    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("start the runtime: {error}")),
     };
     let outcome = runtime.block_on(async {
         match cli.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve::run(settings).await,
-            Command::Check => check::run(&settings).await,
-            Command::Health => health::run(&settings).await,
+            Command::Serve => serve::run(Settings::load()?).await,
+            Command::Check => check::run(&Settings::load()?).await,
+            Command::Health => health::run(&Settings::load()?).await,
+            // A client: it needs none of the server's settings, and is not stopped by a fault in them.
+            Command::Chat(options) => chat::run(options).await,
         }
     });
     match outcome {

@@ -1,0 +1,128 @@
+//! `reseed chat` as it is run: the binary, driven through pipes, against a server on real sockets.
+
+use crate::support::{client::Client, server::Server};
+use reseed::provider::offline::{Offline, OfflineOptions};
+use serde_json::json;
+use std::{process::Stdio, time::Duration};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+/// How long a chat may take on a machine that is busy with other tests; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn server(window: &str, settings: &[(&str, &str)]) -> Server {
+    let window_tokens = window.parse().unwrap();
+    let settings = [&[("CONTEXT_WINDOW", window)], settings].concat();
+    Server::start(Offline::new(OfflineOptions { window_tokens, pace: None }), &settings).await
+}
+
+struct Ended {
+    code: Option<i32>,
+    shown: String,
+    faults: String,
+}
+
+/// Runs `reseed chat URL ARGUMENTS…` with these lines as its input.
+async fn chat(server: &Server, arguments: &[&str], input: &str) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_reseed"))
+        .arg("chat")
+        .arg(server.ws())
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A chat that ends by itself closes its input: what is said after that is not heard.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
+    Ended {
+        code: output.status.code(),
+        shown: String::from_utf8(output.stdout).unwrap(),
+        faults: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The session's id, from the line that names it.
+fn session(shown: &str) -> &str {
+    shown.lines().find_map(|line| line.strip_prefix("session ")?.split([',', ' ']).next()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_answered_in_turn_and_a_fact_is_recalled_later() {
+    let server = server("8000", &[]).await;
+    let first = chat(&server, &[], "My ferry is called Aurora.\n\n/rename The ferry\n/context\n").await;
+    assert_eq!((first.code, first.faults.as_str()), (Some(0), ""), "{}", first.shown);
+    for expected in ["strategy threshold", "renamed", " / 8,000 tokens", "  user  ", "  assistant  ", "  free  "] {
+        assert!(first.shown.contains(expected), "{expected:?} is missing in\n{}", first.shown);
+    }
+    assert!(!first.shown.contains('\x1b'), "a pipe gets plain text: {:?}", first.shown);
+
+    let again = chat(&server, &["--session", session(&first.shown)], "What is my ferry called?\n/sessions\n").await;
+    assert_eq!(again.code, Some(0), "{}", again.faults);
+    assert!(again.shown.contains("session ") && again.shown.contains("`The ferry`"), "{}", again.shown);
+    assert!(again.shown.contains("> My ferry is called Aurora."), "the history is shown:\n{}", again.shown);
+    let (_, answer) =
+        again.shown.rsplit_once(" tokens\n").map(|(head, _)| head.rsplit_once("tokens\n").unwrap()).unwrap();
+    assert!(answer.contains("Aurora"), "the answer recalls the name:\n{}", again.shown);
+    assert!(again.shown.contains("*  1  The ferry"), "{}", again.shown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compacting_shows_before_and_after() {
+    let server = server("2000", &[]).await;
+    let long = "The harbour lies to the west, beyond the old market and the tram depot. ".repeat(12);
+    let input = format!("{long}\n").repeat(3) + "/compact keep the harbour\n" + &format!("{long}\n").repeat(6);
+    let ended = chat(&server, &[], &input).await;
+    assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.shown);
+    let compactions: Vec<&str> = ended.shown.lines().filter(|line| line.starts_with("context compacted: ")).collect();
+    assert!(compactions.iter().any(|line| line.contains("(asked for, ")), "{}", ended.shown);
+    assert!(compactions.iter().any(|line| line.contains("(window filling, ")), "{}", ended.shown);
+    for line in compactions {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.replace(',', "").parse().ok()).collect();
+        assert!(numbers[0] > numbers[1] && numbers[1] > 0, "{line}");
+    }
+    assert!(!ended.shown.contains("error:"), "{}", ended.shown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
+    let tokens = [("AUTH_TOKENS", "ada:correct-horse-battery-staple")];
+    let closed = server("8000", &tokens).await;
+    let open = server("8000", &[]).await;
+    let (mut owner, opened) = Client::v2_session(&open.ws()).await;
+    let owned = opened["sessionId"].as_str().unwrap();
+    let table: [(&Server, &[&str], &str); 5] = [
+        (&open, &["--session", "no-such-session"], "(session_not_found)"),
+        (&open, &["--session", "not an id"], "`not an id` is no session's id"),
+        (&open, &["--session", owned], "(session_owned)"),
+        (&closed, &[], "4401"),
+        (&closed, &["--token", "wrong"], "4401"),
+    ];
+    for (server, arguments, expected) in table {
+        let ended = chat(server, arguments, "hello\n").await;
+        assert_eq!(ended.code, Some(1), "{arguments:?}: {}", ended.shown);
+        assert!(ended.faults.contains(expected), "{arguments:?}: {}", ended.faults);
+    }
+    let taken = chat(&open, &[], &format!("/take {owned}\nhello\n")).await;
+    assert_eq!(taken.code, Some(0), "{}", taken.faults);
+    assert!(taken.shown.contains(&format!("session {owned}")), "{}", taken.shown);
+    assert_eq!(owner.closed().await, 4409);
+    let known = chat(&closed, &["--token", "correct-horse-battery-staple"], "hello\n").await;
+    assert_eq!(known.code, Some(0), "{}", known.faults);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quitting_leaves_the_session_with_what_was_said() {
+    let server = server("8000", &[]).await;
+    let ended = chat(&server, &[], "hello\n/quit\nnever said\n").await;
+    assert_eq!(ended.code, Some(0), "{}", ended.faults);
+    let mut client = Client::v2(&server.ws()).await;
+    let opened = client.ask("open_session", json!({ "sessionId": session(&ended.shown) })).await;
+    let entries = opened["payload"]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2, "{opened}");
+    assert_eq!(entries[0]["content"][0]["text"], "hello");
+}
