@@ -246,5 +246,4 @@ fn random_id() -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
-#[path = "chat/mock_tests.rs"]
 mod tests;

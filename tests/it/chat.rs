@@ -99,7 +99,7 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
         (&open, &["--session", "no-such-session"], "(session_not_found)"),
         (&open, &["--session", "not an id"], "`not an id` is no session's id"),
         (&open, &["--session", owned], "(session_owned)"),
-        (&closed, &[], "4401"),
+        (&closed, &[], "(unauthenticated)"),
         (&closed, &["--token", "wrong"], "4401"),
     ];
     for (server, arguments, expected) in table {

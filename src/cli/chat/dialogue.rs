@@ -414,5 +414,4 @@ fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume: Option<Re
 }
 
 #[cfg(test)]
-#[path = "dialogue_tests.rs"]
 mod tests;

@@ -52,7 +52,7 @@ fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -236,7 +236,7 @@ impl Screen {
             };
             let facts =
                 format!("{}, {} entries, {:.1} %{state}", item.session_id, number(item.entries), item.usage_percent);
-            let _ = write!(out, "{mark}{:>3}  {name}  {}\n", at + 1, self.note(&format!("({facts})")));
+            let _ = writeln!(out, "{mark}{:>3}  {name}  {}", at + 1, self.note(&format!("({facts})")));
         }
         out.push_str(&self.note(if more {
             "there are older ones; /open takes their id"
@@ -304,5 +304,4 @@ fn compacted_times(count: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "screen_tests.rs"]
 mod tests;
