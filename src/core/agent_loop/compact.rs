@@ -36,15 +36,28 @@ impl AgentLoop {
     /// What a client's compaction would cut now.
     pub(super) fn ordered_cut(&self) -> Option<Cut> {
         let context = self.context();
-        find_cut(&context, self.manager.keep_tokens(self.window_tokens())).or_else(|| last_turn_cut(&context))
+        let keep = self.in_estimates(self.manager.keep_tokens(self.window_tokens()));
+        find_cut(&context, keep).or_else(|| last_turn_cut(&context))
+    }
+
+    /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
+    fn in_estimates(&self, tokens: u64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "tokens of a window, far below 2^53"
+        )]
+        let estimated = (tokens as f64 / self.calibration.factor()) as u64;
+        estimated.max(1)
     }
 
     /// Stages a compaction and asks for its first summary.
     pub(super) fn start_job(&mut self, now: Timestamp, order: Order, keep_tokens: u64) -> Result<(), ErrorBody> {
         let context = self.context();
-        let cut = find_cut(&context, keep_tokens).or_else(|| last_turn_cut(&context)).ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn")
-        })?;
+        let cut = find_cut(&context, self.in_estimates(keep_tokens)).or_else(|| last_turn_cut(&context)).ok_or_else(
+            || ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn"),
+        )?;
         let around = Surroundings {
             model: &self.session.state.model,
             window_tokens: self.window_tokens(),

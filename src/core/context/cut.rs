@@ -25,36 +25,43 @@ pub struct Cut {
 /// Least that must be summarised for a compaction to be worth a request.
 pub const GAIN_TOKENS_MIN: u64 = 64;
 
-/// Finds the cut that keeps about `keep_tokens` of the newest messages. `None`: nothing to gain.
+/// Finds the legal cut that keeps what is closest to `keep_tokens` of the newest messages, the last user message counted
+/// in. Too little kept weighs twice as much as too much: a summary is no substitute for what was just said. `None`: all
+/// of it is less than that, or there is nothing to gain.
 #[must_use]
 pub fn find_cut(context: &Context, keep_tokens: u64) -> Option<Cut> {
     let messages = &context.messages;
     let body = body(context);
-    let legal = |at: usize| messages[at].message.role != Role::Tool;
-    let mut sum = 0;
-    let mut reached = body.start;
+    let last_user = last_user(context);
+    let beside = last_user.map_or(0, |at| messages[at].tokens.total());
+    let mut tail = 0;
+    let mut best: Option<(u64, usize)> = None;
     for at in body.clone().rev() {
-        sum += messages[at].tokens.total();
-        if sum >= keep_tokens {
-            reached = at;
-            break;
+        tail += messages[at].tokens.total();
+        if messages[at].message.role == Role::Tool || at == body.start {
+            continue;
+        }
+        let kept = if last_user.is_some_and(|user| user < at) { tail + beside } else { tail };
+        let cost = if kept >= keep_tokens { kept - keep_tokens } else { 2 * (keep_tokens - kept) };
+        // Of equals the earlier one, which parts fewer turns.
+        if best.is_none_or(|(least, _)| cost <= least) {
+            best = Some((cost, at));
         }
     }
-    if sum < keep_tokens {
+    if tail < keep_tokens {
         return None;
     }
-    // At or after where the budget is full; when only tool results follow, at the call they belong to: the budget is
-    // passed rather than nothing summarised.
-    let at = (reached..body.end).find(|at| legal(*at)).or_else(|| body.clone().rev().find(|at| legal(*at)))?;
-    cut_at(context, at)
+    cut_at(context, best?.1)
 }
 
 /// The cut that keeps the last turn only, for a user who asks for a compaction below the budget.
 #[must_use]
 pub fn last_turn_cut(context: &Context) -> Option<Cut> {
-    let body = body(context);
-    let at = body.rev().find(|at| context.messages[*at].message.role == Role::User)?;
-    cut_at(context, at)
+    cut_at(context, last_user(context)?)
+}
+
+fn last_user(context: &Context) -> Option<usize> {
+    body(context).rev().find(|at| context.messages[*at].message.role == Role::User)
 }
 
 fn body(context: &Context) -> Range<usize> {
@@ -65,8 +72,7 @@ fn body(context: &Context) -> Range<usize> {
 fn cut_at(context: &Context, at: usize) -> Option<Cut> {
     let messages = &context.messages;
     let body = body(context);
-    let last_user = body.clone().rev().find(|at| messages[*at].message.role == Role::User);
-    let kept_user = last_user.filter(|user| *user < at);
+    let kept_user = last_user(context).filter(|user| *user < at);
     let summarised: Vec<usize> = (body.start..at).filter(|index| Some(*index) != kept_user).collect();
     let previous = (body.start == 1).then_some(0);
     let gain: u64 = summarised.iter().map(|index| messages[*index].tokens.total()).sum();
@@ -117,11 +123,17 @@ mod tests {
             150,
             Some((&[1, 2], Some("d"), &["a"])),
         );
-        // A trailing result larger than the budget keeps its call.
+        // A trailing result larger than the budget keeps its call, and something is still summarised.
         check(
             &[e("a:user BIG"), e("b:assistant BIG"), e("c:user x"), e("d:call x"), e("e:result x BIG")],
             150,
-            Some((&[0, 1], Some("d"), &["c"])),
+            Some((&[0, 1], Some("c"), &[])),
+        );
+        // Of two large answers the newest is enough.
+        check(
+            &[e("a:user x"), e("b:assistant BIG"), e("c:user x"), e("d:assistant BIG"), e("e:user x")],
+            250,
+            Some((&[0, 1], Some("c"), &[])),
         );
         // The previous summary is merged, not cut.
         check(
