@@ -218,8 +218,7 @@ pub async fn start(
 /// What users of the page should know of the model.
 fn notice(settings: &Settings) -> Option<String> {
     (settings.model.provider() == ProviderKind::Offline).then(|| {
-        "This server runs on its built-in offline model, made for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL \
-         for a real one."
+        "The built-in offline model answers here, for trying things out. OPENAI_API_KEY or OPENAI_BASE_URL brings a real one."
             .to_owned()
     })
 }

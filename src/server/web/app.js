@@ -25,8 +25,6 @@ import { fromOpened, fromSnapshot, isRunning, partText, reduce, resumePoint, wit
 
 /** Entries that come with a session and with each older page: a few screens. */
 const PAGE_ENTRIES = 50;
-/** Characters of the name that a session gets from its first input. */
-const NAME_CHARS = 60;
 /** Milliseconds within which a second loss of step asks for a snapshot: the resume did not mend it. */
 const RESYNC_MS = 2000;
 /** Milliseconds until a session that could not be opened just now is tried again, where the server names no time. */
@@ -264,9 +262,7 @@ export class App {
     this.listeners.onChange();
     try {
       if (this.target === null) await this.create();
-      const nameless = this.state?.name === "" && this.state.entries.length === 0;
       await this.connection.request("user_input", { input: text }, id);
-      if (nameless && this.target) void this.rename(this.target, shortened(text));
       return true;
     } catch (error) {
       this.fail(error);
@@ -408,14 +404,4 @@ export class App {
     const { code, retriable } = error instanceof CommandError ? error : { code: undefined, retriable: undefined };
     this.listeners.onNotice({ kind: "error", message, code, retriable });
   }
-}
-
-/**
- * A name for a session from what was said first.
- * @param {string} text
- */
-function shortened(text) {
-  const line = text.trim().split("\n")[0].trim();
-  const chars = Array.from(line);
-  return chars.length <= NAME_CHARS ? line : `${chars.slice(0, NAME_CHARS - 1).join("").trimEnd()}…`;
 }
