@@ -7,19 +7,17 @@ use super::{
     effects::Effects,
     feed::Feed,
     handle::{Attach, Attached, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
+    shared::Shared,
 };
 use crate::{
     clock::Clock,
     core::{
-        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed, check_offers},
-        context::counter::Calibration,
+        agent_loop::{AgentLoop, Effect, Input, Origin, Seed, check_offers},
         session::fingerprint::fingerprint,
     },
     metrics::OpenSession,
-    provider::Provider,
     store::{Head, Lease, SessionStore},
 };
-use dashmap::DashMap;
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterTools, SessionRole},
@@ -30,18 +28,6 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
 };
-
-/// What every actor shares.
-pub(super) struct Shared {
-    pub(super) store: Arc<dyn SessionStore>,
-    pub(super) provider: Arc<dyn Provider>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) deployment: Arc<Deployment>,
-    pub(super) detached_turn: Duration,
-    /// How far the estimates of each model are off. Bounded: only models that a session was set to, whose window is
-    /// known, get here.
-    pub(super) calibrations: DashMap<String, Calibration>,
-}
 
 /// A session that was read or made.
 pub(super) struct Started {

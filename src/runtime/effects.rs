@@ -4,10 +4,10 @@
 //! command that caused it goes out in between.
 
 use super::{
-    actor::Shared,
     feed::Feed,
     handle::{Message, Outgoing},
     measure::Measure,
+    shared::Shared,
 };
 use crate::{
     core::{
@@ -68,7 +68,7 @@ impl Effects {
     /// The fingerprint of an earlier command under this id, and the reply it got, marked as a duplicate's.
     pub(super) async fn earlier(&self, id: &CommandId) -> Result<Option<(u64, Reply)>, ErrorBody> {
         let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
-        let Some(mark) = mark.map_err(|error| super::registry::store_error(&error))? else { return Ok(None) };
+        let Some(mark) = mark.map_err(|error| super::shared::store_error(&error))? else { return Ok(None) };
         let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
             ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
         })?;

@@ -13,7 +13,9 @@ pub mod handle;
 mod load;
 mod measure;
 pub mod registry;
+mod shared;
 
 pub use feed::{Cursor, Feed, Frame, Seen};
 pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
 pub use registry::{Registry, RegistryOptions};
+pub use shared::store_error;

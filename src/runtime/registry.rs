@@ -1,15 +1,15 @@
 //! Which sessions are open. One live loop a session: whoever wants it shares its actor.
 
 use super::{
-    actor::{self, Shared},
+    actor,
     handle::{Gone, Message, SessionHandle},
     load::load,
+    shared::{Shared, store_error},
 };
 use crate::{
     clock::Clock,
     core::{
         agent_loop::{AgentLoop, Deployment, Seed, Snapshot},
-        context::counter::{Calibration, Counter},
         session::{IdSource, Session},
     },
     provider::Provider,
@@ -286,29 +286,6 @@ impl Registry {
             Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
             Err(_) => false,
         });
-    }
-}
-
-impl Shared {
-    pub(super) fn calibration(&self, model: &str) -> Calibration {
-        let known = self.calibrations.get(model).map(|calibration| *calibration);
-        known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
-    }
-}
-
-/// The wire's word for a fault of the store.
-#[must_use]
-pub fn store_error(error: &StoreError) -> ErrorBody {
-    match error {
-        StoreError::NotFound(id) => {
-            ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
-                .with_field("sessionId")
-        }
-        // What went wrong inside is the operator's business and stands in the log.
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            ErrorBody::new(ErrorCode::StoreFailed, "the store could not be used; nothing was acknowledged, try again")
-        }
     }
 }
 

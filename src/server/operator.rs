@@ -2,7 +2,7 @@
 
 use super::{app::App, auth::bearer, sessions::item, socket::anonymous};
 use crate::{
-    runtime::registry::store_error,
+    runtime::store_error,
     store::{Error, ListQuery},
 };
 use axum::{

@@ -4,7 +4,7 @@ use super::app::App;
 use crate::{
     clock::{Clock, SystemClock},
     core::{agent_loop::Snapshot, session::SessionState},
-    runtime::registry::store_error,
+    runtime::store_error,
     store::{EntryQuery, Error, ListQuery, SessionHead, StoredRecord},
 };
 use reseed_protocol::{

@@ -5,7 +5,7 @@ use crate::core::{
     context::{
         compaction::Order,
         envelope::{envelope, markdown},
-        strategy::{resolve, strategy},
+        factory::{resolve, strategy},
     },
     session::input,
 };

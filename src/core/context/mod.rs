@@ -1,7 +1,7 @@
 //! What the model sees: the context built from the tree, counted against the window, compacted when it is full.
 //!
 //! A [`ContextManager`] is asked before every request, also between tool rounds, whether the request may go out as it
-//! is. Adding a strategy is a new file and a line in [`strategy`].
+//! is. Adding a strategy is a new file and a line in [`factory`].
 
 pub mod build;
 pub mod compaction;
@@ -10,6 +10,7 @@ pub mod counter;
 pub mod cut;
 pub mod envelope;
 pub mod extract;
+pub mod factory;
 pub mod manual;
 pub mod serialize;
 pub mod strategy;

@@ -1,0 +1,49 @@
+//! What every session's actor shares, and how faults of the store are told.
+
+use crate::{
+    clock::Clock,
+    core::{
+        agent_loop::Deployment,
+        context::counter::{Calibration, Counter},
+    },
+    provider::Provider,
+    store::{Error as StoreError, SessionStore},
+};
+use dashmap::DashMap;
+use reseed_protocol::{ErrorBody, ErrorCode};
+use std::{sync::Arc, time::Duration};
+
+/// What every actor shares.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn SessionStore>,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) detached_turn: Duration,
+    /// How far the estimates of each model are off. Bounded: only models that a session was set to, whose window is
+    /// known, get here.
+    pub(super) calibrations: DashMap<String, Calibration>,
+}
+
+impl Shared {
+    pub(super) fn calibration(&self, model: &str) -> Calibration {
+        let known = self.calibrations.get(model).map(|calibration| *calibration);
+        known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
+    }
+}
+
+/// The wire's word for a fault of the store.
+#[must_use]
+pub fn store_error(error: &StoreError) -> ErrorBody {
+    match error {
+        StoreError::NotFound(id) => {
+            ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
+                .with_field("sessionId")
+        }
+        // What went wrong inside is the operator's business and stands in the log.
+        other => {
+            tracing::error!(error = %other, "the store failed");
+            ErrorBody::new(ErrorCode::StoreFailed, "the store could not be used; nothing was acknowledged, try again")
+        }
+    }
+}
