@@ -10,13 +10,12 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    clock::Clock,
     core::{
         agent_loop::{AgentLoop, Effect, Input, Origin, Seed, check_offers},
         session::fingerprint::fingerprint,
     },
     metrics::OpenSession,
-    store::{Head, Lease, SessionStore},
+    store::{Head, Lease},
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
