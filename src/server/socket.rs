@@ -336,7 +336,11 @@ impl Connection {
             }
             // tungstenite answers pings by itself.
             Message::Ping(_) | Message::Pong(_) => Ok(()),
-            Message::Close(_) => Err(End::Gone),
+            Message::Close(_) => {
+                // tungstenite has the answering close frame ready, but writes it only with a flush.
+                let _ = self.flush().await;
+                Err(End::Gone)
+            }
         }
     }
 
