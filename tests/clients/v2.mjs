@@ -1,0 +1,205 @@
+/**
+ * A v2 client: `node v2.mjs ws://HOST:PORT npm|builtin`. Streams a turn, repeats a command, loses its connection in the
+ * middle of an answer and at the end of one, and finds everything again.
+ */
+
+import { randomUUID } from "node:crypto";
+import { checkCompacted, checkInfo } from "./meter.mjs";
+import { Wire, run } from "./wire.mjs";
+
+const [address, implementation] = process.argv.slice(2);
+const STRATEGY = "threshold";
+
+/** Fills an eighth of the window, so that there is something to compact soon. */
+const BALLAST = `Ballast: ${"sand gravel stone ".repeat(200)}`;
+
+/** Pings that must have been answered before the third: with two unanswered ones the server closes. */
+const PINGS = 3;
+
+const clientId = randomUUID();
+
+let wire;
+let place; // sessionId, epoch and the last seq that was seen
+let frame; // the frame of user_input, kept to be sent again
+let accepted;
+const durable = []; // every frame with a seq, as it came first
+const shown = new Map(); // what was streamed of each item
+const entries = [];
+
+/** Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed of it. */
+const fold = (event) => {
+  const { type, payload, seq } = event;
+  wire.expect(event.id.startsWith("s_"), `the event's id is ${event.id}`);
+  if (seq !== undefined) {
+    wire.same(seq, place.seq + 1, "seq");
+    place.seq = seq;
+    durable.push(event);
+  }
+  if (type === "item_started") shown.set(payload.itemId, "");
+  if (type === "item_delta") {
+    const text = shown.get(payload.itemId);
+    wire.same(payload.offset, text.length, "the offset of a piece");
+    shown.set(payload.itemId, text + payload.text);
+  }
+  if (type === "entry_appended") {
+    const { entry } = payload;
+    entries.push(entry);
+    if (entry.role === "assistant") {
+      const text = entry.content.filter((part) => part.type === "text").map((part) => part.text).join("");
+      wire.expect(text.startsWith(shown.get(entry.entryId) ?? ""), "what was streamed is the beginning of the entry");
+    }
+  }
+  return event;
+};
+
+/** Folds events until one of this type, which it returns. */
+const until = async (type) => {
+  for (;;) {
+    const event = fold(await wire.next());
+    if (event.type === type) return event;
+  }
+};
+
+/** Sends a command and returns its reply; events on the way are folded. */
+const ask = async (type, payload, id = randomUUID()) => {
+  wire.send({ id, type, payload });
+  for (;;) {
+    const received = await wire.next();
+    if (received.id === id) return received;
+    fold(received);
+  }
+};
+
+const expectReply = async (expected, type, payload, id) => {
+  const reply = await ask(type, payload, id);
+  wire.same(reply.type, expected, `the reply to ${type}`);
+  wire.same(reply.seq, undefined, "the seq of a reply");
+  return reply.payload;
+};
+
+const expectError = async (code, type, payload, id) => {
+  const error = await expectReply("error", type, payload, id);
+  wire.same(error.code, code, `the code of ${type}'s error`);
+  return error;
+};
+
+/** Connects, says hello, and opens the session where this client was, if it was anywhere. */
+const connect = async (items) => {
+  wire = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
+  wire.same(wire.protocol, "reseed.v2", "the subprotocol");
+  const welcome = await expectReply("welcome", "hello", {
+    protocolVersion: 2,
+    clientId,
+    client: { name: "v2.mjs", version: "1" },
+  });
+  wire.same([welcome.protocolVersion, welcome.server.name], [2, "reseed"], "the server");
+  wire.expect(welcome.features.includes("resume"), `the features are ${welcome.features}`);
+  if (!place) return expectReply("session_opened", "open_session", {});
+  const { sessionId, epoch, seq } = place;
+  const opened = await expectReply("session_opened", "open_session", { sessionId, resume: { epoch, seq, items } });
+  wire.same([opened.resumed, opened.epoch, opened.role], ["replay", epoch, "owner"], "how it was resumed");
+  wire.expect(opened.asOfSeq >= seq, `the session is at ${opened.asOfSeq}, this client had seen ${seq}`);
+  return opened;
+};
+
+await run({
+  "hello and a new session": async () => {
+    const opened = await connect();
+    wire.same([opened.state, opened.role, opened.entries], ["idle", "owner", []], "a new session");
+    checkInfo(wire, opened.contextInfo, STRATEGY);
+    place = { sessionId: opened.sessionId, epoch: opened.epoch, seq: opened.asOfSeq };
+  },
+  "a turn is streamed, stored and finished": async () => {
+    const said = "The harbour code is K7-tango-42. Repeat after me: naïve ferries 🚢 sail, 你好.";
+    frame = { id: randomUUID(), payload: { input: said } };
+    accepted = await expectReply("accepted", "user_input", frame.payload, frame.id);
+    wire.same(accepted.queued, false, "whether it waits");
+    const { entry, commandId } = (await until("entry_appended")).payload;
+    wire.same([entry.entryId, commandId, entry.role], [accepted.entryId, frame.id, "user"], "the user's entry");
+    wire.same(entry.content, [{ type: "text", text: said }], "what the user said");
+    const finished = (await until("turn_finished")).payload;
+    wire.same([finished.turnId, finished.status], [accepted.turnId, "completed"], "the turn");
+    checkInfo(wire, finished.contextInfo, STRATEGY);
+    const answer = entries.at(-1);
+    wire.same(answer.content, [{ type: "text", text: "naïve ferries 🚢 sail, 你好." }], "the answer");
+    wire.expect(shown.get(answer.entryId)?.length > 0, "something was streamed");
+    wire.same(answer.parentId, accepted.entryId, "the answer's parent");
+  },
+  "a command sent again is not done again": async () => {
+    const again = await expectReply("accepted", "user_input", frame.payload, frame.id);
+    wire.same(again.duplicate, true, "whether it is a duplicate");
+    wire.same([again.entryId, again.turnId], [accepted.entryId, accepted.turnId], "the first answer");
+    await expectError("idempotency_conflict", "user_input", { input: "something else" }, frame.id);
+    const pong = await expectReply("pong", "ping", { seq: place.seq });
+    wire.same([pong.inSync, pong.seq], [true, place.seq], "nothing has happened");
+  },
+  "what the server does not know is refused by name": async () => {
+    const error = await expectError("unknown_field", "user_input", { input: "x", parentID: null });
+    wire.same(error.details.field, "parentID", "the field");
+    await expectError("unknown_command", "undo_everything", {});
+    await expectError("invalid_id", "user_input", { input: "x" }, "short");
+    await expectError("no_pending_approval", "approval_response", { approvalId: "none", review: "yes" });
+  },
+  "a connection lost in the middle of an answer loses nothing": async () => {
+    await expectReply("accepted", "user_input", { input: "Write 400 words." });
+    const { itemId } = (await until("item_delta")).payload;
+    wire.same((await until("item_delta")).payload.itemId, itemId, "the item of the second piece");
+    wire.drop();
+    const opened = await connect([{ itemId, part: 0, offset: shown.get(itemId).length }]);
+    wire.expect(["idle", "running"].includes(opened.state), `the session is ${opened.state}`);
+    const finished = (await until("turn_finished")).payload;
+    wire.same(finished.status, "completed", "how the turn ended");
+    const text = entries.at(-1).content[0].text;
+    wire.same([entries.at(-1).entryId, text.split(" ").length], [itemId, 400], "the answer");
+  },
+  "a replay is what was live": async () => {
+    wire.same(await wire.close(), 1000, "the code of closing");
+    const live = durable.splice(0);
+    const first = live[0].seq;
+    place.seq = first - 1;
+    entries.length = 0;
+    const opened = await connect();
+    wire.same(opened.asOfSeq, live.at(-1).seq, "where the session is");
+    while (durable.length < live.length) fold(await wire.next());
+    wire.same(durable, live, "the replay");
+    wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
+  },
+  "the stored entries are those that were told": async () => {
+    const stored = await expectReply("entries", "get_entries", { path: true });
+    wire.same(stored.items, entries, "the entries");
+    wire.same([stored.leafId, stored.more], [entries.at(-1).entryId, false], "the leaf");
+    const listed = await expectReply("sessions", "list_sessions", {});
+    const own = listed.items.find((session) => session.sessionId === place.sessionId);
+    wire.same(own?.entries, entries.length, "the number of entries in the list");
+  },
+  "a compaction is asked for and told": async () => {
+    for (let round = 0; round < 4; round += 1) {
+      await expectReply("accepted", "user_input", { input: BALLAST });
+      await until("turn_finished");
+    }
+    const id = randomUUID();
+    const { jobId } = await expectReply("ok", "manual_compact", { instructions: "Keep the harbour code." }, id);
+    const compacted = (await until("context_compacted")).payload;
+    wire.same([compacted.jobId, compacted.commandId], [jobId, id], "whose compaction it was");
+    checkCompacted(wire, compacted, "manual", STRATEGY);
+    const info = await expectReply("context_info", "get_context_info", {});
+    checkInfo(wire, info, STRATEGY);
+    // What another session learns of the model's tokenizer moves the estimate, within the bound that it is told with.
+    const moved = Math.abs(info.tokenCount - compacted.newTokenCount);
+    wire.expect(moved <= info.errorBoundTokens, `${compacted.newTokenCount} tokens became ${info.tokenCount}`);
+    await expectReply("accepted", "user_input", { input: "What is the harbour code?" });
+    await until("turn_finished");
+    const { text } = entries.at(-1).content[0];
+    wire.expect(text.includes("K7-tango-42"), `the answer after the compaction is ${text}`);
+  },
+  ...(implementation === "npm" && {
+    "the pings of the server are answered": async () => {
+      await wire.pings(PINGS);
+      wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
+    },
+  }),
+  "the socket is closed by the book": async () => {
+    await expectReply("ok", "close_session", {});
+    wire.same(await wire.close(), 1000, "the code of closing");
+  },
+});

@@ -1,0 +1,137 @@
+/**
+ * One WebSocket as a queue of JSON frames, over npm's `ws` or over Node's own client: both speak the interface of
+ * browsers, so a client is written once and shown with each.
+ */
+
+import { createRequire } from "node:module";
+
+/** How long one frame may take on a busy machine; reached only by a client that fails. */
+const PATIENCE_MS = 60_000;
+
+/** Frames shown when something fails, newest last. */
+const SHOWN_MAX = 12;
+
+/** The two implementations by the name that a client is started with. */
+const IMPLEMENTATIONS = {
+  // `import` does not look into NODE_PATH, `require` does.
+  npm: () => createRequire(import.meta.url)("ws"),
+  builtin: () => globalThis.WebSocket,
+};
+
+/** A failed expectation, with the frames that led to it. */
+export class Unexpected extends Error {}
+
+export class Wire {
+  #socket;
+  #waiting = [];
+  #seen = [];
+  #wake = () => undefined;
+  #closed;
+
+  constructor(socket) {
+    this.#socket = socket;
+    socket.addEventListener("message", (event) => {
+      const frame = JSON.parse(event.data);
+      this.#waiting.push(frame);
+      this.#seen.push(frame);
+      this.#wake();
+    });
+    this.#closed = new Promise((resolve) => {
+      socket.addEventListener("close", (event) => {
+        this.closeCode = event.code;
+        this.#wake();
+        resolve(event.code);
+      });
+    });
+  }
+
+  /** Connects; `implementation` is `npm` or `builtin`, `protocols` the subprotocols to offer. */
+  static async open(implementation, url, protocols = []) {
+    const WebSocket = IMPLEMENTATIONS[implementation]?.();
+    if (!WebSocket) throw new Error(`there is no WebSocket client called \`${implementation}\` here`);
+    const socket = new WebSocket(url, protocols);
+    const wire = new Wire(socket);
+    await new Promise((resolve, reject) => {
+      socket.addEventListener("open", resolve);
+      socket.addEventListener("error", (event) => reject(event.error ?? new Error(`connect to ${url}: ${event.message}`)));
+    });
+    return wire;
+  }
+
+  /** The subprotocol that the server chose, empty for none. */
+  get protocol() {
+    return this.#socket.protocol;
+  }
+
+  /** Sends an object as a text frame, or text as it is. */
+  send(frame) {
+    this.#socket.send(typeof frame === "string" ? frame : JSON.stringify(frame));
+  }
+
+  /** The next frame. */
+  async next() {
+    const patience = AbortSignal.timeout(PATIENCE_MS);
+    while (this.#waiting.length === 0) {
+      this.expect(this.closeCode === undefined, `the server closed with ${this.closeCode}`);
+      this.expect(!patience.aborted, `nothing came for ${PATIENCE_MS} ms`);
+      await new Promise((resolve) => {
+        this.#wake = resolve;
+        patience.addEventListener("abort", resolve, { once: true });
+      });
+    }
+    return this.#waiting.shift();
+  }
+
+  /** The next frame, which has to be of this type; its payload. */
+  async nextOf(type) {
+    const frame = await this.next();
+    this.expect(frame.type === type, `\`${type}\` should come here, \`${frame.type}\` came`);
+    return frame.payload;
+  }
+
+  /** Waits for so many pings of the server's; only npm's `ws` shows them. */
+  async pings(count) {
+    for (let seen = 0; seen < count; seen += 1) {
+      await new Promise((resolve) => this.#socket.once("ping", resolve));
+    }
+  }
+
+  /** Closes as it should be done; the code that the server answered with. */
+  async close() {
+    this.#socket.close(1000);
+    return this.#closed;
+  }
+
+  /** Goes away in the middle, without waiting for an answer. */
+  drop() {
+    if (this.#socket.terminate) this.#socket.terminate();
+    else this.#socket.close();
+  }
+
+  /** Fails with the newest frames unless `condition` holds. */
+  expect(condition, message) {
+    if (condition) return;
+    const shown = this.#seen.slice(-SHOWN_MAX).map((frame) => `  ${JSON.stringify(frame).slice(0, 600)}`);
+    throw new Unexpected([message, ...shown].join("\n"));
+  }
+
+  /** Fails unless both are equal as JSON. */
+  same(found, expected, what) {
+    const [left, right] = [JSON.stringify(found), JSON.stringify(expected)];
+    this.expect(left === right, `${what} should be ${right}, is ${left}`);
+  }
+}
+
+/** Runs the steps in order, each told by its name; ends the program at the first that fails. */
+export async function run(steps) {
+  for (const [name, step] of Object.entries(steps)) {
+    try {
+      await step();
+    } catch (error) {
+      console.log(`failed ${name}: ${error instanceof Unexpected ? error.message : error.stack}`);
+      process.exit(1);
+    }
+    console.log(`ok ${name}`);
+  }
+  process.exit(0);
+}
