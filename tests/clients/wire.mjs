@@ -92,7 +92,8 @@ export class Wire {
   /** Waits for so many pings of the server's; only npm's `ws` shows them. */
   async pings(count) {
     for (let seen = 0; seen < count; seen += 1) {
-      await new Promise((resolve) => this.#socket.once("ping", resolve));
+      await Promise.race([new Promise((resolve) => this.#socket.once("ping", resolve)), this.#closed]);
+      this.expect(this.closeCode === undefined, `the server closed with ${this.closeCode} after ${seen} pings`);
     }
   }
 
