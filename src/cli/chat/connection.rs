@@ -151,8 +151,9 @@ impl Connection {
                     return Err(closed(frame));
                 }
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(Lost::Again(error.to_string())),
-                None => return Err(Lost::Again("the connection was lost".to_owned())),
+                Some(Err(error @ Error::Capacity(_))) => return Err(Lost::Final(error.to_string())),
+                Some(Err(Error::Io(error))) => return Err(Lost::Again(format!("the connection was lost: {error}"))),
+                Some(Err(_)) | None => return Err(Lost::Again("the connection was lost".to_owned())),
             }
         }
     }

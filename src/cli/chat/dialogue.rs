@@ -94,6 +94,8 @@ pub(super) struct Dialogue {
     pub(super) caught_up_at: u64,
     pub(super) turn: Option<TurnId>,
     pub(super) jobs: BTreeSet<JobId>,
+    /// The compaction that ended last: its beginning, which is not stored, may be told after its end.
+    pub(super) ended_job: Option<JobId>,
     /// Inputs that wait in the session.
     pub(super) queued: usize,
     pub(super) items: BTreeMap<EntryId, Streamed>,
@@ -123,6 +125,7 @@ impl Dialogue {
             caught_up_at: 0,
             turn: None,
             jobs: BTreeSet::new(),
+            ended_job: None,
             queued: 0,
             items: BTreeMap::new(),
             last_entry: None,

@@ -7,7 +7,7 @@ use super::{
     streamed::{Rest, Streamed},
 };
 use reseed_protocol::{
-    EntryData, Role,
+    EntryData, JobId, Role,
     event::{EntryAppended, EphemeralEvent, Event, ItemDelta},
 };
 
@@ -63,7 +63,7 @@ impl Dialogue {
             Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
             Event::QueueChanged(changed) => self.queued = changed.items.len(),
             Event::ContextCompacted(compacted) => {
-                self.jobs.remove(&compacted.job_id);
+                self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
             }
             Event::ToolCall(call) => {
@@ -112,6 +112,7 @@ impl Dialogue {
     /// An ephemeral event.
     pub(super) fn on_ephemeral(&mut self, event: &EphemeralEvent) {
         match event {
+            EphemeralEvent::ItemStarted(started) if self.last_entry.as_ref() == Some(&started.item_id) => {}
             EphemeralEvent::ItemStarted(started) => {
                 self.items.insert(started.item_id.clone(), Streamed::default());
             }
@@ -126,12 +127,13 @@ impl Dialogue {
                     self.progress(message);
                 }
             }
+            EphemeralEvent::CompactionStarted(started) if self.ended_job.as_ref() == Some(&started.job_id) => {}
             EphemeralEvent::CompactionStarted(started) => {
                 self.jobs.insert(started.job_id.clone());
                 self.progress("compacting the context");
             }
             EphemeralEvent::CompactionFailed(failed) => {
-                self.jobs.remove(&failed.job_id);
+                self.end_job(&failed.job_id);
                 self.line(&self.screen.compaction_failed(failed));
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
@@ -144,6 +146,11 @@ impl Dialogue {
             }
             EphemeralEvent::CompactionProgress(_) => {}
         }
+    }
+
+    fn end_job(&mut self, job_id: &JobId) {
+        self.jobs.remove(job_id);
+        self.ended_job = Some(job_id.clone());
     }
 
     fn on_delta(&mut self, delta: &ItemDelta) {

@@ -246,6 +246,18 @@ fn a_compaction_is_one_line_and_awaited() {
 }
 
 #[test]
+fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
+    let late = r##"
+        < {"id":"s_e1","type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}
+        < {"id":"s_e2","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
+        < {"id":"s_d","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
+    "##;
+    let shown = "→ user_input {\"input\":\"hello\"}\nGood morning.\nnot compacted: as it was (compaction_cancelled)\n";
+    check(&[TURN, ANSWER, late], shown, true);
+}
+
+#[test]
 fn input_that_waits_is_awaited_too() {
     let queued = r##"
         > and?

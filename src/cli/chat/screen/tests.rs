@@ -17,7 +17,7 @@ fn shown(screen: Screen, path: &str) -> String {
         Body::Refused(fault) => screen.fault(&fault),
         Body::Reply(Reply::ContextInfo(info)) => screen.breakdown(&info),
         Body::Reply(Reply::Sessions(sessions)) => {
-            screen.sessions(&sessions.items, Some("k7m2q9xw4hfa"), sessions.next_cursor.is_some())
+            screen.sessions(&sessions.items, Some("k7m2q9xw4hfatz8n"), sessions.next_cursor.is_some())
         }
         Body::Event(Event::ContextCompacted(event)) => screen.compacted(&event),
         Body::Event(Event::EntryAppended(event)) => screen.entry(&event.entry).unwrap_or_default(),
@@ -28,10 +28,10 @@ fn shown(screen: Screen, path: &str) -> String {
 #[test]
 fn each_example_is_shown_as_plain_text() {
     let table = [
-        ("replies/session_opened.json", "session k7m2q9xw4hfa, model offline, strategy threshold"),
+        ("replies/session_opened.json", "session k7m2q9xw4hfatz8n, model offline, strategy threshold"),
         (
             "replies/session_opened.replay.json",
-            "session k7m2q9xw4hfa `My ferry leaves at 17:40.`, model offline, strategy threshold",
+            "session k7m2q9xw4hfatz8n `My ferry leaves at 17:40.`, model offline, strategy threshold",
         ),
         ("events/turn_finished.json", "[#..................|.....] 1.0 % 81 / 8,000 tokens"),
         (
@@ -53,7 +53,7 @@ fn each_example_is_shown_as_plain_text() {
         ),
         (
             "replies/sessions.json",
-            "*  1  My ferry leaves at 17:40.  (k7m2q9xw4hfa, 2 entries, 1.0 %)\n\
+            "*  1  My ferry leaves at 17:40.  (k7m2q9xw4hfatz8n, 2 entries, 1.0 %)\n\
              there are older ones; /open takes their id",
         ),
         (
