@@ -3,6 +3,7 @@
 
 mod chat;
 mod provider;
+mod schema;
 mod settings;
 mod source;
 #[path = "../support/mod.rs"]
