@@ -3,7 +3,11 @@
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
 use crate::{CallId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{SeqAccess, Visitor},
+};
+use std::fmt;
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal, writes: $writes:literal;)*) => {
@@ -442,7 +446,7 @@ pub enum ContextFormat {
 }
 
 /// What the user says: a text, or OpenAI Responses input items.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
 pub enum Input {
@@ -456,10 +460,17 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(deny_unknown_fields)]
 pub struct InputItem {
     /// `message`; absent means the same.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// The item's id elsewhere; ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The item's state elsewhere; ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
     /// `user`.
     pub role: String,
     /// A text, or parts.
@@ -467,7 +478,7 @@ pub struct InputItem {
 }
 
 /// The content of an input item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
 pub enum InputContent {
@@ -480,7 +491,7 @@ pub enum InputContent {
 /// A part of an input item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InputPart {
     /// A text.
     #[serde(alias = "text", alias = "output_text")]
@@ -498,3 +509,34 @@ pub enum InputPart {
         detail: Option<String>,
     },
 }
+
+/// A text or a list, told apart by what is there: serde's own untagged reading would not name the field that is wrong.
+macro_rules! text_or_list {
+    ($name:ident, $list:ident, $item:ty, $expecting:literal) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct TextOrList;
+                impl<'de> Visitor<'de> for TextOrList {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+                    fn visit_str<E>(self, text: &str) -> Result<$name, E> {
+                        Ok($name::Text(text.to_owned()))
+                    }
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$name, A::Error> {
+                        let mut items: Vec<$item> = Vec::new();
+                        while let Some(item) = seq.next_element()? {
+                            items.push(item);
+                        }
+                        Ok($name::$list(items))
+                    }
+                }
+                deserializer.deserialize_any(TextOrList)
+            }
+        }
+    };
+}
+
+text_or_list!(Input, Items, InputItem, "a text, or a list of input items");
+text_or_list!(InputContent, Parts, InputPart, "a text, or a list of parts");

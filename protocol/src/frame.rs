@@ -419,6 +419,25 @@ mod tests {
     }
 
     #[test]
+    fn unknown_fields_of_input_items_are_refused_on_v2_and_left_out_on_v1() {
+        let frame =
+            |item: &str| format!(r#"{{"id":"0123456789abcdef","type":"user_input","payload":{{"input":[{item}]}}}}"#);
+        let known = frame(r#"{"type":"message","id":"x","status":"completed","role":"user","content":"hi"}"#);
+        assert!(parse_v2(&known).is_ok() && parse_v1(&known).is_ok());
+        for (unknown, field) in [
+            (r#"{"role":"user","content":"hi","parentId":"x"}"#, "input[0].parentId"),
+            (
+                r#"{"role":"user","content":[{"type":"input_text","text":"hi","cache":true}]}"#,
+                "input[0].content[0].cache",
+            ),
+        ] {
+            let unknown = frame(unknown);
+            assert_eq!(code(&unknown), (ErrorCode::UnknownField, Some(field.to_owned())), "{unknown}");
+            assert!(parse_v1(&unknown).is_ok(), "{unknown}");
+        }
+    }
+
+    #[test]
     fn v1_takes_null_and_unknown_fields() {
         let text = r#"{"id":"a","type":"approval_response","payload":{"review":"NO_CONTINUE","customDenyMessage":null,"x":1}}"#;
         let (_, command) = parse_v1(text).unwrap();

@@ -1,8 +1,8 @@
 //! The older dialect: what the server speaks until a client opts into v2. Read leniently, since clients of it exist
 //! that we cannot change: unknown fields and `null` for absent are taken.
 
-use crate::command::InputItem;
-use serde::{Deserialize, Serialize};
+use crate::command::{InputContent, InputItem, InputPart};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A v1 command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,11 +31,54 @@ impl Command {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct UserInput {
-    /// OpenAI Responses input items.
+    /// OpenAI Responses input items; fields that we do not know are left out.
+    #[serde(deserialize_with = "lenient_items")]
     pub input: Vec<InputItem>,
     /// Accepted and ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_response_id: Option<String>,
+}
+
+/// v2's items refuse unknown fields; clients of v1 that send some cannot be changed.
+fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InputItem>, D::Error> {
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        role: String,
+        content: Content,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Content {
+        Text(String),
+        Parts(Vec<Part>),
+    }
+    #[derive(Deserialize)]
+    #[serde(tag = "type", rename_all = "snake_case")]
+    enum Part {
+        #[serde(alias = "text", alias = "output_text")]
+        InputText {
+            text: String,
+        },
+        InputImage {
+            image_url: String,
+            detail: Option<String>,
+        },
+    }
+    let part = |part| match part {
+        Part::InputText { text } => InputPart::InputText { text },
+        Part::InputImage { image_url, detail } => InputPart::InputImage { image_url, detail },
+    };
+    let items: Vec<Item> = Vec::deserialize(deserializer)?;
+    let item = |Item { kind, role, content }| {
+        let content = match content {
+            Content::Text(text) => InputContent::Text(text),
+            Content::Parts(parts) => InputContent::Parts(parts.into_iter().map(part).collect()),
+        };
+        InputItem { kind, id: None, status: None, role, content }
+    };
+    Ok(items.into_iter().map(item).collect())
 }
 
 /// Payload of `approval_response`.

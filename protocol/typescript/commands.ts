@@ -169,6 +169,10 @@ export type Input = string | Array<InputItem>;
 export interface InputItem {
   /** `message`; absent means the same. */
   type?: string;
+  /** The item's id elsewhere; ignored. */
+  id?: string;
+  /** The item's state elsewhere; ignored. */
+  status?: string;
   /** `user`. */
   role: string;
   /** A text, or parts. */

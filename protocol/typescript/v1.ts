@@ -14,7 +14,7 @@ export type Command =
 
 /** Payload of `user_input`. */
 export interface UserInput {
-  /** OpenAI Responses input items. */
+  /** OpenAI Responses input items; fields that we do not know are left out. */
   input: Array<InputItem>;
   /** Accepted and ignored. */
   previousResponseId?: string;
