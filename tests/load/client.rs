@@ -1,0 +1,232 @@
+//! A client that asks and reads: of the floor, or of the server over v2.
+
+use crate::{floor, process::Process};
+use anyhow::{Context as _, bail};
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_tungstenite::{
+    WebSocketStream, client_async_with_config,
+    tungstenite::{Message, protocol::WebSocketConfig},
+};
+
+/// Longest wait for a frame: a server that says nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Floor,
+    V2,
+}
+
+/// How the client reads.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reading {
+    /// A pause after each frame.
+    pub(crate) pause: Option<Duration>,
+    /// Bytes that the kernel may keep for it; none: what the kernel thinks best.
+    pub(crate) receive_bytes: Option<u32>,
+}
+
+/// What a turn was like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turn {
+    /// Until the first piece of the answer.
+    pub(crate) first_delta: Duration,
+    /// Until the last.
+    pub(crate) last_delta: Duration,
+    /// Until the turn had ended.
+    pub(crate) finished: Duration,
+    /// The pieces together.
+    pub(crate) text: String,
+    /// How many there were.
+    pub(crate) deltas: u64,
+    /// Bytes of their frames.
+    pub(crate) delta_bytes: u64,
+    /// Durable events.
+    pub(crate) events: u64,
+}
+
+pub(crate) struct Client {
+    socket: WebSocketStream<TcpStream>,
+    speaks: Speaks,
+    reading: Reading,
+    name: u64,
+    sent: u64,
+}
+
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    seq: Option<u64>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Content<'a>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow, default)]
+    content: Cow<'a, str>,
+}
+
+/// What a frame says of a turn.
+enum Heard<'a> {
+    Text(Cow<'a, str>),
+    /// A durable event.
+    Event,
+    Finished,
+    Other,
+}
+
+impl Client {
+    /// Connects and says nothing.
+    pub(crate) async fn connect(process: &Process, speaks: Speaks, reading: Reading) -> anyhow::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(bytes) = reading.receive_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        let stream = socket.connect(process.address).await.context("connect")?;
+        stream.set_nodelay(true)?;
+        // Small, so that thousands of clients fit, and a slow one does not read ahead.
+        let config = WebSocketConfig::default().read_buffer_size(4 * 1024);
+        let url = format!("ws://{}/ws", process.address);
+        let (socket, _) = client_async_with_config(url, stream, Some(config)).await.context("shake hands")?;
+        Ok(Self { socket, speaks, reading, name: fastrand::u64(..), sent: 0 })
+    }
+
+    /// Connects, says hello and opens a session, a new one unless it is named.
+    pub(crate) async fn session(process: &Process, session: Option<&str>) -> anyhow::Result<Self> {
+        let mut client = Self::connect(process, Speaks::V2, Reading::default()).await?;
+        client.hello().await?;
+        client.open(session).await?;
+        Ok(client)
+    }
+
+    pub(crate) async fn hello(&mut self) -> anyhow::Result<()> {
+        self.ask("hello", json!({ "protocolVersion": 2 }), "welcome").await
+    }
+
+    /// Opens a session, a new one unless it is named.
+    pub(crate) async fn open(&mut self, session: Option<&str>) -> anyhow::Result<()> {
+        let payload = session.map_or(json!({}), |session| json!({ "sessionId": session }));
+        self.ask("open_session", payload, "session_opened").await
+    }
+
+    /// Sends a command and waits for its reply, which must be of this type.
+    pub(crate) async fn ask(&mut self, kind: &str, payload: Value, reply: &str) -> anyhow::Result<()> {
+        self.send(kind, payload).await?;
+        loop {
+            let text = self.receive().await?;
+            let frame: Frame<'_> = serde_json::from_str(&text).with_context(|| format!("read {text}"))?;
+            if frame.kind == reply {
+                return Ok(());
+            }
+            if frame.kind == "error" {
+                bail!("{kind} was answered with {text}");
+            }
+        }
+    }
+
+    async fn send(&mut self, kind: &str, payload: Value) -> anyhow::Result<()> {
+        self.sent += 1;
+        let id = format!("{:016x}-{}", self.name, self.sent);
+        let frame = json!({ "id": id, "type": kind, "payload": payload }).to_string();
+        self.socket.send(Message::text(frame)).await.context("send")
+    }
+
+    /// The next text frame.
+    async fn receive(&mut self) -> anyhow::Result<String> {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.context("nothing came")?;
+            match message.context("the connection was closed")?? {
+                Message::Text(text) => return Ok(text.as_str().to_owned()),
+                Message::Close(frame) => bail!("the server closed: {frame:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves the session, which then leaves memory.
+    pub(crate) async fn close(&mut self) -> anyhow::Result<()> {
+        self.ask("close_session", json!({}), "ok").await
+    }
+
+    /// Says something and reads the answer to its end.
+    pub(crate) async fn turn(&mut self, text: &str) -> anyhow::Result<Turn> {
+        let began = Instant::now();
+        match self.speaks {
+            Speaks::Floor => self.socket.send(Message::text(text.to_owned())).await.context("send")?,
+            Speaks::V2 => self.send("user_input", json!({ "input": text })).await?,
+        }
+        let mut turn = Turn::default();
+        loop {
+            let frame = self.receive().await?;
+            match heard(self.speaks, &frame)? {
+                Heard::Text(text) => {
+                    turn.last_delta = began.elapsed();
+                    if turn.deltas == 0 {
+                        turn.first_delta = turn.last_delta;
+                    }
+                    turn.deltas += 1;
+                    turn.delta_bytes += frame.len() as u64;
+                    turn.text.push_str(&text);
+                }
+                Heard::Event => turn.events += 1,
+                Heard::Other => {}
+                Heard::Finished => {
+                    turn.events += 1;
+                    turn.finished = began.elapsed();
+                    return Ok(turn);
+                }
+            }
+            if let Some(pause) = self.reading.pause {
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+fn heard(speaks: Speaks, text: &str) -> anyhow::Result<Heard<'_>> {
+    if speaks == Speaks::Floor {
+        if text == floor::DONE {
+            return Ok(Heard::Finished);
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(text).with_context(|| format!("read {text}"))?;
+        let content = chunk.choices.into_iter().next().map(|choice| choice.delta.content);
+        return Ok(content.filter(|content| !content.is_empty()).map_or(Heard::Other, Heard::Text));
+    }
+    let frame: Frame<'_> = serde_json::from_str(text).with_context(|| format!("read {text}"))?;
+    let payload = frame.payload.map_or("{}", RawValue::get);
+    Ok(match frame.kind {
+        "item_delta" => Heard::Text(serde_json::from_str::<Delta<'_>>(payload)?.text),
+        "turn_finished" if payload.contains(r#""status":"completed""#) => Heard::Finished,
+        "turn_finished" | "error" | "item_aborted" => bail!("the turn failed: {text}"),
+        _ if frame.seq.is_some() => Heard::Event,
+        _ => Heard::Other,
+    })
+}

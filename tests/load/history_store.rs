@@ -1,0 +1,169 @@
+//! Writes sessions with a long past straight into the server's own store, as the server would have written them: turns
+//! of a question and an answer, and compactions as it goes.
+//!
+//! Whatever its length, a session with compactions ends alike: a summary, some entries kept, some said since. So two of
+//! them differ in their past and in nothing that the model sees.
+
+use reseed::{
+    core::session::SessionState,
+    store::{self, EntryColumns, Head, NewRecord, SessionStore},
+};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Message, Part, Role, SessionId, StopReason, Timestamp, TurnId,
+    entry::Compaction,
+    event::{CompactionTrigger, EntryAppended, Event, SessionUpdated, TurnStarted},
+};
+use serde_json::json;
+use std::{path::Path, sync::Arc};
+
+/// The model of the sessions; the server's own default, so that counting is as exact as it gets.
+const MODEL: &str = "gpt-4.1-mini";
+
+/// Messages between two compactions.
+const COMPACTED_EVERY: usize = 80;
+
+/// Messages that a compaction keeps, and messages that were said after the last one.
+const KEPT: usize = 20;
+
+/// Records written in one step: a few hundred KiB.
+const STEP_RECORDS: usize = 500;
+
+/// A session that is being written.
+struct Past {
+    session: SessionId,
+    state: SessionState,
+    records: Vec<NewRecord>,
+    /// The newest messages, oldest first.
+    messages: Vec<EntryId>,
+    at: Timestamp,
+}
+
+/// Makes a session of this name with so many messages, its summaries counted among its entries or left out.
+pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
+    let store = store::connect(&format!("sqlite://{}", database.display()))?;
+    let session: SessionId = name.parse()?;
+    let at = Timestamp(1_780_000_000_000);
+    let mut lease = store.create(&session, "", at).await?;
+    let state = SessionState { model: MODEL.to_owned(), strategy: "threshold".to_owned(), ..SessionState::default() };
+    let mut past = Past { session, state, records: Vec::new(), messages: Vec::new(), at };
+    for index in 0..messages {
+        past.say(index)?;
+        let said = index + 1;
+        let ends = messages - KEPT;
+        if compacted && said <= ends && (ends - said) % COMPACTED_EVERY == 0 {
+            past.compact()?;
+        }
+        if past.records.len() >= STEP_RECORDS || said == messages {
+            past.flush(&*store, &mut lease).await?;
+        }
+    }
+    store.close().await?;
+    Ok(())
+}
+
+impl Past {
+    fn take(&mut self, event: &Event) -> anyhow::Result<()> {
+        self.state.apply(event);
+        let entry = match event {
+            Event::EntryAppended(appended) => Some(EntryColumns {
+                entry_id: appended.entry.entry_id.clone(),
+                parent_id: appended.entry.parent_id.clone(),
+                kind: appended.entry.type_name().to_owned(),
+            }),
+            _ => None,
+        };
+        self.records.push(NewRecord { body: serde_json::to_string(event)?.into(), entry });
+        Ok(())
+    }
+
+    fn append(&mut self, data: EntryData) -> anyhow::Result<EntryId> {
+        self.at = self.at.plus_millis(1_000);
+        let entry_id: EntryId = format!("e{:011}", self.state.entries).parse()?;
+        let parent_id = self.state.leaf.clone();
+        let entry = Entry { entry_id: entry_id.clone(), parent_id, timestamp: self.at, data };
+        self.take(&Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None })))?;
+        Ok(entry_id)
+    }
+
+    /// A question with the start of its turn, or an answer with the end of it.
+    fn say(&mut self, index: usize) -> anyhow::Result<()> {
+        let turn_id: TurnId = format!("t{:011}", index / 2).parse()?;
+        let (question, text) = (index % 2 == 0, text(index));
+        let mut message = Message::new(if question { Role::User } else { Role::Assistant }, vec![Part::Text { text }]);
+        if !question {
+            message.model = Some(MODEL.to_owned());
+            message.stop_reason = Some(StopReason::Stop);
+        }
+        let entry = self.append(EntryData::Message(message))?;
+        self.messages.push(entry.clone());
+        if question {
+            let started = TurnStarted { turn_id, command_ids: Vec::new(), generation: self.state.generation };
+            return self.take(&Event::TurnStarted(started));
+        }
+        let breakdown = json!({ "system": 0, "tools": 0, "summary": 0, "user": 500, "assistant": 500, "reasoning": 0,
+            "toolResults": 0, "images": 0, "uncached": 0 });
+        let context_info = json!({ "tokenCount": 1000, "usagePercent": 0.1, "transcriptLength": 40, "maxTokens": 1_000_000,
+            "strategy": "threshold", "usageRatio": 0.001, "source": "estimated", "usageTokens": 0,
+            "trailingTokens": 1000, "errorBoundTokens": 10, "reservedTokens": 16_384, "compactAtTokens": 800_000,
+            "cachedTokens": 0, "generation": self.state.generation, "compactions": self.state.compactions,
+            "sessionId": self.session, "leafId": entry, "breakdown": breakdown });
+        let finished = json!({ "type": "turn_finished", "payload": {
+            "turnId": turn_id, "status": "completed", "finishReason": "stop", "contextInfo": context_info } });
+        self.take(&serde_json::from_value(finished)?)
+    }
+
+    fn compact(&mut self) -> anyhow::Result<()> {
+        let kept = self.messages.split_off(self.messages.len().saturating_sub(KEPT));
+        self.messages = kept;
+        let summary = (0..20).map(text).collect::<Vec<_>>().join("\n");
+        let compaction = Compaction {
+            summary,
+            first_kept_entry_id: self.messages.first().cloned(),
+            kept_entry_ids: Vec::new(),
+            tokens_before: 4_000,
+            tokens_after: Some(2_000),
+            trigger: Some(CompactionTrigger::Threshold),
+            duration_ms: Some(900),
+            details: None,
+        };
+        self.append(EntryData::Compaction(compaction))?;
+        let updated = SessionUpdated {
+            name: None,
+            model: None,
+            strategy: None,
+            settings: None,
+            leaf_id: None,
+            generation: Some(self.state.generation + 1),
+            command_id: None,
+        };
+        self.take(&Event::SessionUpdated(Box::new(updated)))
+    }
+
+    async fn flush(&mut self, store: &dyn SessionStore, lease: &mut store::Lease) -> anyhow::Result<()> {
+        let records = std::mem::take(&mut self.records);
+        let written = records.len() as u64;
+        let state: Arc<str> = serde_json::to_string(&self.state)?.into();
+        let head = Head {
+            created_at: Timestamp(1_780_000_000_000),
+            updated_at: self.at,
+            entries: self.state.entries,
+            token_count: 1_000,
+            window_tokens: 1_000_000,
+            state,
+            ..Head::default()
+        };
+        store.append(lease, lease.next_seq, store::Append { records, marks: Vec::new(), head }).await?;
+        lease.next_seq += written;
+        Ok(())
+    }
+}
+
+/// What is said at this place; always about as long.
+fn text(index: usize) -> String {
+    format!(
+        "Message {index:06}: the shipment of order {:06} leaves the harbour on day {:03}, and whoever signs for it keeps the \
+         receipt until the invoice has come.",
+        index * 7 % 1_000_000,
+        index % 365
+    )
+}

@@ -1,0 +1,77 @@
+//! Memory of connections that say nothing.
+
+use crate::{
+    client::{Client, Reading, Speaks},
+    figures::{Figures, Goal},
+    process::{Bench, Process},
+};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use std::time::Duration;
+
+/// Connections made at a time.
+const AT_ONCE: usize = 64;
+
+/// How long the memory must not have grown to be taken as it is.
+const SETTLED: Duration = Duration::from_millis(500);
+
+pub(crate) async fn measure(bench: &Bench, connections: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let server = bench.reseed(&bench.database("idle")).await?;
+    bench.upstream.answer(10, None);
+    // What is loaded once, the tokenizer above all, belongs to no connection.
+    let mut first = Client::session(&server, None).await?;
+    first.turn("Are you there?").await?;
+
+    let before = settled(&server).await?;
+    let clients: Vec<Client> = stream::iter(0..connections)
+        .map(|_| Client::connect(&server, Speaks::V2, Reading::default()))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let name = format!("idle: memory of a connection without a session, of {connections}");
+    figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::AtMost(10.0));
+
+    let clients: Vec<Client> = stream::iter(clients)
+        .map(async |mut client| {
+            client.hello().await?;
+            client.open(None).await?;
+            anyhow::Ok(client)
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let name = format!("idle: memory of a connection with an open session, of {connections}");
+    figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::AtMost(16.0));
+
+    let mut clients: Vec<Client> = stream::iter(clients)
+        .map(async |mut client| {
+            client.turn("Are you there?").await?;
+            anyhow::Ok(client)
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let name = format!("idle: memory of a connection after a turn, of {connections}");
+    figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::None);
+    // Still there, each of them.
+    for client in clients.iter_mut().step_by(10) {
+        client.ask("ping", serde_json::json!({}), "pong").await?;
+    }
+    Ok(())
+}
+
+/// The server's memory once it has stopped growing.
+async fn settled(server: &Process) -> anyhow::Result<u64> {
+    let mut resident = server.resident()?;
+    loop {
+        tokio::time::sleep(SETTLED).await;
+        let now = server.resident()?;
+        if now <= resident {
+            return Ok(now);
+        }
+        resident = now;
+    }
+}
+
+fn share(before: u64, now: u64, connections: usize) -> f64 {
+    now.saturating_sub(before) as f64 / 1024.0 / connections as f64
+}

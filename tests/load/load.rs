@@ -1,0 +1,125 @@
+//! Measures the server against a floor in the same run: `load smoke` to see that it works, `load full` for the figures.
+//!
+//! The server under test is the real binary (`RESEED_BIN`) as a process of its own; so is the floor (`floor.rs`, which
+//! this program becomes as `load floor`). One scripted model server (`upstream.rs`) serves both. A missed goal is
+//! printed and fails nothing: timing depends on the machine. What fails is a turn that errs and text that is lost.
+#![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
+
+mod appends;
+mod client;
+mod figures;
+mod floor;
+mod history;
+mod history_store;
+mod idle;
+mod process;
+mod start;
+mod stream;
+mod turn;
+mod upstream;
+
+use anyhow::{Context as _, bail};
+use figures::Figures;
+use process::Bench;
+use std::process::ExitCode;
+use upstream::Upstream;
+
+/// The server's own, so that the two differ in what they do and not in their allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Connections that say nothing.
+    idle_connections: usize,
+    /// Alternations between the floor and the server.
+    rounds: usize,
+    /// Turns of each connection in one round.
+    turns: usize,
+    /// Deltas of an answer that comes as fast as it can.
+    stream_deltas: usize,
+    /// Entries of the long session.
+    entries: usize,
+    /// Sessions that append at once.
+    appenders: usize,
+    /// How long they do, in seconds.
+    append_secs: u64,
+}
+
+const SMOKE: Sizes = Sizes {
+    idle_connections: 300,
+    rounds: 1,
+    turns: 5,
+    stream_deltas: 2_000,
+    entries: 2_000,
+    appenders: 50,
+    append_secs: 2,
+};
+
+const FULL: Sizes = Sizes {
+    idle_connections: 5_000,
+    rounds: 10,
+    turns: 15,
+    stream_deltas: 20_000,
+    entries: 10_000,
+    appenders: 200,
+    append_secs: 5,
+};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    let done = match arguments.as_slice() {
+        ["floor", port, upstream] => runtime.block_on(floor::run(port, upstream)).map(|()| true),
+        ["smoke", only @ ..] => runtime.block_on(measure(SMOKE, only)),
+        ["full", only @ ..] => runtime.block_on(measure(FULL, only)),
+        other => Err(anyhow::anyhow!("load: {other:?} is no way to run it; allowed: smoke or full, then measures")),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    println!("{error:#}");
+    ExitCode::FAILURE
+}
+
+/// Runs the measures, or only those named, and says whether all of them worked.
+async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
+    const NAMES: &[&str] = &["start", "idle", "turn", "stream", "history", "appends"];
+    if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
+        bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
+    }
+    let upstream = Upstream::start().await.context("start the scripted model server")?;
+    let bench = Bench::new(upstream)?;
+    let mut figures = Figures::default();
+    let (mut passed, mut failed) = (0, 0);
+    for name in NAMES.iter().filter(|name| only.is_empty() || only.contains(name)) {
+        let done = match *name {
+            "start" => start::measure(&bench, &mut figures).await,
+            "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
+            "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
+            "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
+            "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
+            _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
+        };
+        match done {
+            Ok(()) => passed += 1,
+            Err(error) => {
+                println!("{name}: {error:#}");
+                failed += 1;
+            }
+        }
+    }
+    println!("{figures}");
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}

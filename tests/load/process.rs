@@ -1,0 +1,148 @@
+//! The servers as processes of their own, so that what each takes of processor and memory can be told apart.
+
+use crate::upstream::Upstream;
+use anyhow::{Context as _, bail};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+/// How long a server may take to start, on a machine that does other things as well.
+const START_TIME: Duration = Duration::from_secs(30);
+
+/// How often a server that starts is asked whether it is there.
+const START_STEP: Duration = Duration::from_micros(500);
+
+/// What a tick of `/proc/PID/stat` stands for; Linux tells programs of 100 a second whatever its own clock is.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Where the measures take place.
+pub(crate) struct Bench {
+    /// The model server.
+    pub(crate) upstream: Upstream,
+    reseed: PathBuf,
+    /// For databases and logs; on the disk that holds the build, not in memory.
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new(upstream: Upstream) -> anyhow::Result<Self> {
+        let reseed = std::env::var_os("RESEED_BIN").context("RESEED_BIN does not name the server's binary")?;
+        let reseed = fs::canonicalize(&reseed).with_context(|| format!("find {}", reseed.display()))?;
+        let own = std::env::current_exe()?;
+        let parent = own.parent().context("this program is in no folder")?;
+        let directory = tempfile::Builder::new().prefix("load-").tempdir_in(parent)?;
+        Ok(Self { upstream, reseed, directory })
+    }
+
+    /// A database of this name.
+    pub(crate) fn database(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.db"))
+    }
+
+    /// The server over this database, with the model server behind it.
+    pub(crate) async fn reseed(&self, database: &Path) -> anyhow::Result<Process> {
+        let base_url = self.upstream.base_url();
+        self.reseed_with(database, &[("OPENAI_BASE_URL", &base_url), ("CONTEXT_WINDOW", "1000000")]).await
+    }
+
+    /// The server with these settings.
+    pub(crate) async fn reseed_with(&self, database: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Process> {
+        let address = free_address()?;
+        let mut command = Command::new(&self.reseed);
+        command.env_clear().envs(settings.iter().copied());
+        command.env("DATABASE_URL", format!("sqlite://{}", database.display()));
+        command.env("WS_PORT", address.port().to_string());
+        self.start(command, address).await
+    }
+
+    /// The floor.
+    pub(crate) async fn floor(&self) -> anyhow::Result<Process> {
+        let address = free_address()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["floor", &address.port().to_string(), &self.upstream.base_url()]);
+        self.start(command, address).await
+    }
+
+    async fn start(&self, mut command: Command, address: SocketAddr) -> anyhow::Result<Process> {
+        let log = self.directory.path().join(format!("{}.log", address.port()));
+        let file = fs::File::create(&log)?;
+        // Without a `.env` nearby.
+        command.current_dir(self.directory.path());
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let began = Instant::now();
+        let child = command.spawn().with_context(|| format!("start {command:?}"))?;
+        let mut process = Process { child, address, started_in: Duration::ZERO };
+        while !answers(address).await {
+            if let Some(status) = process.child.try_wait()? {
+                bail!("{command:?} ended with {status}: {}", fs::read_to_string(&log)?);
+            }
+            if began.elapsed() > START_TIME {
+                bail!("{command:?} did not start within {START_TIME:?}: {}", fs::read_to_string(&log)?);
+            }
+            tokio::time::sleep(START_STEP).await;
+        }
+        process.started_in = began.elapsed();
+        Ok(process)
+    }
+}
+
+/// An address whose port was free a moment ago: a server that finds it taken says so and fails the measure.
+fn free_address() -> std::io::Result<SocketAddr> {
+    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// Whether a server answers at this address.
+async fn answers(address: SocketAddr) -> bool {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
+}
+
+/// A running server; ended when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// From its start until it answered.
+    pub(crate) started_in: Duration,
+}
+
+impl Process {
+    /// Processor time it has taken so far, of all its threads.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name in brackets may hold anything; `utime` and `stime` are the 12th and 13th field behind it.
+        let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
+        let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|field| field.parse::<u32>().ok());
+        Ok(TICK * (ticks(11).context("no utime")? + ticks(12).context("no stime")?))
+    }
+
+    /// Its resident memory, in bytes.
+    pub(crate) fn resident(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
