@@ -76,14 +76,15 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let generation = started.seed.session.state.generation.max(1);
     let agent = Some(Box::new(AgentLoop::seeded(generation, started.seed)));
     let actor =
-        Actor { id, shared, agent, effects, feed, owner: None, stopping: false, visited: false, detached_since: None };
+        Box::new(Actor { id, shared, agent, effects, feed, owner: None, stopping: false, visited: false, detached_since: None });
     (handle, actor.run(mailbox))
 }
 
 impl Actor {
-    async fn run(mut self, mut mailbox: mpsc::Receiver<Box<Message>>) {
+    /// Boxed: a future holds what it is given twice.
+    async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
         let counted = OpenSession::new();
-        let end = match self.tell(Input::Recovered, None).await {
+        let end = match Box::pin(self.tell(Input::Recovered, None)).await {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,
         };
@@ -113,7 +114,8 @@ impl Actor {
                 },
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Message::Input(Input::Tick),
             };
-            if let Err(end) = self.on_message(message).await {
+            // Boxed: messages come rarely, and what they await would make every idle session larger.
+            if let Err(end) = Box::pin(self.on_message(message)).await {
                 return end;
             }
         }
@@ -247,6 +249,17 @@ impl Actor {
         while let Some(effect) = waiting.pop_front() {
             let now = self.shared.clock.now();
             match effect {
+                Effect::Append(mut append) => {
+                    // Steps that follow each other directly are one commit: none could be seen without the next.
+                    while let Some(Effect::Append(next)) =
+                        waiting.pop_front_if(|next| matches!(next, Effect::Append(_)))
+                    {
+                        append.events.extend(next.events);
+                        append.marks.extend(next.marks);
+                    }
+                    let append = Effect::Append(append);
+                    self.effects.carry_out(now, append, outgoing).await.map_err(End::Close)?;
+                }
                 Effect::Reseed => {
                     let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
                     let generation = old.generation() + 1;

@@ -153,8 +153,9 @@ impl Effects {
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;
         self.head.running = self.state.turn.is_some();
-        self.head.state = json(&self.state);
-        let step = store::Append { records, marks: stored_marks, head: self.head.clone() };
+        // Only what is written holds the state's JSON: an idle session needs no copy of it.
+        let head = Head { state: json(&self.state), ..self.head.clone() };
+        let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
             tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be opened again");
             return Err(CloseCode::Internal);

@@ -64,6 +64,9 @@ struct Live {
     item: EntryId,
     turn: TurnId,
     parts: Vec<LivePart>,
+    /// The durable event with which it ended. It stays until the next answer: readers that were there are given all of
+    /// it before that event.
+    ended_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -107,6 +110,8 @@ pub enum Frame {
     Durable(u64, Arc<str>),
     /// A whole frame of an ephemeral event.
     Ephemeral(Arc<str>),
+    /// A whole frame of text of the streamed answer.
+    Delta(String),
     /// Durable events after this seq are no longer in memory: read them from the store, then come back.
     Behind(u64),
     /// The session was closed: close the socket so.
@@ -141,6 +146,10 @@ impl Feed {
     /// Publishes durable events that the store has acknowledged. The entry of the streamed answer ends its streaming.
     pub(super) fn publish(&self, bodies: &[Arc<str>], ends: Option<&EntryId>) {
         let mut inner = self.lock();
+        let first_seq = inner.seq + 1;
+        if let Some(live) = inner.live.as_mut().filter(|live| live.is_streaming() && Some(&live.item) == ends) {
+            live.ended_at = Some(first_seq);
+        }
         for body in bodies {
             inner.seq += 1;
             let seq = inner.seq;
@@ -151,9 +160,6 @@ impl Feed {
             if let Some((_, body)) = inner.tail.pop_front() {
                 inner.tail_bytes -= body.len();
             }
-        }
-        if inner.live.as_ref().is_some_and(|live| Some(&live.item) == ends) {
-            inner.live = None;
         }
         drop(inner);
         self.changed.send_replace(());
@@ -184,7 +190,8 @@ impl Feed {
         let mut inner = self.lock();
         inner.live_count += 1;
         let number = inner.live_count;
-        inner.live = Some(Live { number, item: item.clone(), turn: turn.clone(), parts: Vec::new() });
+        let (item, turn) = (item.clone(), turn.clone());
+        inner.live = Some(Live { number, item, turn, parts: Vec::new(), ended_at: None });
     }
 
     /// More of the answer. Words of an answer that is no longer streamed are dropped.
@@ -194,7 +201,7 @@ impl Feed {
             Delta::Reasoning { part, text } => (part, true, text),
         };
         let mut inner = self.lock();
-        let Some(live) = inner.live.as_mut().filter(|live| live.item == *item) else { return };
+        let Some(live) = inner.streamed(item) else { return };
         // Parts that are not shown (tool calls) leave empty places, so that part numbers match the entry's.
         while live.parts.len() <= part {
             live.parts.push(LivePart { reasoning, text: String::new(), utf16: 0 });
@@ -210,7 +217,7 @@ impl Feed {
     /// Ends the streaming and says what was shown.
     pub(super) fn take_shown(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
-        if inner.live.as_ref().is_none_or(|live| live.item != *item) {
+        if inner.streamed(item).is_none() {
             return Vec::new();
         }
         inner.live.take().map(|live| live.parts.into_iter().map(LivePart::into_part).collect()).unwrap_or_default()
@@ -227,9 +234,10 @@ impl Feed {
     pub fn join(&self) -> (Cursor, Vec<RunningItem>) {
         let inner = self.lock();
         let mut cursor = Cursor { seq: inner.seq, ephemeral: inner.ephemeral_count, live: 0, parts: Vec::new() };
-        let Some(live) = inner.live.as_ref().filter(|live| !live.parts.is_empty()) else { return (cursor, Vec::new()) };
+        let streaming = inner.live.as_ref().filter(|live| live.is_streaming() && !live.parts.is_empty());
+        let Some(live) = streaming else { return (cursor, Vec::new()) };
         cursor.live = live.number;
-        cursor.parts = live.parts.iter().map(|part| Place { bytes: part.text.len(), utf16: part.utf16 }).collect();
+        cursor.parts = live.places();
         let parts = live.parts.iter().map(|part| part.clone_part()).collect();
         (cursor, vec![RunningItem { item_id: live.item.clone(), parts }])
     }
@@ -243,7 +251,8 @@ impl Feed {
             return None;
         }
         let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, live: 0, parts: Vec::new() };
-        let Some(live) = &inner.live else { return Some(cursor) };
+        let unseen = |live: &&Live| live.ended_at.is_none_or(|ended| seq < ended);
+        let Some(live) = inner.live.as_ref().filter(unseen) else { return Some(cursor) };
         for Seen { part, offset, .. } in items.iter().filter(|seen| seen.item == live.item) {
             let at = usize::try_from(*part).ok()?;
             let text = &live.parts.get(at)?.text;
@@ -253,6 +262,10 @@ impl Feed {
             }
             cursor.parts[at] = Place { bytes, utf16: *offset };
             cursor.live = live.number;
+        }
+        // Whoever comes back after the end and had seen nothing of it is given the entry alone.
+        if !live.is_streaming() && cursor.live != live.number {
+            (cursor.live, cursor.parts) = (live.number, live.places());
         }
         Some(cursor)
     }
@@ -266,7 +279,11 @@ impl Feed {
         if cursor.seq < inner.seq {
             let first = inner.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
             if first > cursor.seq + 1 {
-                frames.push(Frame::Behind(cursor.seq));
+                let unread = inner.live.as_ref().filter(|live| deltas && live.is_owed(cursor));
+                match unread {
+                    Some(live) => drop(live.next(cursor, bytes_max, &mut frames)),
+                    None => frames.push(Frame::Behind(cursor.seq)),
+                }
                 return frames;
             }
         }
@@ -277,6 +294,13 @@ impl Feed {
         while bytes < bytes_max {
             match (durable.peek(), ephemeral.peek()) {
                 (Some((seq, body)), other) if other.is_none_or(|event| event.after_seq >= *seq) => {
+                    let ended = inner.live.as_ref().filter(|live| live.ended_at == Some(*seq));
+                    if let Some(live) = ended.filter(|live| deltas && live.is_owed(cursor)) {
+                        bytes += live.next(cursor, bytes_max.saturating_sub(bytes), &mut frames);
+                        if live.is_owed(cursor) {
+                            return frames;
+                        }
+                    }
                     frames.push(Frame::Durable(*seq, body.clone()));
                     bytes += body.len();
                     cursor.seq = *seq;
@@ -294,7 +318,7 @@ impl Feed {
         let caught_up = durable.peek().is_none() && ephemeral.peek().is_none();
         if caught_up
             && deltas
-            && let Some(live) = &inner.live
+            && let Some(live) = inner.live.as_ref().filter(|live| live.is_streaming())
         {
             live.next(cursor, bytes_max.saturating_sub(bytes), &mut frames);
         }
@@ -318,10 +342,36 @@ impl LivePart {
     }
 }
 
+impl Inner {
+    /// The answer that is being streamed, if it is this one.
+    fn streamed(&mut self, item: &EntryId) -> Option<&mut Live> {
+        self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
+    }
+}
+
 impl Live {
-    fn next(&self, cursor: &mut Cursor, mut bytes_left: usize, frames: &mut Vec<Frame>) {
+    fn is_streaming(&self) -> bool {
+        self.ended_at.is_none()
+    }
+
+    /// Whether the answer has ended, and a reader that has not seen its end lacks some of it.
+    fn is_owed(&self, cursor: &Cursor) -> bool {
+        let seen = if cursor.live == self.number { cursor.parts.as_slice() } else { &[] };
+        self.ended_at.is_some_and(|ended| cursor.seq < ended)
+            && !(self.parts.len() == seen.len()
+                && self.parts.iter().zip(seen).all(|(part, place)| part.text.len() == place.bytes))
+    }
+
+    /// Where a reader is that has been given all of it.
+    fn places(&self) -> Vec<Place> {
+        self.parts.iter().map(|part| Place { bytes: part.text.len(), utf16: part.utf16 }).collect()
+    }
+
+    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns how many.
+    fn next(&self, cursor: &mut Cursor, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
+        let bytes_max = bytes_left;
         if self.parts.is_empty() {
-            return;
+            return 0;
         }
         if cursor.live != self.number {
             cursor.live = self.number;
@@ -338,17 +388,18 @@ impl Live {
             while place.bytes < part.text.len() && bytes_left > 0 {
                 let rest = &part.text[place.bytes..];
                 let piece = &rest[..rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4))];
-                frames.push(Frame::Ephemeral(delta_frame(&self.item, index, part.reasoning, place.utf16, piece)));
+                frames.push(Frame::Delta(delta_frame(&self.item, index, part.reasoning, place.utf16, piece)));
                 place.bytes += piece.len();
                 place.utf16 += reseed_protocol::content::utf16_len(piece);
                 bytes_left = bytes_left.saturating_sub(piece.len());
             }
         }
+        bytes_max - bytes_left
     }
 }
 
 /// Written by hand: one for each token of every answer, for every reader.
-fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> Arc<str> {
+fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
     let mut frame = String::with_capacity(text.len() + 112);
     let _ = write!(
         frame,
@@ -360,7 +411,7 @@ fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: 
     frame.push_str("\"text\":");
     frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
     frame.push_str("}}");
-    frame.into()
+    frame
 }
 
 /// The byte at which `utf16` code units of a text have passed; `None` within a character or beyond the end.
@@ -384,13 +435,12 @@ mod tests {
             Frame::Durable(seq, body) => format!("{seq} {body}"),
             Frame::Ephemeral(frame) => {
                 let value: serde_json::Value = serde_json::from_str(frame).unwrap();
+                value["type"].as_str().unwrap().to_owned()
+            }
+            Frame::Delta(frame) => {
+                let value: serde_json::Value = serde_json::from_str(frame).unwrap();
                 let payload = &value["payload"];
-                match value["type"].as_str().unwrap() {
-                    "item_delta" => {
-                        format!("{}@{} {}", payload["part"], payload["offset"], payload["text"].as_str().unwrap())
-                    }
-                    other => other.to_owned(),
-                }
+                format!("{}@{} {}", payload["part"], payload["offset"], payload["text"].as_str().unwrap())
             }
             other => format!("{other:?}"),
         }
@@ -425,6 +475,34 @@ mod tests {
         feed.delta(&item, Delta::Text { part: 0, text: "late" });
         assert_eq!(read(&feed, &mut slow), ["2 b"]);
         assert!(read(&feed, &mut slow).is_empty());
+    }
+
+    #[test]
+    fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
+        let long = "x".repeat(TAIL_BYTES_MAX + 1);
+        for (entry, then) in [("entry", &["2 entry", "3 end"][..]), (&long, &["Behind(1)"])] {
+            let feed = Feed::new(0);
+            let (item, turn) = ids();
+            feed.publish(&["begin".into()], None);
+            let (mut began, _) = feed.join();
+            let (mut late, _) = feed.join();
+            feed.begin_item(&item, &turn);
+            feed.delta(&item, Delta::Text { part: 0, text: "one" });
+            assert_eq!(read(&feed, &mut began), ["item_started", "0@0 one"]);
+            feed.delta(&item, Delta::Text { part: 0, text: " two" });
+            feed.publish(&[entry.into(), "end".into()], Some(&item));
+            let printed = |frames: Vec<Frame>| frames.iter().map(text).collect::<Vec<_>>();
+            assert_eq!(printed(feed.next(&mut began, true, 4)), ["0@3  two"]);
+            assert_eq!(printed(feed.next(&mut late, true, 7)), ["item_started", "0@0 one two"]);
+            let seen = |offset| vec![Seen { item: item.clone(), part: 0, offset }];
+            let mut back = feed.rejoin(1, &seen(3)).unwrap();
+            assert_eq!(printed(feed.next(&mut back, true, 4)), ["0@3  two"]);
+            let away = feed.rejoin(1, &[]).unwrap();
+            for mut cursor in [began, late, back, away] {
+                assert_eq!(read(&feed, &mut cursor), then);
+            }
+            assert!(feed.join().1.is_empty(), "nothing is being streamed");
+        }
     }
 
     #[test]

@@ -17,6 +17,11 @@ const HEADERS_MAX: usize = 64;
 /// Pause after the system could not accept, out of file descriptors for instance, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Bytes that the kernel takes for one connection beyond what it can send. By its own measure it takes megabytes, which a
+/// slow reader would have to read through before it got to what is said now.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES_MAX: u32 = 4 * 1024;
+
 /// A server at work.
 #[derive(Debug)]
 pub struct Running {
@@ -60,6 +65,8 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {
     // Deltas are small and each should leave at once.
     let _ = stream.set_nodelay(true);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));

@@ -7,6 +7,7 @@
 //! - [`auth`]: tokens, tickets and origins; `limits`: how many and how fast
 //! - `operator`: health, metrics and numbers; `web`: the page
 
+mod alarm;
 mod app;
 pub mod auth;
 mod limits;

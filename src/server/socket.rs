@@ -7,6 +7,7 @@
 //!   which tungstenite does not send by itself.
 
 use super::{
+    alarm::{Alarm, Ring},
     app::App,
     auth::{Name, bearer},
     limits::Place,
@@ -29,6 +30,7 @@ use futures_util::SinkExt as _;
 use reseed_protocol::{CloseCode, SUBPROTOCOL_V2, command::SessionRole};
 use std::{
     net::SocketAddr,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,9 +38,11 @@ use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 /// Bytes read from a socket at once. tungstenite's own 128 KiB are taken for every connection, idle or not.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
+/// Commands are short; long ones are read in pieces.
+const READ_BUFFER_BYTES: usize = 1024;
 /// Bytes of frames collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 /// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
@@ -109,7 +113,8 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                     return;
                 }
                 let name = if let Given::Known(name) = identity { Some(name) } else { None };
-                Box::pin(Connection::new(app, socket, name, negotiated, address.to_string(), place).run()).await;
+                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place);
+                Box::pin(Box::new(connection).run()).await;
             }))
         })
 }
@@ -182,6 +187,8 @@ pub(super) struct Connection {
     pings_unanswered: u32,
     /// When it came: from then on it has so long to say hello, where it must.
     since: tokio::time::Instant,
+    alarm: Alarm,
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     counted: OpenConnection,
     _place: Place,
 }
@@ -210,6 +217,10 @@ impl Connection {
         let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
         let origin = app.next_origin();
         let speaks = if negotiated { Speaks::V2 { greeted: false } } else { Speaks::Undecided };
+        let since = tokio::time::Instant::now();
+        let alarm = Alarm::new(since + app.patience.hello.min(app.patience.heartbeat));
+        // Kept for the life of the connection: all connections share the list of those that wait for it.
+        let stopped = Box::pin(app.stop.clone().cancelled_owned());
         let mut counted = OpenConnection::new();
         if negotiated {
             counted.speaks(Dialect::V2);
@@ -230,13 +241,16 @@ impl Connection {
             sender: address,
             bad_frames: 0,
             pings_unanswered: 0,
-            since: tokio::time::Instant::now(),
+            since,
+            alarm,
+            stopped,
             counted,
             _place: place,
         }
     }
 
-    async fn run(mut self) {
+    /// Boxed: a future holds what it is given twice.
+    async fn run(mut self: Box<Self>) {
         let end = loop {
             if let Err(end) = self.round().await {
                 break end;
@@ -244,7 +258,7 @@ impl Connection {
         };
         self.let_go();
         if let End::Close(code, reason) = end {
-            refuse(self.socket, code, reason).await;
+            Box::pin(refuse(self.socket, code, reason)).await;
         }
     }
 
@@ -279,15 +293,14 @@ impl Connection {
 
     /// Waits for one thing and deals with it.
     async fn round(&mut self) -> Flow {
-        let app = self.app.clone();
-        let patience = &app.patience;
+        let patience = self.app.patience;
         let hello_due = (self.negotiated || self.name.is_none())
             && !matches!(self.speaks, Speaks::V1 | Speaks::V2 { greeted: true });
-        let wake =
+        let due =
             if hello_due { self.since + patience.hello } else { tokio::time::Instant::now() + patience.heartbeat };
         tokio::select! {
             biased;
-            () = app.stop.cancelled() => {
+            () = self.stopped.as_mut() => {
                 self.pump().await?;
                 Err(End::Close(CloseCode::Restarting, "the server restarts; reconnect and resume"))
             }
@@ -295,18 +308,20 @@ impl Connection {
                 self.outgoing(outgoing).await?;
                 self.flush().await
             }
-            () = changed(&mut self.joined) => self.pump().await,
+            () = changed(&mut self.joined), if !self.alarm.is_holding() => {
+                if self.alarm.hold() { Ok(()) } else { self.pump().await }
+            }
             received = self.socket.recv(), if self.unanswered < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
-                Some(Ok(message)) => self.received(message).await,
+                // Boxed: commands come rarely, and what they await would make every idle connection larger.
+                Some(Ok(message)) => Box::pin(self.received(message)).await,
             },
-            () = tokio::time::sleep_until(wake) => {
-                if hello_due {
-                    return Err(End::Close(CloseCode::NoHello, "hello did not come in time"));
-                }
-                self.beat().await
-            }
+            ring = self.alarm.ring(due) => match ring {
+                Ring::Release => self.pump().await,
+                Ring::Due if hello_due => Err(End::Close(CloseCode::NoHello, "hello did not come in time")),
+                Ring::Due => self.beat().await,
+            },
         }
     }
 
@@ -428,7 +443,11 @@ impl Connection {
                             self.send(frame).await?;
                         }
                     }
-                    Frame::Behind(seq) => self.catch_up(seq).await?,
+                    Frame::Delta(frame) => {
+                        self.send(frame).await?;
+                        self.alarm.sent_delta();
+                    }
+                    Frame::Behind(seq) => Box::pin(self.catch_up(seq)).await?,
                     Frame::Closed(code) => return Err(End::Close(code, "the session was closed; open it again")),
                 }
             }

@@ -3,10 +3,13 @@
 use crate::upstream::Upstream;
 use anyhow::{Context as _, bail};
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -19,9 +22,6 @@ const START_TIME: Duration = Duration::from_secs(30);
 
 /// How often a server that starts is asked whether it is there.
 const START_STEP: Duration = Duration::from_micros(500);
-
-/// What a tick of `/proc/PID/stat` stands for; Linux tells programs of 100 a second whatever its own clock is.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Where the measures take place.
 pub(crate) struct Bench {
@@ -79,7 +79,7 @@ impl Bench {
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let began = Instant::now();
         let child = command.spawn().with_context(|| format!("start {command:?}"))?;
-        let mut process = Process { child, address, started_in: Duration::ZERO };
+        let mut process = Process { child, address, threads: Mutex::default(), started_in: Duration::ZERO };
         while !answers(address).await {
             if let Some(status) = process.child.try_wait()? {
                 bail!("{command:?} ended with {status}: {}", fs::read_to_string(&log)?);
@@ -116,18 +116,24 @@ async fn answers(address: SocketAddr) -> bool {
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// Nanoseconds of processor time by thread, those that have ended included.
+    threads: Mutex<HashMap<OsString, u64>>,
     /// From its start until it answered.
     pub(crate) started_in: Duration,
 }
 
 impl Process {
-    /// Processor time it has taken so far, of all its threads.
+    /// Processor time it has taken so far, to the nanosecond. (`/proc/PID/stat` knows only hundredths of a second.)
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in brackets may hold anything; `utime` and `stime` are the 12th and 13th field behind it.
-        let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
-        let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|field| field.parse::<u32>().ok());
-        Ok(TICK * (ticks(11).context("no utime")? + ticks(12).context("no stime")?))
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let thread = thread?;
+            // A thread that ends in this moment is left with what it had when it was last seen.
+            let Ok(schedule) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            let nanos = schedule.split_whitespace().next().context("schedstat is empty")?.parse()?;
+            threads.insert(thread.file_name(), nanos);
+        }
+        Ok(Duration::from_nanos(threads.values().sum()))
     }
 
     /// Its resident memory, in bytes.
