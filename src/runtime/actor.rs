@@ -75,8 +75,17 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
     let agent = Some(Box::new(AgentLoop::seeded(generation, started.seed)));
-    let actor =
-        Box::new(Actor { id, shared, agent, effects, feed, owner: None, stopping: false, visited: false, detached_since: None });
+    let actor = Box::new(Actor {
+        id,
+        shared,
+        agent,
+        effects,
+        feed,
+        owner: None,
+        stopping: false,
+        visited: false,
+        detached_since: None,
+    });
     (handle, actor.run(mailbox))
 }
 

@@ -9,6 +9,7 @@ use axum::{
         ws::{Message, WebSocket, WebSocketUpgrade},
     },
     routing::get,
+    serve::ListenerExt as _,
 };
 use futures_util::SinkExt as _;
 use serde_json::json;
@@ -31,15 +32,17 @@ pub(crate) async fn run(port: &str, upstream: &str) -> anyhow::Result<()> {
     let floor = Arc::new(Floor { http, url: format!("{upstream}/chat/completions") });
     let router = Router::new()
         .route("/healthz", get(async || "ok"))
-        .route("/ws", get(async |State(floor): State<Arc<Floor>>, socket: WebSocketUpgrade| {
-            socket.read_buffer_size(4096).on_upgrade(async move |socket| {
-                // A client that hangs up ends its connection here.
-                let _ = answer(&floor, socket).await;
-            })
-        }))
+        .route(
+            "/ws",
+            get(async |State(floor): State<Arc<Floor>>, socket: WebSocketUpgrade| {
+                socket.read_buffer_size(4096).on_upgrade(async move |socket| {
+                    // A client that hangs up ends its connection here.
+                    let _ = answer(&floor, socket).await;
+                })
+            }),
+        )
         .with_state(floor);
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.context("listen")?;
-    use axum::serve::ListenerExt as _;
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });

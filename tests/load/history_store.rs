@@ -50,7 +50,7 @@ pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacte
         past.say(index)?;
         let said = index + 1;
         let ends = messages - KEPT;
-        if compacted && said <= ends && (ends - said) % COMPACTED_EVERY == 0 {
+        if compacted && said <= ends && (ends - said).is_multiple_of(COMPACTED_EVERY) {
             past.compact()?;
         }
         if past.records.len() >= STEP_RECORDS || said == messages {
@@ -88,7 +88,7 @@ impl Past {
     /// A question with the start of its turn, or an answer with the end of it.
     fn say(&mut self, index: usize) -> anyhow::Result<()> {
         let turn_id: TurnId = format!("t{:011}", index / 2).parse()?;
-        let (question, text) = (index % 2 == 0, text(index));
+        let (question, text) = (index.is_multiple_of(2), text(index));
         let mut message = Message::new(if question { Role::User } else { Role::Assistant }, vec![Part::Text { text }]);
         if !question {
             message.model = Some(MODEL.to_owned());

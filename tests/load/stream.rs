@@ -53,12 +53,9 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize, deltas: usize, figures
     figures.add("stream: rate of text, ratio to the floor's", median_of(ratios), "x", Goal::AtLeast(0.8));
     let beyond = (bytes - text_bytes) as f64 / frames as f64;
     figures.add("stream: bytes of a frame beyond its text", beyond, "B", Goal::AtMost(130.0));
-    figures.add("stream: deltas in a frame", (deltas * SESSIONS) as f64 / (frames as f64 / server_rounds(rounds)), "", Goal::None);
+    let counted = (deltas * SESSIONS * rounds.min(ROUNDS_MAX)) as f64;
+    figures.add("stream: deltas in a frame", counted / frames as f64, "", Goal::None);
     slow(bench, &server, figures).await
-}
-
-fn server_rounds(rounds: usize) -> f64 {
-    rounds.min(ROUNDS_MAX) as f64
 }
 
 /// Streams an answer in each session at once; returns bytes of text a second, and the turns.
@@ -81,8 +78,7 @@ async fn stream(process: &Process, speaks: Speaks, text: &str) -> anyhow::Result
 /// The same answer to a client that reads at once and to one that does not.
 async fn slow(bench: &Bench, server: &Process, figures: &mut Figures) -> anyhow::Result<()> {
     let text = bench.upstream.answer(SLOW_DELTAS, Some(SLOW_PACE));
-    let readings =
-        [Reading::default(), Reading { pause: Some(PAUSE), receive_bytes: Some(RECEIVE_BYTES) }];
+    let readings = [Reading::default(), Reading { pause: Some(PAUSE), receive_bytes: Some(RECEIVE_BYTES) }];
     let turns = try_join_all(readings.map(async |reading| {
         let mut client = Client::connect(server, Speaks::V2, reading).await?;
         client.hello().await?;
