@@ -1,6 +1,6 @@
 //! What clients ask of a session: one arm a command.
 
-use super::{AgentLoop, Effect, Mark, Origin, Stage, info};
+use super::{AgentLoop, Effect, Mark, Origin, Seen, Stage, compact::cancelled, info};
 use crate::core::{
     context::{
         compaction::Order,
@@ -268,8 +268,7 @@ impl AgentLoop {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Compacting { request, job } => {
                 self.cancel_job(request, &job);
-                self.gave_up = self.session.state.turn.is_some();
-                self.proceed(now);
+                self.without_compaction(now, &job, cancelled());
             }
             other => {
                 self.stage = other;
@@ -307,6 +306,7 @@ impl AgentLoop {
         settings.reasoning_effort = set.reasoning_effort;
         if set.model != self.session.state.model {
             settings.learned_window_tokens = None;
+            self.seen = Seen::default();
         }
         self.update(caller, |updated| {
             updated.model = Some(set.model);

@@ -126,9 +126,15 @@ impl AgentLoop {
         self.give_up(now, &job, error);
     }
 
-    /// The compaction came to nothing. A turn that needed it goes on where its request still fits.
+    /// The compaction came to nothing.
     fn give_up(&mut self, now: Timestamp, job: &Job, error: ErrorBody) {
         self.compaction_failed(&job.order, error.clone());
+        self.without_compaction(now, job, error);
+    }
+
+    /// Goes on without what this job would have made: a turn that needed it goes on where its request still fits. A
+    /// request that the provider refused is not sent again as it was.
+    pub(super) fn without_compaction(&mut self, now: Timestamp, job: &Job, error: ErrorBody) {
         if self.session.state.turn.is_some() {
             if job.order.trigger == CompactionTrigger::Overflow {
                 self.finish_turn(now, TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
@@ -240,7 +246,7 @@ struct WouldBe {
     after: RequestCount,
 }
 
-fn cancelled() -> ErrorBody {
+pub(super) fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
 }
 

@@ -67,6 +67,17 @@ pub struct Deployment {
     pub queue_items_max: usize,
 }
 
+/// What requests of a session showed of its model's window, as long as the session stays in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The largest count that was answered.
+    pub answered_tokens_max: u64,
+    /// The count of a request that ended without a word and is being compacted for.
+    pub empty_tokens: Option<u64>,
+    /// The count of the last such request whose question was answered once it was smaller.
+    pub too_large_tokens: Option<u64>,
+}
+
 /// From what a loop is made: the session as its log says, and what goes from one loop to the next.
 #[derive(Debug)]
 pub struct Seed {
@@ -84,8 +95,8 @@ pub struct Seed {
     pub next_request: u64,
     /// A compaction that was asked for and not yet begun.
     pub ordered: Option<Order>,
-    /// The last thing this session's requests were known to fit: the largest count that was answered.
-    pub answered_tokens_max: u64,
+    /// What was seen of the model's window.
+    pub seen: Seen,
     /// No turn is to begin any more: the server will stop.
     pub holding: bool,
 }
@@ -102,7 +113,7 @@ impl Seed {
             ids,
             next_request: 1,
             ordered: None,
-            answered_tokens_max: 0,
+            seen: Seen::default(),
             holding: false,
         }
     }
@@ -116,7 +127,7 @@ enum Stage {
     /// The model is answering.
     Asking { request: RequestId, item: EntryId, asked: Box<Asked> },
     /// The answer is being stopped; what was shown of it comes back.
-    Stopping { request: RequestId, item: EntryId, status: TurnStatus },
+    Stopping { request: RequestId, item: EntryId, status: TurnStatus, asked: Box<Asked> },
     /// Tools are at work: those of the state's pending calls.
     AwaitingTools,
     /// The model is summarising.
@@ -144,7 +155,7 @@ pub struct AgentLoop {
     ids: IdSource,
     next_request: u64,
     ordered: Option<Order>,
-    answered_tokens_max: u64,
+    seen: Seen,
     holding: bool,
 
     manager: Box<dyn ContextManager>,
@@ -191,7 +202,7 @@ impl AgentLoop {
             ids: seed.ids,
             next_request: seed.next_request,
             ordered: seed.ordered,
-            answered_tokens_max: seed.answered_tokens_max,
+            seen: seed.seen,
             holding: seed.holding,
             manager,
             counter,
@@ -224,7 +235,7 @@ impl AgentLoop {
             ids: self.ids,
             next_request: self.next_request,
             ordered: self.ordered,
-            answered_tokens_max: self.answered_tokens_max,
+            seen: self.seen,
             holding: self.holding,
         }
     }

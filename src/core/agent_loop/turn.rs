@@ -21,8 +21,9 @@ use reseed_protocol::{
 const CALIBRATE_TOKENS_MIN: u64 = 200;
 
 /// A stream that ends without a word is how some servers refuse a request as too large. It is taken for that only
-/// above this share of the window, in percent, and when no request as large was ever answered.
-const SUSPECT_PERCENT: u64 = 25;
+/// above this share of the window, in percent, and when no request as large was ever answered. The share is where a
+/// window that is configured three times too large is full of text that counts half as much again as we reckon.
+const SUSPECT_PERCENT: u64 = 20;
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
@@ -139,7 +140,15 @@ impl AgentLoop {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let Some(turn) = self.session.state.turn.clone() else { return };
         self.gave_up = false;
-        self.answered_tokens_max = self.answered_tokens_max.max(asked.count.tokens);
+        if asked.model == self.session.state.model {
+            self.seen.answered_tokens_max = self.seen.answered_tokens_max.max(asked.count.tokens);
+            // The same question in a smaller request has an answer. Once that can be chance, twice it was the size.
+            if let Some(empty) = self.seen.empty_tokens.take().filter(|empty| asked.count.tokens < *empty)
+                && let Some(earlier) = self.seen.too_large_tokens.replace(empty)
+            {
+                self.remember_window(empty.max(earlier).saturating_sub(1));
+            }
+        }
         let message = self.answer_message(&answer, &asked);
         if let Some(reported) = answer.usage.filter(|usage| usage.input_tokens >= CALIBRATE_TOKENS_MIN) {
             self.calibrate(&asked.model, asked.count.estimated, reported.input_tokens);
@@ -250,8 +259,9 @@ impl AgentLoop {
         let window = self.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let suspect = fault.code == ErrorCode::UpstreamEmpty
-            && count.tokens > self.answered_tokens_max
+            && count.tokens > self.seen.answered_tokens_max
             && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
+        self.seen.empty_tokens = suspect.then_some(count.tokens);
         if overflow {
             self.learn_window(fault, &asked, window);
         }
@@ -275,20 +285,19 @@ impl AgentLoop {
         self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
     }
 
-    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing, the
-    /// refused request itself is the proof, in our own units.
+    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its
+    /// window, the refused request itself is the proof, in its units or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
         if asked.model != self.session.state.model {
             return;
         }
-        if let Some(prompt_tokens) = fault.overflow.prompt_tokens {
-            self.calibrate(&asked.model, asked.count.estimated, prompt_tokens);
+        // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
+        let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
+        if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
+            self.calibrate(&asked.model, asked.count.estimated, refused);
         }
-        match (fault.overflow.window_tokens, fault.overflow.prompt_tokens) {
-            (Some(told), _) => self.remember_window(told),
-            (None, Some(_)) => {}
-            (None, None) => self.remember_window(asked.count.tokens.min(window).saturating_sub(1)),
-        }
+        let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
+        self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
     }
 
     /// Remembers, for this session, a window that is smaller than the one in use.
@@ -304,7 +313,9 @@ impl AgentLoop {
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
     pub(super) fn on_stopped(&mut self, now: Timestamp, shown: Vec<Part>) {
-        let Stage::Stopping { item, status, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
+            return;
+        };
         // A call without its end is no call: only what a person could read is kept.
         let shown: Vec<Part> = shown
             .into_iter()
@@ -312,7 +323,7 @@ impl AgentLoop {
             .collect();
         if shown.iter().any(|part| matches!(part, Part::Text { .. })) {
             let mut message = Message::new(Role::Assistant, shown);
-            message.model = Some(self.session.state.model.clone());
+            message.model = Some(asked.model);
             message.stop_reason = Some(StopReason::Cancelled);
             message.incomplete = true;
             let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
@@ -389,9 +400,9 @@ impl AgentLoop {
     /// Stops whatever the running turn is doing.
     pub(super) fn stop_turn(&mut self, now: Timestamp, status: TurnStatus) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Asking { request, item, .. } => {
+            Stage::Asking { request, item, asked } => {
                 self.out.push(Effect::CancelModel(request));
-                self.stage = Stage::Stopping { request, item, status };
+                self.stage = Stage::Stopping { request, item, status, asked };
             }
             Stage::Compacting { request, job } => {
                 self.cancel_job(request, &job);
