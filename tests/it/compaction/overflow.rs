@@ -1,0 +1,170 @@
+//! The provider refuses a request as too large: compact once, ask once more, and know better from then on.
+
+use super::{fill, info, session};
+use crate::support::talk::{facts, summaries, summary, talker, text_of, words};
+use reseed::{
+    core::model::{ModelFault, ModelRequest, OverflowHint, Purpose},
+    provider::scripted::{Gate, Reply, Scripted},
+};
+use reseed_protocol::ErrorCode;
+use serde_json::json;
+
+/// Three times what the model really takes.
+const TOO_LARGE: &[(&str, &str)] = &[("CONTEXT_WINDOW", "6000")];
+
+fn overflow(prompt_tokens: Option<u64>, window_tokens: Option<u64>) -> ModelFault {
+    let overflow = OverflowHint { prompt_tokens, window_tokens };
+    ModelFault { overflow, ..ModelFault::new(ErrorCode::ContextOverflow, "too large") }
+}
+
+#[tokio::test]
+async fn a_refusal_is_answered_by_one_compaction_and_teaches_the_window() {
+    // What the refusal tells (of the request, of the window), and the window that is known from then on.
+    let table = [((None, Some(1_300)), 1_300), ((Some(1_500), Some(1_300)), 1_300), ((Some(1_500), None), 1_499)];
+    for ((prompt_tokens, window_tokens), learned) in table {
+        let model = talker(100);
+        let (_server, mut client) = session(&model, TOO_LARGE).await;
+        fill(&mut client, 1_400).await;
+        assert_eq!(info(&mut client).await["maxTokens"], 6_000);
+        let asked = model.requests().len();
+        model.push(Reply::fault(overflow(prompt_tokens, window_tokens)));
+        let finished = client.turn("And now?").await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+        let purposes = super::purposes(&model.requests()[asked..]);
+        assert_eq!(purposes.first().zip(purposes.last()), Some((&Purpose::Turn, &Purpose::Turn)));
+        assert_eq!(purposes.iter().filter(|purpose| **purpose == Purpose::Turn).count(), 2, "asked once more");
+        assert_eq!(client.event("context_compacted").await["payload"]["trigger"], "overflow");
+        let updated = |frame: &serde_json::Value| frame["payload"]["settings"]["learnedWindowTokens"].is_u64();
+        let updated = client.until(updated).await;
+        assert_eq!(updated["payload"]["settings"]["learnedWindowTokens"], learned);
+        assert_eq!(info(&mut client).await["maxTokens"], learned);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_without_numbers_is_itself_the_proof() {
+    let model = talker(100);
+    let (_server, mut client) = session(&model, TOO_LARGE).await;
+    fill(&mut client, 1_400).await;
+    model.push(Reply::fault(overflow(None, None)));
+    assert_eq!(client.turn("And now?").await["status"], "completed");
+    let compacted = client.event("context_compacted").await["payload"].clone();
+    let window = info(&mut client).await["maxTokens"].as_u64().unwrap();
+    assert_eq!(Some(window + 1), compacted["oldTokenCount"].as_u64(), "smaller than what was refused");
+}
+
+#[tokio::test]
+async fn a_second_refusal_ends_the_turn() {
+    let model = Scripted::answering(|request| match request.purpose {
+        Purpose::Summary => Reply::text(summary(&["none"])),
+        Purpose::Turn if text_of(request).contains("And now?") => Reply::fault(overflow(None, None)),
+        Purpose::Turn => Reply::text(words(1, 100)),
+    });
+    let (_server, mut client) = session(&model, TOO_LARGE).await;
+    fill(&mut client, 1_400).await;
+    let asked = model.requests().len();
+    let finished = client.turn("And now?").await;
+    assert_eq!((&finished["status"], &finished["error"]["code"]), (&json!("failed"), &json!("context_overflow")));
+    let purposes = super::purposes(&model.requests()[asked..]);
+    assert_eq!(purposes.iter().filter(|purpose| **purpose == Purpose::Turn).count(), 2, "asked once more, not twice");
+    let compactions = client.seen.iter().filter(|frame| frame["type"] == "context_compacted").count();
+    assert_eq!(compactions, 1);
+}
+
+#[tokio::test]
+async fn manual_does_not_compact_on_a_refusal_either() {
+    let model = talker(100);
+    let (_server, mut client) = session(&model, &[("CONTEXT_STRATEGY", "manual")]).await;
+    fill(&mut client, 1_000).await;
+    let asked = model.requests().len();
+    model.push(Reply::fault(overflow(Some(1_100), Some(1_050))));
+    let finished = client.turn("And now?").await;
+    assert_eq!(finished["error"]["code"], "context_overflow", "{finished}");
+    assert!(finished["error"]["message"].as_str().unwrap().contains("manual_compact"), "{finished}");
+    assert_eq!(model.requests().len(), asked + 1);
+}
+
+#[tokio::test]
+async fn a_compaction_for_a_refusal_can_be_cancelled() {
+    let (model, gate) = (talker(100), Gate::new());
+    let (_server, mut client) = session(&model, TOO_LARGE).await;
+    fill(&mut client, 1_400).await;
+    let asked = model.requests().len();
+    model.push(Reply::fault(overflow(None, Some(1_300))));
+    model.push(Reply::text(summary(&["late"])).held_by(&gate));
+    client.ask("user_input", json!({ "input": "And now?" })).await;
+    model.wait_for_requests(asked + 2).await;
+    client.ask("cancel_compaction", json!({})).await;
+    let finished = client.event("turn_finished").await["payload"].clone();
+    assert_eq!(finished["error"]["code"], "compaction_cancelled", "{finished}");
+    assert_eq!(model.requests().len(), asked + 2, "what was refused is not sent again unasked");
+    client.ask("retry_turn", json!({})).await;
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+}
+
+/// How a server refuses what is too large.
+#[derive(Debug, Clone, Copy)]
+enum Refusal {
+    /// With the tokens of the request and of the window.
+    Numbers,
+    /// With the window only.
+    Window,
+    /// With the tokens of the request only, as what ends at once for want of room.
+    Request,
+    /// With a sentence.
+    Silent,
+    /// Not at all: a stream without a word, as llama-cpp-python's.
+    Empty,
+}
+
+fn counted(request: &ModelRequest) -> u64 {
+    let characters = text_of(request).chars().count() + request.envelope.system.compiled.chars().count();
+    (characters / 4 + 4 * request.messages().count()) as u64
+}
+
+/// A model with a real window of 2,000 tokens by its own count.
+fn small(refusal: Refusal, reports: bool) -> Scripted {
+    const WINDOW_TOKENS: u64 = 2_000;
+    let mut asked = 0;
+    Scripted::answering(move |request| {
+        asked += 1;
+        let tokens = counted(request);
+        if tokens > WINDOW_TOKENS {
+            return Reply::fault(match refusal {
+                Refusal::Numbers => overflow(Some(tokens), Some(WINDOW_TOKENS)),
+                Refusal::Window => overflow(None, Some(WINDOW_TOKENS)),
+                Refusal::Request => overflow(Some(tokens), None),
+                Refusal::Silent => overflow(None, None),
+                Refusal::Empty => ModelFault::new(ErrorCode::UpstreamEmpty, "nothing was said"),
+            });
+        }
+        let reply = Reply::text(match request.purpose {
+            Purpose::Turn => words(asked, 60),
+            Purpose::Summary => summary(&facts(&text_of(request))),
+        });
+        if reports { reply.usage(tokens, 90) } else { reply }
+    })
+}
+
+#[tokio::test]
+async fn a_window_configured_three_times_too_large_still_answers_every_turn() {
+    for refusal in [Refusal::Numbers, Refusal::Window, Refusal::Request, Refusal::Silent, Refusal::Empty] {
+        for reports in [true, false] {
+            let model = small(refusal, reports);
+            let (_server, mut client) = session(&model, TOO_LARGE).await;
+            client.turn("FACT 1: the ship is called Aurora").await;
+            for number in 0..40 {
+                // Now and then something long, so that the window is passed by a little and by much.
+                let length = if number % 7 == 6 { 300 } else { 60 };
+                let finished = client.turn(&words(number, length)).await;
+                assert_eq!(finished["status"], "completed", "{refusal:?} {reports} {number}: {finished}");
+            }
+            let requests = model.requests();
+            assert!(summaries(&requests) >= 3, "{refusal:?} {reports}");
+            let refused = requests.iter().filter(|request| counted(request) > 2_000).count();
+            assert!(refused >= 1, "{refusal:?} {reports}: the window was never passed");
+            assert!(refused <= 6, "{refusal:?} {reports}: {refused} refusals, so nothing was learnt");
+            assert_eq!(facts(&text_of(requests.last().unwrap())).len(), 1, "{refusal:?} {reports}");
+        }
+    }
+}
