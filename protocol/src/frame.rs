@@ -156,7 +156,7 @@ struct LenientEnvelope<'a> {
 
 fn envelope(text: &str, strictness: Strictness) -> Result<(CommandId, Envelope<'_>), Refused> {
     let nameless = |error| Refused { id: None, error };
-    check(text).map_err(nameless)?;
+    check(text).map_err(|error| Refused { id: peek_id(text), error })?;
     let parsed = match strictness {
         Strictness::Strict => strict::<StrictEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
         Strictness::Lenient => strict::<LenientEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
@@ -178,8 +178,9 @@ fn envelope(text: &str, strictness: Strictness) -> Result<(CommandId, Envelope<'
     Ok((id, Envelope { kind, payload: payload.filter(|p| p.get() != "null") }))
 }
 
-/// The id of a frame whose shape is otherwise wrong, so that the error still finds its command.
-fn peek_id(text: &str) -> Option<CommandId> {
+/// The id of a frame that is otherwise wrong or was not read, so that the error still finds its command.
+#[must_use]
+pub fn peek_id(text: &str) -> Option<CommandId> {
     #[derive(Deserialize)]
     struct Peek<'a> {
         #[serde(borrow)]
