@@ -49,7 +49,7 @@ pub struct RegistryOptions {
 /// The open sessions.
 pub struct Registry {
     shared: Arc<Shared>,
-    slots: DashMap<SessionId, Arc<Slot>>,
+    slots: Arc<DashMap<SessionId, Arc<Slot>>>,
     open: Arc<AtomicUsize>,
     sessions_open_max: usize,
     stopping: AtomicBool,
@@ -71,7 +71,7 @@ impl Registry {
         let shared = Shared { store, provider, clock, deployment, detached_turn, calibrations: DashMap::new() };
         Arc::new(Self {
             shared: Arc::new(shared),
-            slots: DashMap::new(),
+            slots: Arc::default(),
             open: Arc::new(AtomicUsize::new(0)),
             sessions_open_max,
             stopping: AtomicBool::new(false),
@@ -139,7 +139,8 @@ impl Registry {
             }
             Err(error) => {
                 drop(place);
-                self.forget(id);
+                drop(slot);
+                forget(&self.slots, id);
                 Err(error)
             }
         }
@@ -223,7 +224,8 @@ impl Registry {
         }
         let deleted = self.shared.store.delete(id).await;
         drop(place);
-        self.forget(id);
+        drop(slot);
+        forget(&self.slots, id);
         deleted.map_err(|error| store_error(&error))
     }
 
@@ -244,7 +246,7 @@ impl Registry {
 
     async fn tell_all(&self, message: impl Fn() -> Message) {
         let mut handles: Vec<SessionHandle> = Vec::new();
-        for slot in &self.slots {
+        for slot in self.slots.iter() {
             handles.extend(slot.handle.try_lock().ok().and_then(|place| place.clone()));
         }
         for handle in handles {
@@ -273,20 +275,23 @@ impl Registry {
         self.open.fetch_add(1, Ordering::Relaxed);
         let open = self.open.clone();
         let (handle, run) = actor::actor(self.shared.clone(), started);
+        let (slots, id) = (self.slots.clone(), handle.id.clone());
         self.actors.spawn(async move {
             run.await;
             open.fetch_sub(1, Ordering::Relaxed);
+            forget(&slots, &id);
         });
         handle
     }
+}
 
-    /// Forgets slots whose session has left memory; called when a connection leaves.
-    pub fn forget(&self, id: &SessionId) {
-        self.slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
-            Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
-            Err(_) => false,
-        });
-    }
+/// Forgets the slot of a session that has left memory, unless someone is about to open it again: slots are as many as
+/// sessions are open, not as many as ever were.
+fn forget(slots: &DashMap<SessionId, Arc<Slot>>, id: &SessionId) {
+    slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
+        Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
+        Err(_) => false,
+    });
 }
 
 fn random_bits() -> Result<u64, ErrorBody> {

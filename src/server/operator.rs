@@ -95,7 +95,7 @@ pub(super) async fn sessions(
         .items
         .iter()
         .map(|head| {
-            let mut shown = item(head);
+            let mut shown = item(&app, head);
             if !app.operators_read_content {
                 shown.name.clear();
             }

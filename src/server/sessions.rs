@@ -73,12 +73,14 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
         Error::Cursor(_) => invalid("cursor", "the cursor is none of this server's".to_owned()),
         other => store_error(&other),
     })?;
-    let items = page.items.iter().map(item).collect();
+    let items = page.items.iter().map(|head| item(asker.app, head)).collect();
     Ok(Reply::Sessions(Sessions { items, next_cursor: page.next_cursor }))
 }
 
-/// A session as lists show it.
-pub(super) fn item(head: &SessionHead) -> SessionItem {
+/// A session as lists show it. A turn that was running when the process died runs no more, though the store, until
+/// the session is opened again, does not know.
+pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
+    let running = head.head.running && app.registry.opened(&head.session).is_some();
     SessionItem {
         session_id: head.session.clone(),
         name: head.head.name.clone(),
@@ -87,7 +89,7 @@ pub(super) fn item(head: &SessionHead) -> SessionItem {
         entries: head.head.entries,
         token_count: head.head.token_count,
         usage_percent: crate::core::agent_loop::usage_percent(head.head.token_count, head.head.window_tokens),
-        state: if head.head.running { Doing::Running } else { Doing::Idle },
+        state: if running { Doing::Running } else { Doing::Idle },
     }
 }
 
