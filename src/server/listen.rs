@@ -8,9 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-/// How long a connection may take to send the head of a request: whoever says nothing is let go.
-const HEADER_TIME: Duration = Duration::from_secs(10);
-
 /// Headers a request may have; browsers send about 20.
 const HEADERS_MAX: usize = 64;
 
@@ -40,19 +37,19 @@ pub fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
     let running = Running { address, stop: app.stop.clone(), connections: app.connections.clone() };
     let router = super::app::router(app.clone());
     let connections = app.connections.clone();
-    connections.clone().spawn(accept(listener, router, app.stop.clone(), connections));
+    connections.spawn(accept(listener, app, router));
     Ok(running)
 }
 
-async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, connections: TaskTracker) {
+async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => return,
+            () = app.stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(connection(stream, peer, router.clone(), stop.clone()));
+                app.connections.spawn(connection(stream, peer, router.clone(), app.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "accept a connection");
@@ -62,7 +59,7 @@ async fn accept(listener: TcpListener, router: Router, stop: CancellationToken, 
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
     // Deltas are small and each should leave at once.
     let _ = stream.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -74,7 +71,8 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: C
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME)
+        // Whoever connects and sends no request, or half of one, is let go.
+        .header_read_timeout(app.patience.hello)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
@@ -82,7 +80,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, stop: C
     tokio::select! {
         // Faults of a client's HTTP are the client's; hyper has answered what can be answered.
         _ = serving.as_mut() => {}
-        () = stop.cancelled() => {
+        () = app.stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
             let _ = serving.await;
         }
