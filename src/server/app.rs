@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use reseed_protocol::context::ContextInfo;
+use reseed_protocol::{ErrorBody, ErrorCode, context::ContextInfo};
 use std::{
     sync::{
         Arc,
@@ -111,6 +111,14 @@ impl App {
 
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// What a command gets whose session has left memory under it.
+    pub(super) fn session_gone(&self) -> ErrorBody {
+        if self.is_draining() {
+            return ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume");
+        }
+        ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; connect and open it again")
     }
 
     pub(super) fn next_origin(&self) -> crate::core::agent_loop::Origin {

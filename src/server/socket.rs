@@ -88,7 +88,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
     let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
     let identity = match (bearer(&parts.headers), ticket) {
         (Some(token), _) => Given::of(app.auth.user(token).or_else(|| anonymous(&app))),
-        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket)),
+        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app))),
         (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
     };
     let bytes_max = app.limits.message_bytes_max();
@@ -329,13 +329,13 @@ impl Connection {
         self.pings_unanswered = 0;
         match message {
             Message::Text(text) => {
-                if let Err(wait) = self.app.limits.take(&self.sender, Instant::now()) {
-                    return self.rate_limited(wait).await;
-                }
                 if self.speaks == Speaks::Undecided {
                     let greets = reseed_protocol::frame::peek_type(&text).as_deref() == Some("hello");
                     self.speaks = if greets { Speaks::V2 { greeted: false } } else { Speaks::V1 };
                     self.counted.speaks(if greets { Dialect::V2 } else { Dialect::V1 });
+                }
+                if let Err(wait) = self.app.limits.take(&self.sender, Instant::now()) {
+                    return self.rate_limited(&text, wait).await;
                 }
                 match self.speaks {
                     Speaks::V2 { greeted } => v2::received(self, text.as_str(), greeted).await?,
@@ -359,11 +359,12 @@ impl Connection {
         }
     }
 
-    async fn rate_limited(&mut self, wait: Duration) -> Flow {
+    async fn rate_limited(&mut self, text: &str, wait: Duration) -> Flow {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
         let message = format!("more commands a minute than may be (RATE_LIMIT_PER_MINUTE); wait {millis} ms");
         let error = reseed_protocol::ErrorBody::new(reseed_protocol::ErrorCode::RateLimited, message);
-        self.refuse(None, error.with_retry_after_ms(millis)).await.map_err(|end| match end {
+        let id = reseed_protocol::frame::peek_id(text);
+        self.refuse(id.as_ref(), error.with_retry_after_ms(millis)).await.map_err(|end| match end {
             End::Close(CloseCode::BadFrames, _) => {
                 End::Close(CloseCode::RateLimit, "too many commands in spite of rate_limited")
             }

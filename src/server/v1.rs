@@ -53,6 +53,10 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     }
     let (id, command) = match frame::parse_v1(text) {
         Ok(parsed) => parsed,
+        Err(_) if frame::peek_type(text).as_deref() == Some("hello") => {
+            let message = "this connection has begun to speak v1; hello is the first frame of a connection";
+            return connection.refuse(None, ErrorBody::new(ErrorCode::AlreadyGreeted, message)).await;
+        }
         Err(refused) => return connection.refuse(None, refused.error).await,
     };
     connection.good_frame();
@@ -132,7 +136,7 @@ async fn hand_over(connection: &mut Connection, id: CommandId, command: Command)
     };
     let handle = joined.handle.clone();
     let handed = handle.command(connection.origin, id, command, connection.outgoing.clone()).await;
-    handed.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; connect again"))?;
+    handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply();
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::{
     socket::{Connection, End, Flow, Speaks, anonymous},
 };
 use crate::{
-    core::agent_loop::Snapshot,
+    core::agent_loop::{Snapshot, check_offers},
     metrics::{self, Outcome},
     runtime::{Attach, Attached, LeftOff, Seen},
 };
@@ -56,6 +56,10 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
     }
     connection.good_frame();
     let (app, owner) = (connection.app.clone(), owner(connection));
+    if let Some(error) = refuse_observer(connection, &command) {
+        metrics::command_answered(name, Outcome::Error(error.code));
+        return connection.send(reply_frame(&id, &Reply::Error(error))).await;
+    }
     let session = connection.joined.as_ref().map(|joined| joined.handle.id.clone());
     let answered = match command {
         Command::OpenSession(open) => {
@@ -180,19 +184,31 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
     connection.send(reply_frame(id, &Reply::Welcome(welcome))).await
 }
 
+/// Observers read, whichever session a command names.
+fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBody> {
+    let observes = connection.joined.as_ref().is_some_and(|joined| joined.role == SessionRole::Observer);
+    let reads = matches!(
+        command,
+        Command::GetContextInfo(_)
+            | Command::GetContext(_)
+            | Command::GetEntries(_)
+            | Command::ListSessions(_)
+            | Command::Ping(_)
+            | Command::OpenSession(_)
+            | Command::CloseSession(_)
+    );
+    (observes && !reads).then(|| {
+        let message = format!("`{}` is the owner's; this connection observes", command.name());
+        ErrorBody::new(ErrorCode::ReadOnly, message)
+    })
+}
+
 /// Hands a command to the open session.
 async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command) -> Result<(), ErrorBody> {
     let Some(joined) = &connection.joined else { return Err(no_session()) };
-    if joined.role == SessionRole::Observer && !matches!(command, Command::GetContextInfo(_) | Command::GetContext(_)) {
-        let message = format!("`{}` is the owner's; this connection observes", command.name());
-        return Err(ErrorBody::new(ErrorCode::ReadOnly, message));
-    }
     let handle = joined.handle.clone();
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
-    handed.map_err(|_| match connection.app.is_draining() {
-        true => ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"),
-        false => ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; open it again"),
-    })?;
+    handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply();
     Ok(())
 }
@@ -223,6 +239,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
         return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message));
     }
     let role = open.role.unwrap_or(SessionRole::Owner);
+    check_opening(&open, role)?;
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     for _ in 0..2 {
@@ -254,6 +271,19 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
         return Ok(Box::new(opened));
     }
     Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened; try again"))
+}
+
+/// What is wrong with the wish itself, found before a session is made or opened for it.
+fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody> {
+    if open.session_id.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
+        let message = "name the session: a new one has nothing to observe or to resume";
+        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
+    }
+    let Some(tools) = &open.tools else { return Ok(()) };
+    if role == SessionRole::Observer {
+        return Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools"));
+    }
+    check_offers(tools.clone()).map(drop)
 }
 
 fn left_off(resume: &Resume) -> LeftOff {
