@@ -139,19 +139,24 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Result<Value, Option<CloseFrame>> {
-        loop {
-            let received = tokio::time::timeout(PATIENCE, self.socket.next()).await;
-            let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
-            match received {
-                Some(Ok(Message::Text(text))) => {
-                    let frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-                    self.seen.push(frame.clone());
-                    return Ok(frame);
-                }
-                Some(Ok(Message::Close(frame))) => return Err(frame),
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Err(None),
-            }
+        // One limit for all of it: the server's pings come more often than that.
+        let received = tokio::time::timeout(PATIENCE, text_or_end(&mut self.socket)).await;
+        let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
+        let text = received?;
+        let frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        self.seen.push(frame.clone());
+        Ok(frame)
+    }
+}
+
+/// The next text frame, or how the server closed.
+async fn text_or_end(socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>) -> Result<String, Option<CloseFrame>> {
+    loop {
+        match socket.next().await {
+            Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
+            Some(Ok(Message::Close(frame))) => return Err(frame),
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return Err(None),
         }
     }
 }

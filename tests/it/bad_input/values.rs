@@ -1,0 +1,188 @@
+//! Commands whose values are missing, of another type or not allowed.
+
+use super::bench::{
+    At::{self, Greeted, Open, Said},
+    Bench,
+};
+use serde_json::json;
+
+/// State, command, payload, error code, field.
+const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
+    // What is said
+    (Said, "user_input", "{}", "missing_field", "input"),
+    (Open, "user_input", r#"{"input":""}"#, "empty_input", "input"),
+    (Said, "user_input", r#"{"input":" \n\t\u00a0"}"#, "empty_input", "input"),
+    (Said, "user_input", r#"{"input":[]}"#, "empty_input", "input"),
+    (Said, "user_input", r#"{"input":[{"role":"user","content":[]}]}"#, "empty_input", "input"),
+    (Said, "user_input", r#"{"input":5}"#, "invalid_field", "input"),
+    (Said, "user_input", r#"{"input":null}"#, "invalid_field", "input"),
+    (Said, "user_input", r#"{"input":[{"role":"user"}]}"#, "missing_field", "input[0].content"),
+    (Said, "user_input", r#"{"input":[{"role":"user","content":"a","mood":"b"}]}"#, "unknown_field", "input[0].mood"),
+    (Said, "user_input", r#"{"input":[{"role":"system","content":"x"}]}"#, "invalid_field", "input[0].role"),
+    (
+        Said,
+        "user_input",
+        r#"{"input":[{"type":"reasoning","role":"user","content":"x"}]}"#,
+        "invalid_field",
+        "input[0].type",
+    ),
+    (
+        Said,
+        "user_input",
+        r#"{"input":[{"role":"user","content":[{"type":"input_image","image_url":"file:///etc/passwd"}]}]}"#,
+        "invalid_field",
+        "input[0].content.image_url",
+    ),
+    (Said, "user_input", r#"{"input":"hi","whenBusy":"steer"}"#, "invalid_field", "whenBusy"),
+    (Said, "user_input", r#"{"input":"hi","parentId":null}"#, "unknown_field", "parentId"),
+    // Sessions and lists
+    (Greeted, "open_session", r#"{"sessionId":""}"#, "invalid_field", "sessionId"),
+    (Greeted, "open_session", r#"{"role":"king"}"#, "invalid_field", "role"),
+    (Greeted, "open_session", r#"{"role":"observer"}"#, "missing_field", "sessionId"),
+    (Greeted, "open_session", r#"{"resume":{"epoch":"x","seq":1}}"#, "missing_field", "sessionId"),
+    (Greeted, "open_session", r#"{"entries":-1}"#, "invalid_field", "entries"),
+    (Greeted, "open_session", r#"{"resume":{"epoch":"x"}}"#, "missing_field", "resume.seq"),
+    (
+        Greeted,
+        "open_session",
+        r#"{"tools":[{"name":"a b","description":"","parameters":{}}]}"#,
+        "invalid_tools",
+        "tools[0].name",
+    ),
+    (Greeted, "list_sessions", r#"{"limit":0}"#, "invalid_field", "limit"),
+    (Greeted, "list_sessions", r#"{"limit":201}"#, "invalid_field", "limit"),
+    (Greeted, "list_sessions", r#"{"limit":2.5}"#, "invalid_field", "limit"),
+    (Greeted, "list_sessions", r#"{"cursor":"from elsewhere"}"#, "invalid_field", "cursor"),
+    (Greeted, "list_sessions", r#"{"watch":true}"#, "not_supported", "watch"),
+    (Said, "get_entries", r#"{"limit":501}"#, "invalid_field", "limit"),
+    (Said, "get_entries", r#"{"limit":18446744073709551616}"#, "invalid_field", "limit"),
+    (Said, "get_entries", r#"{"before":"nobody"}"#, "entry_not_found", "before"),
+    (Said, "get_entries", r#"{"after":"nobody","path":true}"#, "entry_not_found", "after"),
+    (Said, "get_entries", r#"{"before":"a","after":"b"}"#, "invalid_field", "after"),
+    (Said, "rename_session", "{}", "missing_field", "name"),
+    (Said, "rename_session", r#"{"name":"  "}"#, "invalid_field", "name"),
+    (Said, "delete_session", "{}", "missing_field", "sessionId"),
+    (Said, "ping", r#"{"seq":-1}"#, "invalid_field", "seq"),
+    // Settings
+    (Said, "set_options", r#"{"temperature":2.1}"#, "invalid_field", "temperature"),
+    (Said, "set_options", r#"{"temperature":-0.1}"#, "invalid_field", "temperature"),
+    (Said, "set_options", r#"{"temperature":"warm"}"#, "invalid_field", "temperature"),
+    (Said, "set_options", r#"{"maxOutputTokens":0}"#, "invalid_field", "maxOutputTokens"),
+    (Said, "set_options", r#"{"topP":1}"#, "unknown_field", "topP"),
+    (Said, "set_context_strategy", r#"{"strategy":"clever"}"#, "unknown_strategy", "strategy"),
+    (
+        Said,
+        "set_context_strategy",
+        r#"{"strategy":"threshold","settings":{"threshold":0}}"#,
+        "invalid_field",
+        "settings.threshold",
+    ),
+    (
+        Said,
+        "set_context_strategy",
+        r#"{"strategy":"threshold","settings":{"threshold":1.5}}"#,
+        "invalid_field",
+        "settings.threshold",
+    ),
+    (
+        Said,
+        "set_context_strategy",
+        r#"{"strategy":"threshold","settings":{"keepRecentTokens":0}}"#,
+        "invalid_field",
+        "settings.keepRecentTokens",
+    ),
+    (
+        Said,
+        "set_context_strategy",
+        r#"{"strategy":"threshold","settings":{"reserveTokens":-5}}"#,
+        "invalid_field",
+        "settings.reserveTokens",
+    ),
+    (
+        Said,
+        "set_context_strategy",
+        r#"{"strategy":"manual","settings":{"trigger":1}}"#,
+        "unknown_field",
+        "settings.trigger",
+    ),
+    (Said, "set_model", r#"{"model":""}"#, "invalid_field", "model"),
+    (Said, "set_model", r#"{"model":"test","reasoningEffort":" "}"#, "invalid_field", "reasoningEffort"),
+    (Said, "set_instructions", r#"{"instructions":null}"#, "invalid_field", "instructions"),
+    (Said, "get_context", r#"{"format":"pdf"}"#, "invalid_field", "format"),
+    (Said, "manual_compact", r#"{"previewId":"p"}"#, "unknown_field", "previewId"),
+    (Said, "manual_compact", r#"{"instructions":7}"#, "invalid_field", "instructions"),
+    // Tools
+    (Said, "register_tools", "{}", "missing_field", "tools"),
+    (Said, "register_tools", r#"{"tools":[{"name":"a"}]}"#, "missing_field", "tools[0].description"),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"","description":"","parameters":{}}]}"#,
+        "invalid_tools",
+        "tools[0].name",
+    ),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"a","description":"","parameters":7}]}"#,
+        "invalid_tools",
+        "tools[0].parameters",
+    ),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"a","description":"","parameters":{"type":"banana"}}]}"#,
+        "invalid_tools",
+        "tools[0].parameters",
+    ),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"a","description":"","parameters":{}},{"name":"a","description":"","parameters":{}}]}"#,
+        "invalid_tools",
+        "tools[1].name",
+    ),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"a","description":"","parameters":{},"timeoutMs":0}]}"#,
+        "invalid_tools",
+        "tools[0].timeoutMs",
+    ),
+    (
+        Said,
+        "register_tools",
+        r#"{"tools":[{"name":"a","description":"","parameters":{},"approval":true}]}"#,
+        "unknown_field",
+        "tools[0].approval",
+    ),
+    (Said, "tool_result", r#"{"callId":"c"}"#, "missing_field", "output"),
+    (Said, "tool_result", r#"{"callId":"c","output":{}}"#, "invalid_field", "output"),
+];
+
+#[tokio::test]
+async fn a_wrong_value_is_refused_by_the_name_of_its_field() {
+    let mut bench = Bench::start().await;
+    for (at, kind, payload, code, field) in COMMANDS {
+        bench.check_command(*at, kind, payload, code, field).await;
+    }
+}
+
+#[tokio::test]
+async fn too_much_of_something_is_refused() {
+    let mut bench = Bench::start().await;
+    let tool = |at: usize| json!({ "name": format!("tool_{at}"), "description": "", "parameters": {} });
+    let tools: Vec<_> = (0..129).map(tool).collect();
+    let cases = [
+        ("user_input", json!({ "input": "word ".repeat(100_000) }), "input_too_large", "input"),
+        ("rename_session", json!({ "name": "n".repeat(201) }), "invalid_field", "name"),
+        ("list_sessions", json!({ "search": "s".repeat(201) }), "invalid_field", "search"),
+        ("set_model", json!({ "model": "m".repeat(201) }), "invalid_field", "model"),
+        ("open_session", json!({ "sessionId": "s".repeat(65) }), "invalid_field", "sessionId"),
+        ("register_tools", json!({ "tools": tools }), "invalid_tools", "tools"),
+        ("get_entries", json!({ "before": "e".repeat(1024 * 1024) }), "invalid_field", "before"),
+    ];
+    for (kind, payload, code, field) in &cases {
+        bench.check_command(Said, kind, &payload.to_string(), code, field).await;
+    }
+}
