@@ -4,7 +4,10 @@
 mod bad_input;
 mod chat;
 mod compaction;
+mod conversation;
+mod original_faults;
 mod provider;
+mod real_upstream;
 mod schema;
 mod settings;
 mod source;

@@ -25,11 +25,18 @@ impl Server {
         store: Arc<dyn SessionStore>,
         settings: &[(&str, &str)],
     ) -> Self {
-        let usual = [("WS_PORT", "0"), ("CONTEXT_WINDOW", "2000"), ("MODEL", "test"), ("SHUTDOWN_GRACE_SECS", "1")];
-        let all = usual.iter().chain(settings).map(|(name, value)| (name.to_string(), value.to_string()));
-        let settings = Settings::from_iter(all).unwrap_or_else(|error| panic!("{error}"));
-        let service =
-            serve::start(&settings, Arc::new(provider), store).await.unwrap_or_else(|error| panic!("{error:#}"));
+        Self::of(&read(settings), Arc::new(provider), store).await
+    }
+
+    /// A server that asks the model's server at this address, through the provider that the settings name.
+    pub(crate) async fn facing(base_url: &str, settings: &[(&str, &str)]) -> Self {
+        let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());
+        let provider = serve::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
+        Self::of(&settings, provider, Arc::new(MemoryStore::new())).await
+    }
+
+    async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
+        let service = serve::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));
         Self { service }
     }
 
@@ -42,4 +49,10 @@ impl Server {
     pub(crate) fn ws(&self) -> String {
         format!("ws://{}/ws", self.address())
     }
+}
+
+fn read(settings: &[(&str, &str)]) -> Settings {
+    let usual = [("WS_PORT", "0"), ("CONTEXT_WINDOW", "2000"), ("MODEL", "test"), ("SHUTDOWN_GRACE_SECS", "1")];
+    let all = usual.iter().chain(settings).map(|(name, value)| (name.to_string(), value.to_string()));
+    Settings::from_iter(all).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,8 +1,12 @@
 //! What conversations in tests are made of: texts of a known length, facts, summaries of the form that is taken, and a
 //! model that talks for as long as it is asked.
 
+use super::upstream;
 use reseed::{
-    core::model::{ModelRequest, Purpose},
+    core::{
+        context::summary::read_prompt,
+        model::{ModelRequest, Purpose},
+    },
     provider::scripted::{Reply, Scripted},
 };
 use reseed_protocol::Part;
@@ -73,5 +77,20 @@ pub(crate) fn talker(answer_words: usize) -> Scripted {
             Purpose::Turn => words(asked, answer_words),
             Purpose::Summary => summary(&facts(&text_of(request))),
         })
+    })
+}
+
+/// Whether a model's server is asked for a summary.
+pub(crate) fn is_summary(asked: &upstream::Asked) -> bool {
+    read_prompt(&asked.last_user_text()).is_some()
+}
+
+/// The answer of a model's server: so many words, and to a request for a summary one that keeps the facts. `number`
+/// gives each answer other words.
+pub(crate) fn reply_to(asked: &upstream::Asked, number: u64, answer_words: usize) -> upstream::Reply {
+    upstream::Reply::text(if is_summary(asked) {
+        summary(&facts(&asked.last_user_text()))
+    } else {
+        words(number, answer_words)
     })
 }

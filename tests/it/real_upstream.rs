@@ -1,0 +1,1 @@
+//! Conversations past the window of a real model's server.
