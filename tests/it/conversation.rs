@@ -75,7 +75,7 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
 
     let last = turns.last().unwrap();
     assert!(last.contains(&question(TURNS)), "the last question is asked word for word");
-    assert_eq!(facts(&last.messages()[0].to_string().replace("\\n", "\n")), FACTS, "in the summary, each once");
+    assert_eq!(facts(&last.text()), FACTS, "in the summary, each once");
 }
 
 #[tokio::test]

@@ -87,6 +87,11 @@ impl Asked {
         self.messages().last().is_some_and(|last| last["role"] == "tool" || last["type"] == "function_call_output")
     }
 
+    /// Every text of the request, one below the other.
+    pub(crate) fn text(&self) -> String {
+        check::strings(&self.body).join("\n")
+    }
+
     /// Whether a text stands anywhere in the request.
     pub(crate) fn contains(&self, text: &str) -> bool {
         check::strings(&self.body).iter().any(|found| found.contains(text))
