@@ -1,6 +1,6 @@
 //! The routes, and what every connection shares.
 
-use super::{auth::Auth, limits::Limits, operator, socket, web};
+use super::{auth::Auth, handshake, limits::Limits, operator, web};
 use crate::runtime::Registry;
 use axum::{
     Router,
@@ -133,8 +133,8 @@ impl App {
 
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/", get(socket::root))
-        .route("/ws", get(socket::upgrade))
+        .route("/", get(handshake::root))
+        .route("/ws", get(handshake::upgrade))
         .route("/assets/{*name}", get(web::asset))
         .route("/healthz", get(operator::healthz))
         .route("/readyz", get(operator::readyz))

@@ -2,6 +2,7 @@
 //!
 //! - `listen`: accepts connections, and lets go of them when the server stops
 //! - `app`: the routes, and what every connection shares
+//! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection, whatever it speaks; `v2` and `v1`: its dialects
 //! - `sessions`: commands that the store answers: lists and entries
 //! - [`auth`]: tokens, tickets and origins; `limits`: how many and how fast
@@ -10,6 +11,8 @@
 mod alarm;
 mod app;
 pub mod auth;
+mod closing;
+mod handshake;
 mod limits;
 mod listen;
 mod operator;

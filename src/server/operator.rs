@@ -1,6 +1,6 @@
 //! For operators and browsers: health, metrics, numbers of every session, and tickets.
 
-use super::{app::App, auth::bearer, sessions::item, socket::anonymous};
+use super::{app::App, auth::bearer, handshake::anonymous, sessions::item};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},

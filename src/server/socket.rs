@@ -9,7 +9,8 @@
 use super::{
     alarm::{Alarm, Ring},
     app::App,
-    auth::{Name, bearer},
+    auth::Name,
+    closing::{End, Flow, close, protocol_fault, written},
     limits::Place,
     v1, v2,
 };
@@ -18,18 +19,10 @@ use crate::{
     metrics::{self, Dialect, OpenConnection},
     runtime::{Attached, Cursor, Feed, Frame, Outgoing, SessionHandle, handle::REPLIES_MAX},
 };
-use axum::{
-    extract::{
-        ConnectInfo, FromRequestParts, Query, State,
-        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade},
-    },
-    http::{Request, request::Parts},
-    response::{IntoResponse, Response},
-};
+use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_protocol::{CloseCode, SUBPROTOCOL_V2, command::SessionRole};
+use reseed_protocol::{CloseCode, command::SessionRole};
 use std::{
-    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -40,109 +33,14 @@ use tokio::{
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-/// Bytes read from a socket at once. tungstenite's own 128 KiB are taken for every connection, idle or not.
-/// Commands are short; long ones are read in pieces.
-const READ_BUFFER_BYTES: usize = 1024;
-/// Bytes of frames collected before they are written.
-const WRITE_BUFFER_BYTES: usize = 4 * 1024;
-/// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
-const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of events taken from the feed at once, so that a command is looked at in between.
 const BATCH_BYTES: usize = 32 * 1024;
 /// Events read from the store at once by a reader that is behind.
 const BEHIND_PAGE: u32 = 64;
 /// Bad frames in a row until the connection is closed: a program that speaks another protocol, not a typing error.
 const BAD_FRAMES_MAX: u32 = 50;
-/// After a close frame was sent for a fault, how long what still arrives is read: without that the frame is lost when
-/// the system resets a connection with unread bytes.
-const DRAIN_TIME: Duration = Duration::from_millis(500);
 /// Pings that may stay unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
-
-/// A request for `/`: a socket for v1 clients, the page for a browser.
-pub(super) async fn root(state: State<Arc<App>>, request: axum::extract::Request) -> Response {
-    let (mut parts, _) = request.into_parts();
-    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(socket) => enter(state.0, socket, &parts),
-        Err(_) => super::web::index(),
-    }
-}
-
-/// A request for `/ws`.
-pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
-    let (mut parts, _) = request.into_parts();
-    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(socket) => enter(state.0, socket, &parts),
-        Err(refused) => refused.into_response(),
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct Credentials {
-    ticket: Option<String>,
-}
-
-fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
-    let negotiated = socket.requested_protocols().any(|protocol| protocol.as_bytes() == SUBPROTOCOL_V2.as_bytes());
-    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
-    let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
-    let identity = match (bearer(&parts.headers), ticket) {
-        (Some(token), _) => Given::of(app.auth.user(token).or_else(|| anonymous(&app))),
-        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app))),
-        (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
-    };
-    let bytes_max = app.limits.message_bytes_max();
-    let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
-    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| peer.ip());
-    socket
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
-        .max_message_size(bytes_max)
-        .max_frame_size(bytes_max)
-        .on_upgrade(move |socket| {
-            let tracker = app.connections.clone();
-            // Boxed: what is awaited deep inside would otherwise make every idle connection as large as the busiest.
-            tracker.track_future(Box::pin(async move {
-                let Some(place) = app.limits.enter(address) else {
-                    refuse(socket, CloseCode::Overloaded, "as many connections as may be are open").await;
-                    return;
-                };
-                if matches!(identity, Given::Wrong) {
-                    refuse(socket, CloseCode::Credentials, "the credentials are wrong or used up").await;
-                    return;
-                }
-                let name = if let Given::Known(name) = identity { Some(name) } else { None };
-                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place);
-                Box::pin(Box::new(connection).run()).await;
-            }))
-        })
-}
-
-/// What credentials a handshake came with.
-enum Given {
-    Known(Name),
-    Nothing,
-    Wrong,
-}
-
-impl Given {
-    fn of(name: Option<Name>) -> Self {
-        name.map_or(Self::Wrong, Self::Known)
-    }
-}
-
-/// Where no tokens are asked for, everyone is the same nameless user.
-pub(super) fn anonymous(app: &App) -> Option<Name> {
-    (!app.auth.is_required()).then(Name::new)
-}
-
-async fn refuse(mut socket: WebSocket, code: CloseCode, reason: &str) {
-    metrics::closed(code);
-    let frame = CloseFrame { code: code.code(), reason: reason.into() };
-    let _ = timeout(DRAIN_TIME, socket.send(Message::Close(Some(frame)))).await;
-    let _ = timeout(DRAIN_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
-}
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,20 +91,8 @@ pub(super) struct Connection {
     _place: Place,
 }
 
-/// What one round of the connection's loop came to: go on, or close so.
-pub(super) type Flow = Result<(), End>;
-
-/// Why a connection ends.
-#[derive(Debug)]
-pub(super) enum End {
-    /// The client is gone.
-    Gone,
-    /// The server closes.
-    Close(CloseCode, &'static str),
-}
-
 impl Connection {
-    fn new(
+    pub(super) fn new(
         app: Arc<App>,
         socket: WebSocket,
         name: Option<Name>,
@@ -250,7 +136,7 @@ impl Connection {
     }
 
     /// Boxed: a future holds what it is given twice.
-    async fn run(mut self: Box<Self>) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let end = loop {
             if let Err(end) = self.round().await {
                 break end;
@@ -258,7 +144,7 @@ impl Connection {
         };
         self.let_go();
         if let End::Close(code, reason) = end {
-            Box::pin(refuse(self.socket, code, reason)).await;
+            Box::pin(close(self.socket, code, reason)).await;
         }
     }
 
@@ -511,14 +397,6 @@ impl Connection {
     }
 }
 
-fn written(outcome: Result<Result<(), axum::Error>, tokio::time::error::Elapsed>) -> Flow {
-    match outcome {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(End::Gone),
-        Err(_) => Err(End::Close(CloseCode::SlowReader, "too slow a reader; reconnect and resume")),
-    }
-}
-
 /// Wakes when the joined session's feed has more; never without a session.
 async fn changed(joined: &mut Option<Joined>) {
     match joined {
@@ -526,25 +404,4 @@ async fn changed(joined: &mut Option<Joined>) {
         Some(joined) => drop(joined.changed.changed().await),
         None => std::future::pending().await,
     }
-}
-
-/// tungstenite ends the stream on a fault and sends nothing: the code that RFC 6455 asks for is ours to send.
-fn protocol_fault(error: &axum::Error) -> End {
-    use tokio_tungstenite::tungstenite::Error;
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        if let Some(fault) = cause.downcast_ref::<Error>() {
-            return match fault {
-                Error::Capacity(_) => End::Close(CloseCode::TooLarge, "the message is larger than MESSAGE_BYTES_MAX"),
-                Error::Utf8(_) => End::Close(CloseCode::InvalidUtf8, "a text frame is not UTF-8"),
-                Error::Protocol(tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {
-                    End::Gone
-                }
-                Error::Protocol(_) => End::Close(CloseCode::Protocol, "the frame breaks RFC 6455"),
-                _ => End::Gone,
-            };
-        }
-        source = cause.source();
-    }
-    End::Gone
 }

@@ -4,7 +4,10 @@
 //! `agent_finished`, once and last, also after a failure; an item is sent whole, once, under its own id; nothing it
 //! does not know reaches it.
 
-use super::socket::{Connection, End, Flow};
+use super::{
+    closing::{End, Flow},
+    socket::Connection,
+};
 use crate::{
     metrics::{self, Outcome},
     runtime::Attach,

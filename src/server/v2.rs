@@ -2,8 +2,10 @@
 
 use super::{
     app::App,
+    closing::{End, Flow},
+    handshake::anonymous,
     sessions,
-    socket::{Connection, End, Flow, Speaks, anonymous},
+    socket::{Connection, Speaks},
 };
 use crate::{
     core::agent_loop::{Snapshot, check_offers},

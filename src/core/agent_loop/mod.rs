@@ -8,13 +8,15 @@
 //! the next request is the same. Answers to requests of an older loop carry request ids that no later loop knows: they
 //! are late words, expected and dropped.
 //!
-//! - `commands`: what clients ask; `turn`: asking the model; `tools`: calling tools; `compact`: compacting
+//! - `commands`: what clients ask; `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
+//!   tools; `compact`: compacting
 //! - `info`: the meter, the report and the snapshot
 
 mod commands;
 mod compact;
 mod info;
 pub mod io;
+mod overflow;
 mod tools;
 mod turn;
 

@@ -1,0 +1,101 @@
+//! From an HTTP request to a connection: what it negotiates, and with which credentials it comes.
+
+use super::{
+    app::App,
+    auth::{Name, bearer},
+    closing::close,
+    socket::Connection,
+};
+use axum::{
+    extract::{ConnectInfo, FromRequestParts, Query, State, ws::WebSocketUpgrade},
+    http::{Request, request::Parts},
+    response::{IntoResponse, Response},
+};
+use reseed_protocol::{CloseCode, SUBPROTOCOL_V2};
+use std::{net::SocketAddr, sync::Arc};
+
+/// Bytes read from a socket at once. tungstenite's own 128 KiB are taken for every connection, idle or not.
+/// Commands are short; long ones are read in pieces.
+const READ_BUFFER_BYTES: usize = 1024;
+/// Bytes of frames collected before they are written.
+const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
+const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A request for `/`: a socket for v1 clients, the page for a browser.
+pub(super) async fn root(state: State<Arc<App>>, request: axum::extract::Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
+        Ok(socket) => enter(state.0, socket, &parts),
+        Err(_) => super::web::index(),
+    }
+}
+
+/// A request for `/ws`.
+pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
+        Ok(socket) => enter(state.0, socket, &parts),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Credentials {
+    ticket: Option<String>,
+}
+
+fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
+    let negotiated = socket.requested_protocols().any(|protocol| protocol.as_bytes() == SUBPROTOCOL_V2.as_bytes());
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
+    let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
+    let identity = match (bearer(&parts.headers), ticket) {
+        (Some(token), _) => Given::of(app.auth.user(token).or_else(|| anonymous(&app))),
+        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app))),
+        (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
+    };
+    let bytes_max = app.limits.message_bytes_max();
+    let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
+    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| peer.ip());
+    socket
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .max_message_size(bytes_max)
+        .max_frame_size(bytes_max)
+        .on_upgrade(move |socket| {
+            let tracker = app.connections.clone();
+            // Boxed: what is awaited deep inside would otherwise make every idle connection as large as the busiest.
+            tracker.track_future(Box::pin(async move {
+                let Some(place) = app.limits.enter(address) else {
+                    close(socket, CloseCode::Overloaded, "as many connections as may be are open").await;
+                    return;
+                };
+                if matches!(identity, Given::Wrong) {
+                    close(socket, CloseCode::Credentials, "the credentials are wrong or used up").await;
+                    return;
+                }
+                let name = if let Given::Known(name) = identity { Some(name) } else { None };
+                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place);
+                Box::pin(Box::new(connection).run()).await;
+            }))
+        })
+}
+
+/// What credentials a handshake came with.
+enum Given {
+    Known(Name),
+    Nothing,
+    Wrong,
+}
+
+impl Given {
+    fn of(name: Option<Name>) -> Self {
+        name.map_or(Self::Wrong, Self::Known)
+    }
+}
+
+/// Where no tokens are asked for, everyone is the same nameless user.
+pub(super) fn anonymous(app: &App) -> Option<Name> {
+    (!app.auth.is_required()).then(Name::new)
+}
