@@ -485,7 +485,7 @@ mod tests {
             let (item, turn) = ids();
             feed.publish(&["begin".into()], None);
             let (mut began, _) = feed.join();
-            let (mut late, _) = feed.join();
+            let (late, _) = feed.join();
             feed.begin_item(&item, &turn);
             feed.delta(&item, Delta::Text { part: 0, text: "one" });
             assert_eq!(read(&feed, &mut began), ["item_started", "0@0 one"]);
