@@ -8,6 +8,7 @@ mod conversation;
 mod original_faults;
 mod provider;
 mod real_upstream;
+mod safety;
 mod schema;
 mod settings;
 mod source;

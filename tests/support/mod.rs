@@ -1,7 +1,9 @@
-//! What the tests share: a server in this process, a client, a model's server, and what they talk of.
+//! What the tests share: a server in this process, the real binary, clients, a model's server, and what they talk of.
 
+pub(crate) mod binary;
 pub(crate) mod client;
 pub(crate) mod conversation;
+pub(crate) mod http;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod upstream;

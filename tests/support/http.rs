@@ -1,0 +1,77 @@
+//! HTTP by hand, so that a test chooses every header, `Host` too.
+
+use serde_json::Value;
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+/// How long an answer may take on a machine that is busy with other tests; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    /// Status line and headers, in lower case.
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answered {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Asks `GET` of an address.
+pub(crate) async fn get(address: &str, path: &str) -> Answered {
+    ask(address, "GET", path, &[]).await
+}
+
+/// Asks `GET` with a token.
+pub(crate) async fn get_as(address: &str, path: &str, token: &str) -> Answered {
+    ask(address, "GET", path, &[("Authorization", &format!("Bearer {token}"))]).await
+}
+
+/// Asks with these headers; `Host` is the address unless they say otherwise.
+pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: 0\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        request.push_str(&format!("Host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    let exchange = tokio::time::timeout(PATIENCE, exchange(address, &request));
+    exchange.await.unwrap_or_else(|_| panic!("no answer from {address} to {method} {path} for {PATIENCE:?}"))
+}
+
+async fn exchange(address: &str, request: &str) -> Answered {
+    let mut socket = TcpStream::connect(address).await.unwrap_or_else(|error| panic!("connect to {address}: {error}"));
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at;
+        }
+        let read = socket.read_buf(&mut bytes).await.unwrap();
+        assert!(read > 0, "{address} hung up on {request}");
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = bytes.split_off(end + 4);
+    while body.len() < length {
+        let read = socket.read_buf(&mut body).await.unwrap();
+        assert!(read > 0, "{address} hung up in the middle of its answer to {request}");
+    }
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Answered {
+        status: status.unwrap_or_else(|| panic!("no status in {head}")),
+        head,
+        body: String::from_utf8(body).unwrap(),
+    }
+}
