@@ -5,8 +5,8 @@
 
 use super::{
     effects::Effects,
-    feed::Feed,
-    handle::{Attach, Attached, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
+    feed::{Cursor, Feed, Reader},
+    handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
     shared::Shared,
 };
 use crate::{
@@ -49,6 +49,9 @@ struct Actor {
     feed: Arc<Feed>,
     owner: Option<Owner>,
     stopping: bool,
+    /// The running turn was ended before its time; what waits must not begin.
+    held: bool,
+    ended: bool,
     /// Someone has spoken to this actor: until then it waits for whoever had the session opened.
     visited: bool,
     detached_since: Option<Instant>,
@@ -56,6 +59,18 @@ struct Actor {
 
 /// How long an actor waits for whoever had the session opened to speak; a connection can die in between.
 const VISIT_TIME: Duration = Duration::from_secs(10);
+
+/// Missed events that are replayed one by one; who missed more gets the whole state.
+const REPLAY_EVENTS_MAX: u64 = 5_000;
+
+impl Drop for Actor {
+    /// An actor that did not come to its end panicked: its subscribers reconnect and resume.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.feed.close(CloseCode::Internal);
+        }
+    }
+}
 
 /// Why the actor ends.
 enum End {
@@ -83,6 +98,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         feed,
         owner: None,
         stopping: false,
+        held: false,
+        ended: false,
         visited: false,
         detached_since: None,
     });
@@ -97,11 +114,15 @@ impl Actor {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,
         };
-        // Messages that came too late find the mailbox closed, and their senders open the session again.
+        // Who comes later finds the mailbox closed and opens the session again; who came just now is told.
         mailbox.close();
         while let Ok(message) = mailbox.try_recv() {
-            drop(message);
+            if let Message::Command { id, outgoing, .. } = *message {
+                let error = ErrorBody::new(ErrorCode::StoreFailed, "the session was leaving memory; send it again");
+                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(error))));
+            }
         }
+        self.ended = true;
         if let End::Close(code) = end {
             self.feed.close(code);
         }
@@ -112,11 +133,20 @@ impl Actor {
 
     async fn serve(&mut self, mailbox: &mut mpsc::Receiver<Box<Message>>) -> End {
         loop {
-            if self.is_unneeded() {
+            if self.is_unneeded() && mailbox.is_empty() {
                 return End::Unneeded;
             }
             let wake = self.next_wake();
+            let (drain, stop) = (self.shared.drain.clone(), self.shared.stop.clone());
             let message = tokio::select! {
+                () = drain.cancelled(), if !self.stopping => {
+                    self.stopping = true;
+                    Message::Input(Input::Hold)
+                }
+                () = stop.cancelled(), if !self.held => {
+                    self.held = true;
+                    Message::Input(Input::Stop)
+                }
                 message = mailbox.recv() => match message {
                     Some(message) => *message,
                     None => return End::Unneeded,
@@ -145,22 +175,21 @@ impl Actor {
                 }
             }
             Message::Left(origin) => self.owner = self.owner.take().filter(|owner| owner.origin != origin),
-            Message::Drain => {
-                self.stopping = true;
-                self.tell(Input::Hold, None).await?;
-            }
-            Message::Stop => self.tell(Input::Stop, None).await?,
             Message::Close(code) => {
                 self.tell(Input::Stop, None).await?;
                 return Err(End::Close(code));
             }
-            Message::Input(Input::Tick) if self.detached_too_long() => self.tell(Input::Stop, None).await?,
+            Message::Input(Input::Tick) if self.detached_too_long() => {
+                self.held = true;
+                self.tell(Input::Stop, None).await?;
+            }
             Message::Input(input) => self.tell(input, None).await?,
         }
         Ok(())
     }
 
     async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
+        let mut taken_over = None;
         if attach.role == SessionRole::Owner {
             let other =
                 self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
@@ -169,16 +198,28 @@ impl Actor {
                 if !(attach.takeover || same_client) {
                     return Ok(Err(owned_error()));
                 }
-                let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
+                taken_over = (!same_client).then_some(Vec::new());
             }
         }
-        if let Some(tools) = attach.tools {
+        if let Some(tools) = &attach.tools {
             if attach.role != SessionRole::Owner {
                 return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools")));
             }
             if let Err(error) = check_offers(tools.clone()) {
                 return Ok(Err(error));
             }
+        }
+        if attach.role == SessionRole::Owner
+            && let Some(other) = self.owner.take_if(|owner| owner.origin != attach.origin)
+        {
+            let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
+        }
+        if self.held && !self.stopping {
+            self.held = false;
+            self.tell(Input::Go, None).await?;
+        }
+        // The tools of a client that was taken over from went with it.
+        if let Some(tools) = attach.tools.or(taken_over) {
             let command = Command::RegisterTools(RegisterTools { tools });
             let id = "open_session".parse().expect("a word is an id");
             let input = Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command) };
@@ -189,7 +230,7 @@ impl Actor {
                 Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
         }
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let resumed = attach.resume.and_then(|left_off| self.feed.rejoin(left_off.seq, &left_off.items));
+        let resumed = attach.resume.and_then(|left_off| self.resumable(&left_off));
         let replay = resumed.is_some();
         let (joined, items) = self.feed.join();
         Ok(Ok(Attached {
@@ -198,8 +239,16 @@ impl Actor {
             epoch: self.effects.epoch().to_owned(),
             cursor: resumed.unwrap_or(joined),
             replay,
-            feed: self.feed.clone(),
+            feed: Reader::new(&self.feed),
         }))
+    }
+
+    /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed, it
+    /// needs the whole state.
+    fn resumable(&self, left_off: &LeftOff) -> Option<Cursor> {
+        let missed = self.feed.seq().saturating_sub(left_off.seq);
+        let same_log = left_off.epoch == self.effects.epoch();
+        (same_log && missed <= REPLAY_EVENTS_MAX).then(|| self.feed.rejoin(left_off.seq, &left_off.items)).flatten()
     }
 
     async fn command(
@@ -212,8 +261,17 @@ impl Actor {
         let refuse = |error: ErrorBody| {
             let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
         };
-        if self.stopping && command.writes() {
+        self.effects.expect_answer();
+        let ends_something =
+            matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
+        if self.stopping && command.writes() && !ends_something {
             refuse(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+            return Ok(());
+        }
+        let other_owner = self.owner.as_ref().is_some_and(|owner| owner.origin != origin);
+        // Anyone of the same name may rename a session without opening it.
+        if other_owner && command.writes() && !matches!(command, Command::RenameSession(_)) {
+            refuse(ErrorBody::new(ErrorCode::ReadOnly, "another connection owns this session now; open it again"));
             return Ok(());
         }
         let mut content = 0;
@@ -293,8 +351,7 @@ impl Actor {
 
     /// Whether nobody is here and nothing is running.
     fn is_unneeded(&mut self) -> bool {
-        // The feed is shared with the effects and with whoever reads it.
-        let attached = Arc::strong_count(&self.feed) > Effects::FEEDS_HELD + 1;
+        let attached = self.feed.readers() > 0;
         let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle());
         if attached {
             self.detached_since = None;

@@ -45,10 +45,14 @@ struct Asking {
     task: AbortHandle,
 }
 
-impl Effects {
-    /// How many references to the feed stand in here.
-    pub(super) const FEEDS_HELD: usize = 1;
+impl Drop for Asking {
+    /// Whoever lets go of a request hangs up, also an actor that panicked.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
 
+impl Effects {
     pub(super) fn new(
         shared: Arc<Shared>,
         lease: Lease,
@@ -99,9 +103,7 @@ impl Effects {
             }
             Effect::CallModel(call) => self.call_model(*call),
             Effect::Calibrate { model, estimated, reported } => {
-                let mut calibration = self.shared.calibration(&model);
-                calibration.observe(estimated, reported);
-                self.shared.calibrations.insert(model, calibration);
+                self.shared.calibrate(&model, estimated, reported);
             }
             // The actor's own.
             Effect::CancelModel(_) | Effect::Reseed => {}
@@ -169,6 +171,11 @@ impl Effects {
         Ok(())
     }
 
+    /// A command begins: it has had no reply.
+    pub(super) fn expect_answer(&mut self) {
+        self.answered = None;
+    }
+
     /// Whether this command has had its reply.
     pub(super) fn has_answered(&self, id: &CommandId) -> bool {
         self.answered.as_ref() == Some(id)
@@ -209,8 +216,6 @@ impl Effects {
                 Some(_) => provider.answer(&body, &mut sink).await,
                 None => provider.answer(&body, &mut Unshown).await,
             };
-            // Let go of the feed first: whoever counts its readers must not count this task.
-            drop(sink);
             super::measure::model_answered(purpose, &outcome);
             report.send(outcome).await;
         });
@@ -219,19 +224,13 @@ impl Effects {
 
     /// Stops asking: dropping the provider's future hangs up on the upstream. Returns what was shown.
     pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
-        match self.asking.take_if(|asking| asking.request == request) {
-            Some(asking) => {
-                asking.task.abort();
-                asking.item.map(|item| self.feed.take_shown(&item)).unwrap_or_default()
-            }
-            None => Vec::new(),
-        }
+        let asking = self.asking.take_if(|asking| asking.request == request);
+        let item = asking.and_then(|mut asking| asking.item.take());
+        item.map(|item| self.feed.take_shown(&item)).unwrap_or_default()
     }
 
     pub(super) async fn release(&mut self) {
-        if let Some(asking) = self.asking.take() {
-            asking.task.abort();
-        }
+        self.asking = None;
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }
@@ -294,7 +293,11 @@ impl Drop for Report {
         let fault =
             ModelFault::new(ErrorCode::Internal, "asking the model ended without an outcome; see the server's log");
         let input = Input::Failed { request: self.request, fault };
-        // Dropped by a cancel, the report is a late word that nobody waits for; then a full mailbox does not matter.
-        let _ = mailbox.try_send(Box::new(Message::Input(input)));
+        // Dropped by a cancel, the report is a late word that nobody waits for; after a panic the turn ends by it.
+        if let Err(mpsc::error::TrySendError::Full(message)) = mailbox.try_send(Box::new(Message::Input(input)))
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { mailbox.send(message).await });
+        }
     }
 }

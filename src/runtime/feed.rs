@@ -16,7 +16,11 @@ use reseed_protocol::{
 use std::{
     collections::VecDeque,
     fmt::Write as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::sync::watch;
 
@@ -36,6 +40,7 @@ const DELTA_ID: &str = "s_d";
 pub struct Feed {
     inner: Mutex<Inner>,
     changed: watch::Sender<()>,
+    readers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +108,31 @@ pub struct Seen {
     pub offset: u64,
 }
 
+/// A subscriber's hold on a feed: as long as there is one, someone is attached to the session.
+#[derive(Debug)]
+pub struct Reader(Arc<Feed>);
+
+impl Reader {
+    /// One more subscriber.
+    pub(super) fn new(feed: &Arc<Feed>) -> Self {
+        feed.readers.fetch_add(1, Ordering::Relaxed);
+        Self(feed.clone())
+    }
+}
+
+impl Deref for Reader {
+    type Target = Feed;
+    fn deref(&self) -> &Feed {
+        &self.0
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What a subscriber is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
@@ -123,12 +153,17 @@ impl Feed {
     #[must_use]
     pub fn new(seq: u64) -> Arc<Self> {
         let inner = Inner { seq, ..Inner::default() };
-        Arc::new(Self { inner: Mutex::new(inner), changed: watch::Sender::new(()) })
+        Arc::new(Self { inner: Mutex::new(inner), changed: watch::Sender::new(()), readers: AtomicUsize::new(0) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change is made whole before the lock is let go, so a panic elsewhere leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many subscribers hold it.
+    pub(super) fn readers(&self) -> usize {
+        self.readers.load(Ordering::Relaxed)
     }
 
     /// Wakes when there is more to read.

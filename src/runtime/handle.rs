@@ -1,13 +1,12 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels stay private.
 
-use super::feed::{Cursor, Feed, Seen};
+use super::feed::{Cursor, Reader, Seen};
 use crate::core::agent_loop::{Origin, Snapshot};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, SessionRole, ToolOffer},
     reply::{Reply, RunningItem},
 };
-use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Commands that may wait in one session's mailbox. Its clients wait for room: the actor empties it within a store
@@ -48,6 +47,8 @@ pub struct Attach {
 /// Where a connection left off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOff {
+    /// Names the log that it read.
+    pub epoch: String,
     /// The last durable event it was given.
     pub seq: u64,
     /// What it has seen of running items.
@@ -68,7 +69,7 @@ pub struct Attached {
     /// Whether the cursor is where it left off, so that it needs no state.
     pub replay: bool,
     /// What it reads.
-    pub feed: Arc<Feed>,
+    pub feed: Reader,
 }
 
 pub(super) enum Message {
@@ -82,10 +83,6 @@ pub(super) enum Message {
     Snapshot(oneshot::Sender<Snapshot>),
     /// A connection has left: look whether anyone still needs this session.
     Left(Origin),
-    /// The server will stop: finish the running turn, take nothing more, leave memory.
-    Drain,
-    /// The server is stopping: end the running turn now.
-    Stop,
     /// Leave memory and close whoever is here.
     Close(CloseCode),
     Input(crate::core::agent_loop::Input),

@@ -15,7 +15,7 @@ mod measure;
 pub mod registry;
 mod shared;
 
-pub use feed::{Cursor, Feed, Frame, Seen};
+pub use feed::{Cursor, Feed, Frame, Reader, Seen};
 pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
 pub use registry::{Registry, RegistryOptions};
 pub use shared::store_error;

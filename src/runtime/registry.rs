@@ -2,7 +2,7 @@
 
 use super::{
     actor,
-    handle::{Gone, Message, SessionHandle},
+    handle::{Message, SessionHandle},
     load::load,
     shared::{Shared, store_error},
 };
@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Mutex;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long sessions may take to write that their turn was interrupted: a few commits.
 const INTERRUPT_TIME: Duration = Duration::from_secs(5);
@@ -68,7 +68,16 @@ impl Registry {
     pub fn new(options: RegistryOptions) -> Arc<Self> {
         let RegistryOptions { store, provider, clock, deployment, sessions_open_max, detached_turn } = options;
         let deployment = Arc::new(deployment);
-        let shared = Shared { store, provider, clock, deployment, detached_turn, calibrations: DashMap::new() };
+        let shared = Shared {
+            store,
+            provider,
+            clock,
+            deployment,
+            detached_turn,
+            drain: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            calibrations: DashMap::new(),
+        };
         Arc::new(Self {
             shared: Arc::new(shared),
             slots: Arc::default(),
@@ -150,7 +159,7 @@ impl Registry {
         self.check_room()?;
         let store = &self.shared.store;
         let (lease, head) = store.open(id).await.map_err(|error| store_error(&error))?;
-        let session = load(&**store, &head).await.map_err(|error| store_error(&error))?;
+        let session = self.founded(load(&**store, &head).await.map_err(|error| store_error(&error))?);
         Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head })
     }
 
@@ -178,7 +187,7 @@ impl Registry {
         }
         let store = &self.shared.store;
         let head = store.head(id).await.map_err(|error| store_error(&error))?;
-        let session = load(&**store, &head).await.map_err(|error| store_error(&error))?;
+        let session = self.founded(load(&**store, &head).await.map_err(|error| store_error(&error))?);
         let generation = session.state.generation;
         Ok(AgentLoop::seeded(generation, self.seed(session)?).snapshot())
     }
@@ -199,6 +208,11 @@ impl Registry {
         session.state.model.clone_from(&self.shared.deployment.model);
         session.state.strategy.clone_from(&self.shared.deployment.strategy);
         session
+    }
+
+    /// A session that was read; one whose first event was never written begins like a new one.
+    fn founded(&self, session: Session) -> Session {
+        if session.state.seq == 0 { self.unwritten(session.id, session.created_at) } else { session }
     }
 
     /// The session's handle, if it is open.
@@ -232,25 +246,15 @@ impl Registry {
     /// Takes no more sessions and begins no more turns; waits `grace` for those that are running, then interrupts them.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.tell_all(|| Message::Drain).await;
+        self.shared.drain.cancel();
         self.actors.close();
         if tokio::time::timeout(grace, self.actors.wait()).await.is_ok() {
             return;
         }
         tracing::info!(sessions = self.open_count(), "turns are interrupted; they can be retried");
-        self.tell_all(|| Message::Stop).await;
+        self.shared.stop.cancel();
         if tokio::time::timeout(INTERRUPT_TIME, self.actors.wait()).await.is_err() {
             tracing::warn!(sessions = self.open_count(), "sessions did not end in time");
-        }
-    }
-
-    async fn tell_all(&self, message: impl Fn() -> Message) {
-        let mut handles: Vec<SessionHandle> = Vec::new();
-        for slot in self.slots.iter() {
-            handles.extend(slot.handle.try_lock().ok().and_then(|place| place.clone()));
-        }
-        for handle in handles {
-            let _: Result<(), Gone> = handle.send(message()).await;
         }
     }
 
@@ -273,15 +277,36 @@ impl Registry {
 
     fn spawn(&self, started: actor::Started) -> SessionHandle {
         self.open.fetch_add(1, Ordering::Relaxed);
-        let open = self.open.clone();
+        let counted = Counted(self.open.clone());
         let (handle, run) = actor::actor(self.shared.clone(), started);
         let (slots, id) = (self.slots.clone(), handle.id.clone());
         self.actors.spawn(async move {
+            let forgotten = Forgotten { slots, id };
             run.await;
-            open.fetch_sub(1, Ordering::Relaxed);
-            forget(&slots, &id);
+            drop((counted, forgotten));
         });
         handle
+    }
+}
+
+/// A session among the open ones, until dropped: also when its actor panics.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A slot to be forgotten when its actor is over.
+struct Forgotten {
+    slots: Arc<DashMap<SessionId, Arc<Slot>>>,
+    id: SessionId,
+}
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        forget(&self.slots, &self.id);
     }
 }
 

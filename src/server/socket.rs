@@ -17,7 +17,7 @@ use super::{
 use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection},
-    runtime::{Attached, Cursor, Feed, Frame, Outgoing, SessionHandle, handle::REPLIES_MAX},
+    runtime::{Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, handle::REPLIES_MAX},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
@@ -58,7 +58,7 @@ pub(super) enum Speaks {
 pub(super) struct Joined {
     pub(super) handle: SessionHandle,
     pub(super) role: SessionRole,
-    pub(super) feed: Arc<Feed>,
+    pub(super) feed: Reader,
     pub(super) cursor: Cursor,
     pub(super) deltas: bool,
     changed: watch::Receiver<()>,

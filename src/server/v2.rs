@@ -22,9 +22,6 @@ use reseed_protocol::{
 /// Id of error frames for frames without a usable id of their own.
 const NAMELESS_ID: &str = "s_error";
 
-/// Missed events that are replayed one by one; who missed more gets the whole state.
-const REPLAY_EVENTS_MAX: u64 = 5_000;
-
 /// Entries that `session_opened` carries where the client does not say.
 const ENTRIES_DEFAULT: u32 = 50;
 
@@ -259,13 +256,21 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             resume: resume.map(left_off),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };
-        let attached = resumable(attached?, resume);
+        let attached = attached?;
         let entries = match attached.replay {
             true => None,
             false => {
                 let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
                 let asker = asker(&app, &owner, None);
-                Some(sessions::newest(&asker, &handle.id, &attached.snapshot, count).await?)
+                match sessions::newest(&asker, &handle.id, &attached.snapshot, count).await {
+                    Ok(page) => Some(page),
+                    Err(error) => {
+                        // Joined, but without what it should be told: it leaves again.
+                        drop(attached);
+                        handle.leave(connection.origin).await;
+                        return Err(error);
+                    }
+                }
             }
         };
         let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
@@ -291,20 +296,7 @@ fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody>
 fn left_off(resume: &Resume) -> LeftOff {
     let items = resume.items.iter().flatten();
     let seen = items.map(|item| Seen { item: item.item_id.clone(), part: item.part, offset: item.offset });
-    LeftOff { seq: resume.seq, items: seen.collect() }
-}
-
-/// All or nothing: on another log, or after too much was missed, the client gets the whole state.
-fn resumable(mut attached: Attached, resume: Option<&Resume>) -> Attached {
-    let same_log = resume.is_some_and(|resume| resume.epoch == attached.epoch);
-    let missed = attached.snapshot.seq.saturating_sub(attached.cursor.seq);
-    if attached.replay && !(same_log && missed <= REPLAY_EVENTS_MAX) {
-        let (cursor, items) = attached.feed.join();
-        attached.cursor = cursor;
-        attached.items = items;
-        attached.replay = false;
-    }
-    attached
+    LeftOff { epoch: resume.epoch.clone(), seq: resume.seq, items: seen.collect() }
 }
 
 fn session_opened(

@@ -306,6 +306,7 @@ impl AgentLoop {
         settings.reasoning_effort = set.reasoning_effort;
         if set.model != self.session.state.model {
             settings.learned_window_tokens = None;
+            self.seen = super::Seen::default();
             self.seen = Seen::default();
         }
         self.update(caller, |updated| {

@@ -4,8 +4,8 @@ use super::{AgentLoop, CallModel, Effect, RequestId, Stage, turn::appended};
 use crate::core::{
     context::{
         RequestCount, build_context,
-        compaction::{Job, Order, Outcome, Surroundings},
-        cut::{Cut, find_cut, last_turn_cut},
+        compaction::{Job, Order, Outcome, Surroundings, summary_tokens_max},
+        cut::{Cut, Keep, find_cut, last_turn_cut},
     },
     model::{Answer, ModelFault},
     session::Node,
@@ -36,8 +36,18 @@ impl AgentLoop {
     /// What a client's compaction would cut now.
     pub(super) fn ordered_cut(&self) -> Option<Cut> {
         let context = self.context();
-        let keep = self.in_estimates(self.manager.keep_tokens(self.window_tokens()));
+        let keep = self.keep(self.manager.keep_tokens(self.window_tokens()));
         find_cut(&context, keep).or_else(|| last_turn_cut(&context))
+    }
+
+    /// What a compaction should keep of the messages so that it ends well below where the next one begins: at most three
+    /// quarters of that, with the system prompt, the tools and a summary beside it.
+    fn keep(&self, keep_tokens: u64) -> Keep {
+        let window = self.window_tokens();
+        let trigger = self.manager.compact_at_tokens(window).unwrap_or(window - self.manager.reserved_tokens(window));
+        let target = self.in_estimates(trigger / 4 * 3);
+        let beside = self.fixed.system + self.fixed.tools + self.in_estimates(summary_tokens_max(window));
+        Keep { tokens: self.in_estimates(keep_tokens), tokens_max: target.saturating_sub(beside) }
     }
 
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
@@ -55,16 +65,15 @@ impl AgentLoop {
     /// Stages a compaction and asks for its first summary.
     pub(super) fn start_job(&mut self, now: Timestamp, order: Order, keep_tokens: u64) -> Result<(), ErrorBody> {
         let context = self.context();
-        let cut = find_cut(&context, self.in_estimates(keep_tokens)).or_else(|| last_turn_cut(&context)).ok_or_else(
-            || ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn"),
-        )?;
+        let cut = find_cut(&context, self.keep(keep_tokens)).or_else(|| last_turn_cut(&context)).ok_or_else(|| {
+            ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn")
+        })?;
         let around = Surroundings {
             model: &self.session.state.model,
             window_tokens: self.window_tokens(),
             counter: &self.counter,
             calibration: &self.calibration,
             details: self.compaction_details(),
-            before: self.count(&context),
             now,
             delimiter: self.ids.next_text(),
         };
@@ -169,17 +178,19 @@ impl AgentLoop {
 
     /// Checks that it gained something, writes the one entry that is the compaction, and ends this loop.
     fn commit(&mut self, now: Timestamp, job: &Job) {
+        // Counted now: instructions, tools and settings may have changed since the job began.
+        let before = &self.count(&self.context());
         let outcome = job.outcome().unwrap_or_else(|| job.shorter());
         let entry_id = self.ids.next_id();
-        let mut chosen = self.would_be(now, job, outcome, &entry_id);
-        if chosen.after.tokens >= job.before.tokens {
-            chosen = self.would_be(now, job, job.shorter(), &entry_id);
+        let mut chosen = self.would_be(now, job, outcome, &entry_id, before.tokens);
+        if chosen.after.tokens >= before.tokens {
+            chosen = self.would_be(now, job, job.shorter(), &entry_id, before.tokens);
         }
         let WouldBe { outcome, entry, after } = chosen;
-        if after.tokens >= job.before.tokens {
+        if after.tokens >= before.tokens {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
-                job.before.tokens, after.tokens
+                before.tokens, after.tokens
             );
             self.give_up(now, job, ErrorBody::new(ErrorCode::NothingToCompact, message));
             return;
@@ -187,7 +198,6 @@ impl AgentLoop {
         let duration_ms = now.millis_since(job.started_at);
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let waited = turn_id.is_some() || !self.session.state.queue.is_empty();
-        let before = &job.before;
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = (before.tokens - after.tokens) as f64 * 100.0 / before.tokens as f64;
         let compacted = ContextCompacted {
@@ -218,13 +228,20 @@ impl AgentLoop {
     }
 
     /// The compaction's entry and what the pending request would cost with it.
-    fn would_be(&self, now: Timestamp, job: &Job, outcome: Outcome, entry_id: &reseed_protocol::EntryId) -> WouldBe {
+    fn would_be(
+        &self,
+        now: Timestamp,
+        job: &Job,
+        outcome: Outcome,
+        entry_id: &reseed_protocol::EntryId,
+        tokens_before: u64,
+    ) -> WouldBe {
         let data = |tokens_after| {
             EntryData::Compaction(Compaction {
                 summary: outcome.summary.clone(),
                 first_kept_entry_id: outcome.first_kept.clone(),
                 kept_entry_ids: outcome.kept.clone(),
-                tokens_before: job.before.tokens,
+                tokens_before,
                 tokens_after,
                 trigger: Some(job.order.trigger),
                 duration_ms: Some(now.millis_since(job.started_at)),

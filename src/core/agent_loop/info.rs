@@ -87,7 +87,10 @@ impl AgentLoop {
             Stage::Compacting { job, .. } => {
                 Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: "summarising".to_owned() })
             }
-            _ => None,
+            _ => self
+                .ordered
+                .as_ref()
+                .map(|order| RunningCompaction { job_id: order.job_id.clone(), phase: "ordered".to_owned() }),
         };
         let doing = match (&state.turn, &compaction) {
             (Some(_), _) => SessionState::Running,

@@ -66,8 +66,11 @@ pub enum Input {
     Tick,
     /// The server will stop: finish the running turn, begin no other. What waits is durable.
     Hold,
-    /// The server is stopping: end the turn, keep what was shown.
+    /// End the running turn now, keep what was shown, and begin no other: the server is stopping, the session is being
+    /// deleted, or nobody has been here for too long.
     Stop,
+    /// Someone is here again: what waits may begin.
+    Go,
 }
 
 /// Something that should now be done. Effects are carried out in order, each to its end: an [`Effect::Append`] holds

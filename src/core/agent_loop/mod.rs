@@ -17,6 +17,7 @@ mod compact;
 mod info;
 pub mod io;
 mod overflow;
+mod schema;
 mod tools;
 mod turn;
 
@@ -171,7 +172,8 @@ pub struct AgentLoop {
     reseed_due: bool,
     /// The user was told that the window is nearly full.
     warned: bool,
-    /// A compaction failed before the pending request: it is not tried again for it.
+    /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
+    /// fails is not asked for before every round of tools.
     gave_up: bool,
     out: Vec<Effect>,
 }
@@ -269,6 +271,12 @@ impl AgentLoop {
             }
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
+            (_, Input::Go) => {
+                self.holding = false;
+                if matches!(self.stage, Stage::Idle) {
+                    self.proceed(now);
+                }
+            }
             (_, Input::Stop) => self.on_stop(now),
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}

@@ -260,7 +260,12 @@ impl World {
             90..94 => self.register_tools(),
             94..96 => self.tell(Input::Tick),
             96..98 => self.late_word(),
-            98 => self.crash(),
+            98 => match self.rng.u8(..4) {
+                0 => self.tell(Input::Hold),
+                1 => self.tell(Input::Stop),
+                2 => self.tell(Input::Go),
+                _ => self.crash(),
+            },
             _ => self.command(Command::GetContextInfo(Empty {})),
         }
     }
@@ -358,6 +363,7 @@ impl World {
 
     /// Answers until nothing runs any more: then every turn has ended.
     fn settle(&mut self) {
+        self.tell(Input::Go);
         for _ in 0..400 {
             if self.agent.is_idle() {
                 break;

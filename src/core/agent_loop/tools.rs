@@ -1,6 +1,6 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
-use super::{AgentLoop, Stage, commands::Caller, info, turn::appended};
+use super::{AgentLoop, Stage, commands::Caller, info, schema::check_schema, turn::appended};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
@@ -56,6 +56,9 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
         }
         if !offer.parameters.is_object() {
             return invalid(at, "parameters", format!("the parameters of `{name}` are a JSON Schema object"));
+        }
+        if let Err(why) = check_schema(&offer.parameters) {
+            return invalid(at, "parameters", format!("the parameters of `{name}` {why}"));
         }
         match jsonschema::validator_for(&offer.parameters) {
             Ok(arguments) => checked.push(Offer { offer, arguments }),

@@ -120,7 +120,6 @@ impl AgentLoop {
     pub(super) fn on_answer(&mut self, now: Timestamp, answer: Answer) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let Some(turn) = self.session.state.turn.clone() else { return };
-        self.gave_up = false;
         if asked.model == self.session.state.model {
             self.seen.answered_tokens_max = self.seen.answered_tokens_max.max(asked.count.tokens);
             // The same question in a smaller request has an answer. Once that can be chance, twice it was the size.
@@ -311,6 +310,8 @@ impl AgentLoop {
 
     /// The server is stopping.
     pub(super) fn on_stop(&mut self, now: Timestamp) {
+        self.holding = true;
+        self.cancel_ordered();
         self.stop_turn(now, TurnStatus::Interrupted);
     }
 

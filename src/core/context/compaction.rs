@@ -7,7 +7,6 @@
 use crate::core::{
     context::{
         build::Context,
-        count::RequestCount,
         counter::{Calibration, Counter},
         cut::Cut,
         extract::extract,
@@ -43,6 +42,12 @@ const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
 /// two for each token of the summary.
 const FILES_CHARS_MAX: u64 = 4_000;
 
+/// Most tokens that a summary may have in this window.
+#[must_use]
+pub fn summary_tokens_max(window_tokens: u64) -> u64 {
+    (window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1)
+}
+
 /// What asks for a compaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
@@ -69,8 +74,6 @@ pub struct Surroundings<'a> {
     pub calibration: &'a Calibration,
     /// Files that earlier compactions noted.
     pub details: Option<CompactionDetails>,
-    /// The count of the pending request.
-    pub before: RequestCount,
     /// Now.
     pub now: Timestamp,
     /// Random text that quotes the conversation.
@@ -82,8 +85,6 @@ pub struct Surroundings<'a> {
 pub struct Job {
     /// What asked for it.
     pub order: Order,
-    /// The count of the pending request when it began.
-    pub before: RequestCount,
     /// When it began.
     pub started_at: Timestamp,
     cut: Cut,
@@ -127,7 +128,7 @@ impl Job {
             summary::unseed(&text).map(str::to_owned)
         });
         let details = summary::file_operations(messages.iter().map(|message| &**message), around.details.as_ref());
-        let summary_tokens_max = (around.window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1);
+        let summary_tokens_max = summary_tokens_max(around.window_tokens);
         let mut job = Self {
             order,
             started_at: around.now,
@@ -142,7 +143,6 @@ impl Job {
             delimiter: around.delimiter,
             usage: None,
             rung: CompactionRung::ModelSummary,
-            before: around.before,
         };
         // In units of the estimate: where the model counts more than we do, its window holds less of ours.
         #[expect(

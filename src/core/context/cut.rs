@@ -25,24 +25,35 @@ pub struct Cut {
 /// Least that must be summarised for a compaction to be worth a request.
 pub const GAIN_TOKENS_MIN: u64 = 64;
 
-/// Finds the legal cut that keeps what is closest to `keep_tokens` of the newest messages, the last user message counted
-/// in. Too little kept weighs twice as much as too much: a summary is no substitute for what was just said. `None`: all
-/// of it is less than that, or there is nothing to gain.
+/// How much a compaction should keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// About so many tokens, in units of the estimate.
+    pub tokens: u64,
+    /// Not more than so many where any legal cut keeps less: beyond, the next request would call for a compaction again.
+    pub tokens_max: u64,
+}
+
+/// Finds the legal cut that keeps what is closest to the wish, the last user message counted in. Too little kept weighs
+/// twice as much as too much: a summary is no substitute for what was just said. `None`: all of it is less than that, or
+/// there is nothing to gain.
 #[must_use]
-pub fn find_cut(context: &Context, keep_tokens: u64) -> Option<Cut> {
+pub fn find_cut(context: &Context, keep: Keep) -> Option<Cut> {
+    let keep_tokens = keep.tokens;
     let messages = &context.messages;
     let body = body(context);
     let last_user = last_user(context);
     let beside = last_user.map_or(0, |at| messages[at].tokens.total());
     let mut tail = 0;
-    let mut best: Option<(u64, usize)> = None;
+    let mut best: Option<((bool, u64), usize)> = None;
     for at in body.clone().rev() {
         tail += messages[at].tokens.total();
         if messages[at].message.role == Role::Tool || at == body.start {
             continue;
         }
         let kept = if last_user.is_some_and(|user| user < at) { tail + beside } else { tail };
-        let cost = if kept >= keep_tokens { kept - keep_tokens } else { 2 * (keep_tokens - kept) };
+        let off = if kept >= keep_tokens { kept - keep_tokens } else { 2 * (keep_tokens - kept) };
+        let cost = (kept > keep.tokens_max.max(keep_tokens), off);
         // Of equals the earlier one, which parts fewer turns.
         if best.is_none_or(|(least, _)| cost <= least) {
             best = Some((cost, at));
@@ -98,7 +109,7 @@ mod tests {
     fn check(entries: &[String], keep_tokens: u64, expected: Option<(&[usize], Option<&str>, &[&str])>) {
         let lines: Vec<&str> = entries.iter().map(String::as_str).collect();
         let context = build_context(&path(&lines, &Counter::for_model("test")));
-        let cut = find_cut(&context, keep_tokens);
+        let cut = find_cut(&context, Keep { tokens: keep_tokens, tokens_max: u64::MAX });
         let cut = cut.as_ref().map(|cut| {
             let kept: Vec<&str> = cut.kept.iter().map(EntryId::as_str).collect();
             (cut.summarised.as_slice(), cut.first_kept.as_ref().map(EntryId::as_str), kept)

@@ -1,0 +1,132 @@
+//! What a tool's schema may be, so that checking a call's arguments always ends soon.
+//!
+//! A validator follows references as often as they stand: two in each of twenty definitions are a million steps, a long
+//! chain of them is a deep stack, and a definition that leads back to itself may never end. So a schema is unfolded here,
+//! on paper, and what would be too large, too deep or endless is refused.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Values in a schema with every reference unfolded. The largest published tool schemas have a few thousand.
+const UNFOLDED_MAX: u64 = 20_000;
+
+/// References that may follow on each other.
+const CHAIN_MAX: usize = 32;
+
+/// Bytes of a schema: it is sent with every request.
+const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// Checks that a schema is small and that its references come to an end.
+///
+/// # Errors
+/// What is wrong, for the client that offers the tool.
+pub(super) fn check_schema(schema: &Value) -> Result<(), String> {
+    let bytes = schema.to_string().len();
+    if bytes > SCHEMA_BYTES_MAX {
+        return Err(format!("have {bytes} bytes, they may have {SCHEMA_BYTES_MAX}"));
+    }
+    let mut unfolding = Unfolding { schema, sizes: BTreeMap::new(), open: Vec::new() };
+    let size = unfolding.size(schema)?;
+    if size > UNFOLDED_MAX {
+        return Err(format!("have {size} values with every reference unfolded, they may have {UNFOLDED_MAX}"));
+    }
+    Ok(())
+}
+
+struct Unfolding<'a> {
+    schema: &'a Value,
+    /// Sizes of the definitions that were unfolded.
+    sizes: BTreeMap<&'a str, u64>,
+    /// References that are being unfolded, outermost first.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Unfolding<'a> {
+    fn size(&mut self, value: &'a Value) -> Result<u64, String> {
+        let mut size: u64 = 1;
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match (name.as_str(), field) {
+                        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                            size = size.saturating_add(self.reference(reference)?);
+                        }
+                        // Counted where they are referred to.
+                        ("$defs" | "definitions", _) => {}
+                        _ => size = size.saturating_add(self.size(field)?),
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    size = size.saturating_add(self.size(item)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(size)
+    }
+
+    fn reference(&mut self, reference: &'a str) -> Result<u64, String> {
+        if let Some(size) = self.sizes.get(reference) {
+            return Ok(*size);
+        }
+        let shown: String = reference.chars().take(80).collect();
+        if self.open.contains(&reference) {
+            return Err(format!(
+                "have a definition that leads back to itself, `{shown}`; unfold it as deep as you need it"
+            ));
+        }
+        if self.open.len() >= CHAIN_MAX {
+            return Err(format!("have more than {CHAIN_MAX} references that follow on each other, at `{shown}`"));
+        }
+        let place = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+        let Some(definition) = place else {
+            return Err(format!("refer to `{shown}`, which is not in them"));
+        };
+        self.open.push(reference);
+        let size = self.size(definition)?;
+        self.open.pop();
+        self.sizes.insert(reference, size);
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_schema;
+    use serde_json::{Map, Value, json};
+
+    /// `count` definitions, each made of `width` references to the next.
+    fn chain(count: usize, width: usize) -> Value {
+        let mut defs = Map::new();
+        for at in 0..count {
+            let next = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
+            defs.insert(format!("d{at}"), json!({ "allOf": vec![next; width] }));
+        }
+        defs.insert(format!("d{count}"), json!({ "type": "string" }));
+        json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/d0" } }, "$defs": defs })
+    }
+
+    #[test]
+    fn a_schema_is_small_and_ends() {
+        let table = [
+            ("plain", json!({ "type": "object", "properties": { "at": { "type": "string" } } }), true),
+            ("a short chain", chain(8, 1), true),
+            ("a long chain", chain(40, 1), false),
+            ("doubling", chain(16, 2), false),
+            (
+                "endless",
+                json!({ "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/a" }] } }, "$ref": "#/$defs/a" }),
+                false,
+            ),
+            ("elsewhere", json!({ "$ref": "https://example.com/schema.json" }), false),
+            ("nowhere", json!({ "$ref": "#/$defs/nothing" }), false),
+            ("large", json!({ "description": "x".repeat(70_000) }), false),
+        ];
+        for (name, schema, fine) in table {
+            let checked = check_schema(&schema);
+            assert_eq!(checked.is_ok(), fine, "{name}: {checked:?}");
+        }
+    }
+}
