@@ -176,8 +176,8 @@ impl AgentLoop {
         }
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         for call_id in over {
-            let seconds = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms / 1000);
-            let output = format!("The tool did not answer within {seconds} s.");
+            let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
+            let output = format!("The tool did not answer within {limit_ms} ms.");
             let entry = self.result_entry(now, self.session.state.leaf.clone(), call_id.clone(), output, true);
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
             self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
