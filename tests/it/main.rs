@@ -15,5 +15,6 @@ mod source;
 #[path = "../support/mod.rs"]
 mod support;
 mod tidy;
+mod tools;
 mod turns;
 mod v1;

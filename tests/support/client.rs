@@ -102,6 +102,11 @@ impl Client {
         self.until(|frame| frame["type"] == kind).await
     }
 
+    /// Lets go of the frames that came and were not waited for; returns those of this type.
+    pub(crate) fn forget(&mut self, kind: &str) -> Vec<Value> {
+        self.waiting.drain(..).filter(|frame| frame["type"] == kind).collect()
+    }
+
     /// Waits for the next frame, whatever it is; `None` when the socket is closed.
     pub(crate) async fn next_frame(&mut self) -> Option<Value> {
         if let Some(frame) = self.waiting.pop_front() {

@@ -1,0 +1,342 @@
+//! Tools of the owner's client: offered, called, answered, and every way in which that goes wrong.
+
+use crate::support::{client::Client, server::Server};
+use reseed::{
+    core::model::ModelRequest,
+    provider::scripted::{Reply, Scripted},
+    store::sqlite::SqliteStore,
+};
+use reseed_protocol::{Part, Role};
+use serde_json::{Value, json};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+fn look(timeout_ms: u64) -> Value {
+    let properties = json!({ "at": { "type": "string" }, "times": { "type": "integer", "minimum": 1 } });
+    let parameters = json!({ "type": "object", "properties": properties, "required": ["at"] });
+    json!({ "name": "look", "description": "Looks at something.", "parameters": parameters, "timeoutMs": timeout_ms })
+}
+
+/// A time limit that no test reaches.
+const FAR_MS: u64 = 600_000;
+
+/// A server on this model, and a client that offers `look`.
+async fn with_look(model: &Scripted, timeout_ms: u64, settings: &[(&str, &str)]) -> (Server, Client, Value) {
+    let server = Server::start(model.clone(), settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let reply = client.ask("register_tools", json!({ "tools": [look(timeout_ms)] })).await;
+    assert_eq!(reply["type"], "ok", "{reply}");
+    (server, client, opened)
+}
+
+fn call(arguments: &str) -> Part {
+    named("look", arguments)
+}
+
+fn named(name: &str, arguments: &str) -> Part {
+    // The same id each time, as from a server that numbers from 0 in each answer.
+    Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
+}
+
+async fn ask(client: &mut Client, text: &str) {
+    let accepted = client.ask("user_input", json!({ "input": text })).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+}
+
+async fn finished(client: &mut Client) -> Value {
+    client.event("turn_finished").await["payload"].clone()
+}
+
+async fn answer(client: &mut Client, call: &Value, output: &str) -> Value {
+    client.ask("tool_result", json!({ "callId": call["payload"]["callId"], "output": output })).await
+}
+
+/// The results in a request, in order: what they say, and whether they are errors.
+fn results(request: &ModelRequest) -> Vec<(String, bool)> {
+    let parts = request.messages().filter(|message| message.message.role == Role::Tool);
+    parts
+        .flat_map(|message| message.message.content.clone())
+        .filter_map(|part| match part {
+            Part::ToolResult { output, is_error, .. } => Some((output, is_error)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_goes_to_the_owner_and_its_result_to_the_model() {
+    let model = Scripted::new();
+    let (server, mut client, opened) = with_look(&model, FAR_MS, &[]).await;
+    let mut observer = Client::v2(&server.ws()).await;
+    let open = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+    assert_eq!(observer.ask("open_session", open).await["type"], "session_opened");
+    for (is_error, outcome) in [(false, "answered"), (true, "failed")] {
+        model.push(Reply::parts(vec![Part::Text { text: "Let me look.".into() }, call(r#"{"at":"sea"}"#)]));
+        model.push(Reply::text("It is blue."));
+        ask(&mut client, "How is the sea?").await;
+        let called = client.event("tool_call").await;
+        let payload = &called["payload"];
+        assert_eq!((&payload["name"], &payload["arguments"]), (&json!("look"), &json!(r#"{"at":"sea"}"#)));
+        assert!(payload["deadline"].is_string() && payload["turnId"].is_string(), "{payload}");
+        let refused = answer(&mut observer, &called, "red").await;
+        assert_eq!(refused["payload"]["code"], "read_only");
+        let result = json!({ "callId": payload["callId"], "output": "blue", "isError": is_error });
+        assert_eq!(client.ask("tool_result", result).await["type"], "ok");
+        assert_eq!(client.event("request_resolved").await["payload"]["outcome"], outcome);
+        assert_eq!(finished(&mut client).await["status"], "completed");
+        let request = model.requests().pop().unwrap();
+        assert_eq!(results(&request).pop(), Some(("blue".to_owned(), is_error)));
+        assert_eq!(request.envelope.tools.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn calls_that_cannot_be_made_get_a_result_that_says_why() {
+    let table = [
+        (named("smell", "{}"), "no tool `smell`"),
+        (named("smell", "{}"), "look"),
+        (call("{"), "not JSON"),
+        (call(""), "at"),
+        (call("{}"), "at"),
+        (call(r#"{"at":7}"#), "string"),
+        (call(r#"{"at":"sea","times":0}"#), "minimum"),
+        (call("[]"), "object"),
+    ];
+    for (part, expected) in table {
+        let model = Scripted::new();
+        let (_server, mut client, _) = with_look(&model, FAR_MS, &[]).await;
+        model.push(Reply::parts(vec![part.clone()]));
+        model.push(Reply::text("I see."));
+        ask(&mut client, "Look!").await;
+        assert_eq!(finished(&mut client).await["status"], "completed", "{part:?}");
+        assert!(client.seen.iter().all(|frame| frame["type"] != "tool_call"), "{part:?}: nobody is called");
+        let told = results(&model.requests()[1]);
+        assert!(matches!(&told[..], [(text, true)] if text.contains(expected)), "{part:?}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_does_not_answer_in_time_has_failed() {
+    let model = Scripted::new();
+    let (_server, mut client, _) = with_look(&model, 30, &[]).await;
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    model.push(Reply::text("I cannot see it."));
+    ask(&mut client, "How is the sea?").await;
+    let called = client.event("tool_call").await;
+    assert_eq!(client.event("request_resolved").await["payload"]["outcome"], "timed_out");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let told = results(&model.requests()[1]);
+    assert!(matches!(&told[..], [(text, true)] if text.contains("did not answer within 30 ms")), "{told:?}");
+    // It was answered, if only by the clock.
+    assert_eq!(answer(&mut client, &called, "too late").await["type"], "ok");
+    assert!(!model.requests().iter().any(|request| results(request).iter().any(|(text, _)| text == "too late")));
+}
+
+#[tokio::test]
+async fn progress_moves_the_time_limit() {
+    /// Long enough for a busy machine to get one command through, short enough to wait for.
+    const LIMIT: Duration = Duration::from_millis(1_000);
+    let model = Scripted::new();
+    let (_server, mut client, _) = with_look(&model, LIMIT.as_millis() as u64, &[]).await;
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    model.push(Reply::text("It is blue."));
+    ask(&mut client, "How is the sea?").await;
+    let called = client.event("tool_call").await;
+    let (began, mut deadline) = (Instant::now(), called["payload"]["deadline"].as_str().unwrap().to_owned());
+    let first = deadline.clone();
+    while began.elapsed() < LIMIT + LIMIT / 4 {
+        let progress = json!({ "callId": called["payload"]["callId"], "message": "still looking" });
+        assert_eq!(client.ask("call_progress", progress).await["type"], "ok");
+        let progressed = client.event("call_progressed").await["payload"].clone();
+        assert_eq!(progressed["message"], "still looking");
+        assert!(progressed["deadline"].as_str() >= Some(&deadline), "{progressed} after {deadline}");
+        deadline = progressed["deadline"].as_str().unwrap().to_owned();
+    }
+    assert!(deadline > first);
+    assert_eq!(answer(&mut client, &called, "blue").await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(results(&model.requests()[1]), [("blue".to_owned(), false)]);
+    let late = client.ask("call_progress", json!({ "callId": called["payload"]["callId"] })).await;
+    assert_eq!(late["payload"]["code"], "unknown_call");
+}
+
+#[tokio::test]
+async fn a_result_may_be_repeated_but_not_invented() {
+    let model = Scripted::new();
+    let (_server, mut client, _) = with_look(&model, FAR_MS, &[]).await;
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    model.push(Reply::text("It is blue."));
+    ask(&mut client, "How is the sea?").await;
+    let called = client.event("tool_call").await;
+    let payload = json!({ "callId": called["payload"]["callId"], "output": "blue" });
+    let first = client.ask("tool_result", payload.clone()).await;
+    finished(&mut client).await;
+    let id = first["id"].as_str().unwrap().to_owned();
+    client.send_as(&id, "tool_result", payload.clone()).await;
+    let again = client.until(|frame| frame["id"] == id.as_str()).await;
+    assert_eq!((&again["type"], &again["payload"]["duplicate"]), (&json!("ok"), &json!(true)));
+    assert_eq!(client.ask("tool_result", payload).await["type"], "ok", "under another id as well");
+    let invented = client.ask("tool_result", json!({ "callId": "nobody", "output": "x" })).await;
+    assert_eq!(
+        (&invented["payload"]["code"], &invented["payload"]["details"]["field"]),
+        (&json!("unknown_call"), &json!("callId"))
+    );
+    assert_eq!(model.requests().len(), 2);
+    assert_eq!(results(&model.requests()[1]).len(), 1);
+}
+
+#[tokio::test]
+async fn cancelling_gives_the_open_calls_results() {
+    let model = Scripted::new();
+    let (_server, mut client, _) = with_look(&model, FAR_MS, &[]).await;
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#), call(r#"{"at":"sky"}"#)]));
+    model.push(Reply::text("Never mind."));
+    ask(&mut client, "How are sea and sky?").await;
+    let sea = client.event("tool_call").await;
+    client.event("tool_call").await;
+    assert_eq!(answer(&mut client, &sea, "blue").await["type"], "ok");
+    assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "cancelled");
+    let outcomes: Vec<Value> =
+        client.forget("request_resolved").iter().map(|frame| frame["payload"]["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["answered", "dropped"]);
+    assert_eq!(client.turn("Go on.").await["status"], "completed");
+    let told = results(&model.requests()[1]);
+    assert_eq!(told[0], ("blue".to_owned(), false));
+    assert!(told.len() == 2 && told[1].1, "{told:?}");
+}
+
+#[tokio::test]
+async fn calls_of_one_answer_run_side_by_side() {
+    let model = Scripted::new();
+    let (_server, mut client, _) = with_look(&model, FAR_MS, &[]).await;
+    let places = ["sea", "sky", "sand"];
+    let calls = places.iter().map(|at| call(&json!({ "at": at }).to_string()));
+    model.push(Reply::parts(calls.chain([named("smell", "{}")]).collect()));
+    model.push(Reply::text("All blue."));
+    ask(&mut client, "How is it?").await;
+    let mut open = Vec::new();
+    for _ in places {
+        open.push(client.event("tool_call").await);
+    }
+    let ids: std::collections::HashSet<&str> =
+        open.iter().map(|call| call["payload"]["callId"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 3, "the upstream gave all of them one id");
+    for call in open.iter().rev() {
+        assert_eq!(model.requests().len(), 1, "the model waits for all of them");
+        let at: Value = serde_json::from_str(call["payload"]["arguments"].as_str().unwrap()).unwrap();
+        answer(&mut client, call, at["at"].as_str().unwrap()).await;
+    }
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let request = &model.requests()[1];
+    let asked: Vec<_> = request
+        .messages()
+        .flat_map(|message| {
+            message
+                .message
+                .tool_calls()
+                .map(|(id, _, arguments)| (id.clone(), arguments.to_owned()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let mut answered = 0;
+    for part in request.messages().flat_map(|message| message.message.content.clone()) {
+        let Part::ToolResult { call_id, output, is_error } = part else { continue };
+        let (_, arguments) = asked.iter().find(|(id, _)| *id == call_id).expect("a result has its call");
+        assert!(is_error || arguments.contains(&output), "{arguments}: {output}");
+        answered += 1;
+    }
+    assert_eq!(answered, 4);
+}
+
+#[tokio::test]
+async fn a_model_that_only_calls_tools_is_stopped() {
+    let model = Scripted::answering(|_| Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    let (_server, mut client, _) = with_look(&model, FAR_MS, &[("TOOL_ROUNDS_MAX", "3")]).await;
+    ask(&mut client, "Look for ever.").await;
+    for _ in 0..3 {
+        let called = client.event("tool_call").await;
+        answer(&mut client, &called, "blue").await;
+    }
+    let ended = finished(&mut client).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("too_many_tool_rounds")));
+    assert_eq!(model.requests().len(), 4);
+    // What was not called any more has a result too.
+    model.push(Reply::text("Enough."));
+    assert_eq!(client.turn("Stop it.").await["status"], "completed");
+    assert_eq!(results(model.requests().last().unwrap()).len(), 4);
+}
+
+#[tokio::test]
+async fn a_call_outlives_its_connection() {
+    let model = Scripted::new();
+    let (server, mut client, opened) = with_look(&model, FAR_MS, &[]).await;
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    model.push(Reply::text("It is blue."));
+    ask(&mut client, "How is the sea?").await;
+    let called = client.event("tool_call").await;
+    client.hang_up();
+    let mut client = Client::v2(&server.ws()).await;
+    let open = json!({ "sessionId": opened["sessionId"], "takeover": true });
+    let joined = client.ask("open_session", open).await["payload"].clone();
+    assert_eq!(joined["pending"][0]["callId"], called["payload"]["callId"], "{joined}");
+    assert_eq!(joined["pending"][0]["arguments"], r#"{"at":"sea"}"#);
+    assert_eq!(answer(&mut client, &called, "blue").await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(model.requests()[1].envelope.tools.len(), 1, "and the tools are still on offer");
+}
+
+#[tokio::test]
+async fn a_restart_ends_the_turn_and_its_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let model = Scripted::new();
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#)]));
+    let server = Server::over(model.clone(), store(), &[("SHUTDOWN_GRACE_SECS", "0")]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let opened = client.ask("open_session", json!({ "tools": [look(FAR_MS)] })).await["payload"].clone();
+    ask(&mut client, "How is the sea?").await;
+    client.event("tool_call").await;
+    server.service.stop().await;
+    drop(server);
+    let server = Server::over(model.clone(), store(), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let open = json!({ "sessionId": opened["sessionId"], "tools": [look(FAR_MS)] });
+    let reopened = client.ask("open_session", open).await["payload"].clone();
+    assert_eq!((&reopened["lastTurn"]["status"], &reopened["pending"]), (&json!("interrupted"), &json!([])));
+    model.push(Reply::text("I was away."));
+    client.ask("retry_turn", json!({})).await;
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let request = model.requests().pop().unwrap();
+    assert!(matches!(&results(&request)[..], [(_, true)]), "{:?}", results(&request));
+    assert_eq!(request.envelope.tools.len(), 1);
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn offers_that_cannot_be_are_refused_by_name() {
+    let server = Server::start(Scripted::new(), &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let tool = |name: &str, parameters: Value| json!({ "name": name, "description": "d", "parameters": parameters });
+    let object = || json!({ "type": "object" });
+    let timed = |timeout: u64| json!({ "name": "a", "description": "d", "parameters": object(), "timeoutMs": timeout });
+    let many: Vec<Value> = (0..200).map(|number| tool(&format!("t{number}"), object())).collect();
+    for (tools, field) in [
+        (vec![tool("", object())], "tools[0].name"),
+        (vec![tool("a b", object())], "tools[0].name"),
+        (vec![tool(&"a".repeat(65), object())], "tools[0].name"),
+        (vec![tool("a", object()), tool("a", object())], "tools[1].name"),
+        (vec![tool("a", json!([]))], "tools[0].parameters"),
+        (vec![tool("a", json!({ "type": "nonsense" }))], "tools[0].parameters"),
+        (vec![timed(0)], "tools[0].timeoutMs"),
+        (many, "tools"),
+    ] {
+        let reply = client.ask("register_tools", json!({ "tools": tools })).await;
+        assert_eq!(
+            (&reply["payload"]["code"], &reply["payload"]["details"]["field"]),
+            (&json!("invalid_tools"), &json!(field))
+        );
+    }
+}
