@@ -1,57 +1,256 @@
-//! The faults of the server that this one takes the place of, each as a test that would catch it.
+//! The faults of the server that this one takes the place of, each as a test that would catch it: first those of its
+//! compaction, in [`serving`] those of its sockets and streams.
+
+mod serving;
 
 use crate::support::{
+    client::Client,
     conversation::{Conversation, Dialect},
     server::Server,
-    talk::{reply_to, words},
-    upstream::{Asked, Reply, Upstream},
+    talk::{facts, is_summary, reply_to, words},
+    upstream::{Asked, Finish, Reply, Upstream},
 };
+use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
-/// A model that talks in answers of 60 words and keeps facts, asked through a server with a window of 2,000 tokens.
-async fn talker(api: &str) -> (Upstream, Server) {
-    let mut number = 0;
-    asking(api, move |asked| {
-        number += 1;
-        reply_to(asked, number, 60)
-    })
-    .await
-}
+/// Both dialects and both APIs, in two conversations.
+const BOTH: [(&str, Dialect); 2] = [("chat", Dialect::V1), ("responses", Dialect::V2)];
 
+/// A model that is asked through a server with a window of 2,000 tokens.
 async fn asking(api: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> (Upstream, Server) {
     let upstream = Upstream::start(script).await;
     let server = Server::facing(&upstream.base_url(), &[("OPENAI_API", api)]).await;
     (upstream, server)
 }
 
-/// Sends `manual_compact` and waits for what comes of it.
-async fn compact(conversation: &mut Conversation) -> Value {
-    conversation.client.send("manual_compact", json!({})).await;
-    conversation
-        .client
-        .until(|frame| ["context_compacted", "compaction_failed", "error"].iter().any(|kind| frame["type"] == *kind))
-        .await
+/// The same with a model that talks in answers of so many words and keeps facts.
+async fn talker(api: &str, answer_words: usize) -> (Upstream, Server) {
+    let mut number = 0;
+    asking(api, move |asked| {
+        number += 1;
+        reply_to(asked, number, answer_words)
+    })
+    .await
 }
 
-/// The fault: after a compaction the count was 0 and the reduction 100 %.
+fn u64_of(payload: &Value, name: &str) -> u64 {
+    payload[name].as_u64().unwrap_or_else(|| panic!("{name}: {payload}"))
+}
+
+/// What is said to fill the window.
+fn filler(turn: u64) -> String {
+    words(1_000 + turn, 60)
+}
+
+/// Talks in turns of sixty words until so many tokens are used.
+async fn fill(conversation: &mut Conversation, until_tokens: u64) {
+    for turn in 0..40 {
+        if u64_of(&conversation.talk(&filler(turn)).await, "tokenCount") >= until_tokens {
+            return;
+        }
+    }
+    panic!("forty turns did not come to {until_tokens} tokens");
+}
+
+/// Orders a compaction and waits for what comes of it: its frame.
+async fn compact(client: &mut Client) -> Value {
+    client.send("manual_compact", json!({})).await;
+    let outcomes = ["context_compacted", "compaction_failed", "error"];
+    client.until(|frame| outcomes.iter().any(|kind| frame["type"] == *kind)).await
+}
+
+/// The fault: the count after a compaction was 0, and the reduction 100 %.
 #[tokio::test]
 async fn the_count_after_a_compaction_is_that_of_the_next_request() {
-    for (api, dialect) in [("chat", Dialect::V1), ("responses", Dialect::V2)] {
-        let (upstream, server) = talker(api).await;
+    for (api, dialect) in BOTH {
+        let (upstream, server) = talker(api, 60).await;
         let mut conversation = Conversation::begin(&server.ws(), dialect).await;
-        for turn in 0..5 {
-            conversation.talk(&words(turn, 60)).await;
-        }
-        let before = conversation.info().await["tokenCount"].as_u64().unwrap();
-        let compacted = compact(&mut conversation).await["payload"].clone();
-        let (old, new) = (compacted["oldTokenCount"].as_u64().unwrap(), compacted["newTokenCount"].as_u64().unwrap());
-        assert_eq!((old, new), (before, conversation.info().await["tokenCount"].as_u64().unwrap()), "{dialect:?}");
+        fill(&mut conversation, 900).await;
+        let before = u64_of(&conversation.info().await, "tokenCount");
+        let compacted = compact(&mut conversation.client).await["payload"].clone();
+        let (old, new) = (u64_of(&compacted, "oldTokenCount"), u64_of(&compacted, "newTokenCount"));
+        assert_eq!((old, new), (before, u64_of(&conversation.info().await, "tokenCount")), "{dialect:?}");
         let percent = 100.0 * (old - new) as f64 / old as f64;
         assert!((compacted["reductionPercent"].as_f64().unwrap() - percent).abs() <= 0.05, "{compacted}");
 
-        // What the model's server counts of the next request, with a question of one token more.
+        // What the model's server counts of the next request, with a question of one token.
         conversation.talk("Yes").await;
         let counted = upstream.requests().last().unwrap().tokens;
         assert!(new.abs_diff(counted) <= counted / 4, "told {new}, then asked {counted}");
+    }
+}
+
+/// The fault: the new loop was seeded by sending the summary to the model, whose answer then reached the client.
+#[tokio::test]
+async fn seeding_asks_the_model_nothing() {
+    for (api, dialect) in BOTH {
+        let (upstream, server) = talker(api, 60).await;
+        let mut conversation = Conversation::begin(&server.ws(), dialect).await;
+        fill(&mut conversation, 900).await;
+        let (asked, seen) = (upstream.requests().len(), conversation.client.seen.len());
+        assert_eq!(compact(&mut conversation.client).await["type"], "context_compacted");
+        conversation.info().await;
+        for frame in &conversation.client.seen[seen..] {
+            let kind = frame["type"].as_str().unwrap();
+            let about_it = kind == "ok" || kind.starts_with("compaction_") || kind.starts_with("context_");
+            let entry = kind == "entry_appended" && frame["payload"]["entry"]["type"] == "compaction";
+            assert!(about_it || entry, "{frame}");
+        }
+        // Whatever had been asked unasked would stand between the summary and the next question.
+        conversation.talk("What did we talk of?").await;
+        let requests = upstream.requests().split_off(asked);
+        assert_eq!(requests.iter().map(is_summary).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(requests[1].messages()[0]["role"], "user", "the summary is a record of what happened");
+        assert!(requests[1].messages()[0].to_string().contains("<summary>"));
+        assert!(!requests[1].system().contains("<summary>"));
+    }
+}
+
+/// What came of a crossing during which more was said.
+struct Crossing {
+    /// What was said, in order.
+    said: Vec<String>,
+    /// The requests from the crossing on.
+    requests: Vec<Asked>,
+    conversation: Conversation,
+}
+
+/// Says what crosses the threshold, and three things more and two questions for the meter while the summary is being
+/// written.
+async fn cross(api: &str, dialect: Dialect) -> Crossing {
+    let (gate, mut number) = (Gate::new(), 0);
+    let held = gate.clone();
+    let (upstream, server) = asking(api, move |asked| {
+        number += 1;
+        let reply = reply_to(asked, number, 30);
+        if is_summary(asked) { reply.held_by(&held) } else { reply }
+    })
+    .await;
+    let mut conversation = Conversation::begin(&server.ws(), dialect).await;
+    fill(&mut conversation, 1_300).await;
+    assert_eq!(conversation.came("context_compacted"), [json!(null); 0]);
+
+    let asked = upstream.requests().len();
+    let said = [words(91, 250), "And two?".to_owned(), "And three?".to_owned(), "And four?".to_owned()];
+    conversation.send(&said[0]).await;
+    upstream.wait_for_requests(asked + 1).await;
+    for text in &said[1..] {
+        conversation.send(text).await;
+    }
+    for _ in 0..2 {
+        conversation.info().await;
+    }
+    gate.open();
+    for text in &said {
+        assert_eq!(conversation.turn_end().await.error, None, "{text}");
+    }
+    upstream.assert_clean();
+    Crossing { said: said.to_vec(), requests: upstream.requests().split_off(asked), conversation }
+}
+
+/// The fault: everything that arrived while a compaction ran began another.
+#[tokio::test]
+async fn one_crossing_is_one_compaction() {
+    for (api, dialect) in BOTH {
+        let mut crossing = cross(api, dialect).await;
+        assert_eq!(crossing.conversation.info().await["compactions"], 1);
+        assert_eq!(crossing.conversation.came("context_compacted").len(), 1);
+        // The summary may take several requests, all of them before what was said is asked.
+        let turns = crossing.requests.iter().skip_while(|asked| is_summary(asked)).map(is_summary);
+        assert_eq!(turns.collect::<Vec<_>>(), [false; 4]);
+    }
+}
+
+/// The fault: the question that set off the compaction, and those that came while it ran, were dropped.
+#[tokio::test]
+async fn no_question_is_lost_during_a_compaction() {
+    for (api, dialect) in BOTH {
+        let crossing = cross(api, dialect).await;
+        let turns: Vec<&Asked> = crossing.requests.iter().filter(|asked| !is_summary(asked)).collect();
+        let asked: Vec<String> = turns.iter().map(|asked| asked.last_user_text()).collect();
+        assert_eq!(asked, crossing.said, "each once, in order, word for word");
+        let last = turns.last().unwrap();
+        for text in &crossing.said {
+            assert_eq!(last.text().matches(text.as_str()).count(), 1, "{text}");
+        }
+    }
+}
+
+/// The fault: the summariser was shown what was said, and not what tools had answered.
+#[tokio::test]
+async fn the_summary_is_told_of_tool_results() {
+    for api in ["chat", "responses"] {
+        let mut number = 0;
+        let (upstream, server) = asking(api, move |asked| {
+            number += 1;
+            let calls = !is_summary(asked) && !asked.ends_with_result();
+            if calls { Reply::call("look", r#"{"at":"the lamp"}"#) } else { reply_to(asked, number, 20) }
+        })
+        .await;
+        let mut conversation = Conversation::begin(&server.ws(), Dialect::V2).await;
+        let fact = |call| format!("FACT {call}: the lamp has number {}", 700 + call);
+        conversation.offer(move |call| format!("{}\n{}", fact(call), words(call, 120))).await;
+        for turn in 0..4 {
+            conversation.talk(&words(turn, 10)).await;
+        }
+        let compacted = compact(&mut conversation.client).await;
+        assert_eq!(compacted["payload"]["rung"], "model_summary", "{compacted}");
+        let requests = upstream.requests();
+        let summary = requests.iter().find(|asked| is_summary(asked)).unwrap();
+        for told in [fact(0), fact(1), r#"look {"at":"the lamp"}"#.to_owned()] {
+            assert!(summary.contains(&told), "{told}: {}", summary.last_user_text());
+        }
+        conversation.talk("Which numbers?").await;
+        let found = facts(&upstream.requests().iter().rfind(|asked| !is_summary(asked)).unwrap().text());
+        assert_eq!(found, (0..5).map(fact).collect::<Vec<_>>(), "summarised or kept, and the new one");
+        upstream.assert_clean();
+    }
+}
+
+/// The fault: what the summariser answered was taken for the history, whatever it was.
+#[tokio::test]
+async fn a_failed_summary_is_no_history() {
+    const JUNK: &str = "I am sorry, code E-1729 has occurred.";
+    let junk = || Reply::text(JUNK).in_pieces(3);
+    // What the summariser does, and the error's code; none where facts are extracted by rule instead.
+    let table: [(Reply, Option<&str>); 8] = [
+        (Reply::error(400, r#"{"error":{"message":"E-1729: no such option"}}"#), Some("upstream_rejected")),
+        (Reply::error(401, r#"{"error":{"message":"E-1729: no such key"}}"#), Some("upstream_auth")),
+        (junk().ending(Finish::NoEnd), Some("upstream_truncated")),
+        (junk().ending(Finish::Error), Some("upstream_error")),
+        (junk(), None),
+        (junk().ending(Finish::Length), None),
+        (junk().ending(Finish::ContentFilter), None),
+        (Reply::text(""), None),
+    ];
+    for (api, dialect) in BOTH {
+        for (reply, code) in &table {
+            let (broken, mut number) = (reply.clone(), 0);
+            let (upstream, server) = asking(api, move |asked| {
+                number += 1;
+                if is_summary(asked) { broken.clone() } else { reply_to(asked, number, 60) }
+            })
+            .await;
+            let mut conversation = Conversation::begin(&server.ws(), dialect).await;
+            fill(&mut conversation, 900).await;
+            let before = conversation.info().await;
+            let outcome = compact(&mut conversation.client).await;
+            let after = conversation.info().await;
+            conversation.talk("Go on.").await;
+            let next = upstream.requests().pop().unwrap();
+            assert!(!next.text().contains("1729"), "{reply:?}: {}", next.text());
+            upstream.assert_clean();
+            if let Some(code) = code {
+                let payload = &outcome["payload"];
+                let told = if dialect == Dialect::V1 { &payload["details"]["code"] } else { &payload["code"] };
+                assert_eq!(told, code, "{reply:?}");
+                assert_eq!(after, before, "{reply:?}: the context is as it was");
+                let said = (0..).take_while(|turn| next.contains(&filler(*turn))).count();
+                assert_eq!((next.messages().len(), &before["transcriptLength"]), (2 * said + 1, &json!(2 * said)));
+            } else {
+                assert_eq!(outcome["payload"]["rung"], "extract", "{reply:?}: {outcome}");
+                assert!(!outcome.to_string().contains("1729"), "{outcome}");
+            }
+        }
     }
 }
