@@ -23,6 +23,7 @@ const TURNS: u64 = 60;
 const NOT_OURS: [&str; 1] = ["upstream_empty"];
 
 /// Talks for 60 turns and prints what came of it. `window`: what the settings say of it; empty, the server's own list.
+#[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
 async fn check(base_url: &str, model: &str, window: &str, api: &str, dialect: Dialect) {
     let began = Instant::now();
     let settings = [("OPENAI_API", api), ("MODEL", model), ("CONTEXT_WINDOW", window)];
