@@ -21,7 +21,7 @@ use crate::{
 use reseed_protocol::{
     CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp, event::Event, reply::Reply,
 };
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tokio::{sync::mpsc, task::AbortHandle};
 
 pub(super) struct Effects {
@@ -208,8 +208,7 @@ impl Effects {
         }
         let item = shown_as.map(|(item, _)| item);
         let (provider, mailbox) = (self.shared.provider.clone(), self.mailbox.clone());
-        let mut sink =
-            Shown { feed: Arc::downgrade(&self.feed), item: item.clone(), first: self.measure.first_delta() };
+        let mut sink = Shown { feed: self.feed.clone(), item: item.clone(), first: self.measure.first_delta() };
         let purpose = body.purpose;
         let task = tokio::spawn(async move {
             let mut report = Report { request, mailbox, done: false };
@@ -244,9 +243,7 @@ fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
 
 /// Shows an answer while it arrives.
 struct Shown {
-    /// Weak: references count the session's readers, and a running answer is none. The actor that holds the feed ends
-    /// the answer before it goes.
-    feed: Weak<Feed>,
+    feed: Arc<Feed>,
     item: Option<EntryId>,
     first: Option<std::time::Instant>,
 }
@@ -256,8 +253,8 @@ impl DeltaSink for Shown {
         if let Some(began) = self.first.take() {
             crate::metrics::first_delta(began.elapsed());
         }
-        if let (Some(item), Some(feed)) = (&self.item, self.feed.upgrade()) {
-            feed.delta(item, delta);
+        if let Some(item) = &self.item {
+            self.feed.delta(item, delta);
         }
     }
 }
