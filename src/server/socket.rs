@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     core::agent_loop::Origin,
-    metrics::{self, Dialect, OpenConnection},
+    metrics::{self, Dialect, OpenConnection, Outcome},
     runtime::{Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, handle::REPLIES_MAX},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_protocol::{CloseCode, command::SessionRole};
+use reseed_protocol::{CloseCode, CommandId, command::SessionRole, reply::Reply};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -75,8 +75,9 @@ pub(super) struct Connection {
     pub(super) outgoing: mpsc::Sender<Outgoing>,
     pub(super) v1: v1::Translator,
     incoming: mpsc::Receiver<Outgoing>,
-    /// Commands handed to the session and not yet answered.
-    unanswered: usize,
+    /// Commands handed to the session and not yet answered, with their types. It stops reading at half of
+    /// [`REPLIES_MAX`].
+    unanswered: Vec<(CommandId, &'static str)>,
     socket: WebSocket,
     negotiated: bool,
     /// Under which name the rate is counted.
@@ -121,7 +122,7 @@ impl Connection {
             outgoing,
             v1: v1::Translator::default(),
             incoming,
-            unanswered: 0,
+            unanswered: Vec::new(),
             socket,
             negotiated,
             sender: address,
@@ -173,8 +174,8 @@ impl Connection {
     }
 
     /// A command was handed to the session; its reply will come.
-    pub(super) fn expect_reply(&mut self) {
-        self.unanswered += 1;
+    pub(super) fn expect_reply(&mut self, id: CommandId, name: &'static str) {
+        self.unanswered.push((id, name));
     }
 
     /// Waits for one thing and deals with it.
@@ -197,7 +198,7 @@ impl Connection {
             () = changed(&mut self.joined), if !self.alarm.is_holding() => {
                 if self.alarm.hold() { Ok(()) } else { self.pump().await }
             }
-            received = self.socket.recv(), if self.unanswered < REPLIES_MAX / 2 => match received {
+            received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
                 // Boxed: commands come rarely, and what they await would make every idle connection larger.
@@ -294,7 +295,10 @@ impl Connection {
     async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
             Outgoing::Reply(id, reply) => {
-                self.unanswered = self.unanswered.saturating_sub(1);
+                if let Some(at) = self.unanswered.iter().position(|(waiting, _)| *waiting == id) {
+                    let (_, name) = self.unanswered.remove(at);
+                    count_reply(name, &reply);
+                }
                 let frame = match self.speaks {
                     Speaks::V2 { .. } => Some(v2::reply_frame(&id, &reply)),
                     _ => self.v1.reply(&id, &reply),
@@ -395,6 +399,15 @@ impl Connection {
         self.pings_unanswered += 1;
         self.write(Message::Ping(Default::default()), true).await
     }
+}
+
+/// Counts a command that was answered.
+pub(super) fn count_reply(name: &'static str, reply: &Reply) {
+    let outcome = match reply {
+        Reply::Error(error) => Outcome::Error(error.code),
+        _ => Outcome::Ok,
+    };
+    metrics::command_answered(name, outcome);
 }
 
 /// Wakes when the joined session's feed has more; never without a session.

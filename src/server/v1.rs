@@ -70,8 +70,8 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         }
         v1::Command::GetContextInfo if connection.joined.is_none() => {
             let info = translated(connection.app.empty_context_info());
-            connection.send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(info)))).await?;
-            ("get_context_info", Ok(()))
+            metrics::command_answered("get_context_info", Outcome::Ok);
+            return connection.send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(info)))).await;
         }
         v1::Command::GetContextInfo => {
             ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
@@ -96,7 +96,6 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         metrics::command_answered(name, Outcome::Error(error.code));
         return connection.send(error_frame(error)).await;
     }
-    metrics::command_answered(name, Outcome::Ok);
     Ok(())
 }
 
@@ -137,10 +136,10 @@ async fn hand_over(connection: &mut Connection, id: CommandId, command: Command)
     let Some(joined) = &connection.joined else {
         return Err(ErrorBody::new(ErrorCode::NoSession, "nothing was said on this connection yet"));
     };
-    let handle = joined.handle.clone();
-    let handed = handle.command(connection.origin, id, command, connection.outgoing.clone()).await;
+    let (handle, name) = (joined.handle.clone(), command.name());
+    let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply();
+    connection.expect_reply(id, name);
     Ok(())
 }
 

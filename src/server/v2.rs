@@ -5,11 +5,10 @@ use super::{
     closing::{End, Flow},
     handshake::anonymous,
     sessions,
-    socket::{Connection, Speaks},
+    socket::{Connection, Speaks, count_reply},
 };
 use crate::{
     core::agent_loop::{Snapshot, check_offers},
-    metrics::{self, Outcome},
     runtime::{Attach, Attached, LeftOff, Seen},
 };
 use reseed_protocol::{
@@ -56,8 +55,9 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
     connection.good_frame();
     let (app, owner) = (connection.app.clone(), owner(connection));
     if let Some(error) = refuse_observer(connection, &command) {
-        metrics::command_answered(name, Outcome::Error(error.code));
-        return connection.send(reply_frame(&id, &Reply::Error(error))).await;
+        let reply = Reply::Error(error);
+        count_reply(name, &reply);
+        return connection.send(reply_frame(&id, &reply)).await;
     }
     let session = connection.joined.as_ref().map(|joined| joined.handle.id.clone());
     let answered = match command {
@@ -96,11 +96,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
         Ok(Some(reply)) => reply,
         Err(error) => Reply::Error(error),
     };
-    let outcome = match &reply {
-        Reply::Error(error) => Outcome::Error(error.code),
-        _ => Outcome::Ok,
-    };
-    metrics::command_answered(name, outcome);
+    count_reply(name, &reply);
     connection.send(reply_frame(&id, &reply)).await
 }
 
@@ -205,10 +201,10 @@ fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBo
 /// Hands a command to the open session.
 async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command) -> Result<(), ErrorBody> {
     let Some(joined) = &connection.joined else { return Err(no_session()) };
-    let handle = joined.handle.clone();
+    let (handle, name) = (joined.handle.clone(), command.name());
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply();
+    connection.expect_reply(id.clone(), name);
     Ok(())
 }
 
@@ -225,7 +221,7 @@ async fn hand_to(
         let handle = connection.app.registry.open(session, &owner).await?;
         let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
         if handed.is_ok() {
-            connection.expect_reply();
+            connection.expect_reply(id.clone(), command.name());
             return Ok(());
         }
     }
