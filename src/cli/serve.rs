@@ -33,7 +33,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 /// How long the provider's list of models may take at the start; without it the table of known models is used.
 const LIST_TIME: Duration = Duration::from_secs(5);
@@ -249,8 +252,10 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let provider = provider(&settings)?;
     let store = open_store(&settings)?;
     let service = start(&settings, provider.clone(), store).await?;
+    // Before anybody is told that the server is there: who knows may ask it to stop.
+    let mut signals = Signals::listen().context("listen to signals")?;
     super::say(start_line(&settings, &service));
-    stopped().await.context("wait for a signal")?;
+    signals.received().await;
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     service.stop().await;
     Ok(())
@@ -277,10 +282,21 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     text
 }
 
-async fn stopped() -> std::io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
+/// The signals that stop the server, listened to from the moment this is made.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
