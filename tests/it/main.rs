@@ -5,6 +5,7 @@ mod bad_input;
 mod chat;
 mod compaction;
 mod conversation;
+mod operating;
 mod original_faults;
 mod provider;
 mod real_upstream;

@@ -1,0 +1,293 @@
+//! What operators rely on, mostly of the real binary: numbers, health, the command line, starting and stopping.
+
+mod restart;
+mod stopping;
+
+use crate::support::{
+    binary::{self, Binary},
+    client::Client,
+    http,
+    server::Server,
+    talk::{talker, words},
+};
+use reseed::config;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tempfile::TempDir;
+
+/// The offline model without pauses, in a window that a few answers fill.
+const QUICK: [(&str, &str); 3] = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
+
+/// A folder for a server of its own.
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The samples of `/metrics`, each by its name and labels.
+async fn samples(address: &str) -> BTreeMap<String, f64> {
+    let text = http::get(address, "/metrics").await.body;
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line}"));
+            (name.to_owned(), value.parse().unwrap_or_else(|error| panic!("{error}: {line}")))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn health_says_that_it_is_there_and_readiness_that_it_takes_sessions() {
+    let server = Server::start(talker(5), &[]).await;
+    let table = [("/healthz", 200, "ok\n"), ("/readyz", 200, "ready\n"), ("/api/nothing", 404, "")];
+    for (path, status, body) in table {
+        let answered = http::get(&server.address(), path).await;
+        assert_eq!((answered.status, answered.body.as_str()), (status, body), "{path}");
+    }
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_count_what_happened() {
+    let folder = folder();
+    let server = Binary::start(folder.path(), &QUICK).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.turn("My ferry is called Aurora.").await;
+    let before = samples(&server.address).await;
+
+    client.turn("Write a text of 400 words.").await;
+    client.turn("Write a text of 20 words.").await;
+    client.ask("manual_compact", json!({})).await;
+    client.event("context_compacted").await;
+    client.ask("user_input", json!({ "input": "" })).await;
+    client.send_raw("no JSON").await;
+    client.event("error").await;
+    let mut old = Client::connect(&server.ws()).await;
+    old.ask("get_context_info", json!({})).await;
+    let after = samples(&server.address).await;
+
+    for name in after.keys() {
+        assert!(name.starts_with("reseed_"), "{name}");
+    }
+    let told = http::get(&server.address, "/metrics").await.body;
+    for line in told.lines().filter(|line| line.starts_with('#')) {
+        assert!(line.starts_with("# HELP reseed_") || line.starts_with("# TYPE reseed_"), "{line}");
+    }
+    // By how much each sample grew: exactly, or `None` for some.
+    let table: [(&str, Option<f64>); 22] = [
+        (r#"reseed_turns_total{status="completed"}"#, Some(2.0)),
+        ("reseed_turn_duration_seconds_count", Some(2.0)),
+        ("reseed_first_delta_seconds_count", Some(2.0)),
+        (r#"reseed_model_requests_total{purpose="turn",outcome="ok"}"#, Some(2.0)),
+        (r#"reseed_model_requests_total{purpose="summary",outcome="ok"}"#, Some(1.0)),
+        (r#"reseed_tokens_total{kind="input"}"#, None),
+        (r#"reseed_tokens_total{kind="output"}"#, None),
+        (r#"reseed_compactions_total{trigger="manual",outcome="committed"}"#, Some(1.0)),
+        ("reseed_compaction_duration_seconds_count", Some(1.0)),
+        ("reseed_compaction_tokens_saved_total", None),
+        (r#"reseed_store_commits_total{outcome="ok"}"#, None),
+        ("reseed_store_commit_seconds_count", None),
+        ("reseed_store_records_total", None),
+        ("reseed_connections_total", Some(1.0)),
+        (r#"reseed_connections{dialect="v2"}"#, Some(0.0)),
+        (r#"reseed_connections{dialect="v1"}"#, Some(1.0)),
+        ("reseed_sessions_open", Some(0.0)),
+        (r#"reseed_commands_total{type="user_input",outcome="ok"}"#, Some(2.0)),
+        (r#"reseed_commands_total{type="user_input",outcome="empty_input"}"#, Some(1.0)),
+        (r#"reseed_commands_total{type="manual_compact",outcome="ok"}"#, Some(1.0)),
+        (r#"reseed_commands_total{type="get_context_info",outcome="ok"}"#, Some(1.0)),
+        (r#"reseed_frames_refused_total{code="invalid_json"}"#, Some(1.0)),
+    ];
+    let value = |samples: &BTreeMap<String, f64>, name: &str| samples.get(name).copied().unwrap_or(0.0);
+    for (name, expected) in table {
+        assert!(after.contains_key(name), "{name} is missing in {after:#?}");
+        let grew = value(&after, name) - value(&before, name);
+        match expected {
+            Some(expected) => assert_eq!(grew, expected, "{name}"),
+            None => assert!(grew > 0.0, "{name}"),
+        }
+    }
+    let saved = value(&after, "reseed_compaction_tokens_saved_total");
+    let compacted = client.seen.iter().find(|frame| frame["type"] == "context_compacted").unwrap();
+    let of = |name: &str| compacted["payload"][name].as_f64().unwrap();
+    assert_eq!(saved, of("oldTokenCount") - of("newTokenCount"));
+}
+
+#[tokio::test]
+async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_right() {
+    let server = Server::start(talker(5), &[]).await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        let (mut client, opened) = Client::v2_session(&server.ws()).await;
+        client.turn("Hello").await;
+        made.push(opened["sessionId"].as_str().unwrap().to_owned());
+    }
+    let mut found = Vec::new();
+    let mut path = "/api/sessions?limit=2".to_owned();
+    loop {
+        let page = http::get(&server.address(), &path).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 2, "{page}");
+        found.extend(items.iter().map(|item| item["sessionId"].as_str().unwrap().to_owned()));
+        let Some(cursor) = page["nextCursor"].as_str() else { break };
+        path = format!("/api/sessions?limit=2&cursor={cursor}");
+    }
+    made.reverse();
+    assert_eq!(found, made, "each once, the newest first");
+    let table = [
+        ("/api/sessions?limit=0", 400, "invalid_field"),
+        ("/api/sessions?limit=1001", 400, "invalid_field"),
+        ("/api/sessions?cursor=none", 400, "invalid_field"),
+        ("/api/sessions/nosuchsession2345/context", 404, "session_not_found"),
+        ("/api/sessions/not%20an%20id/context", 404, "session_not_found"),
+    ];
+    for (path, status, code) in table {
+        let answered = http::get(&server.address(), path).await;
+        assert_eq!((answered.status, &answered.json()["code"]), (status, &json!(code)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_is_told_of_a_session_what_its_own_client_is_told() {
+    let folder = folder();
+    let mut server = Binary::start(folder.path(), &QUICK).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = opened["sessionId"].as_str().unwrap();
+    let path = format!("/api/sessions/{id}/context");
+    let mut told: Option<Value> = None;
+    for step in ["empty", "talked", "compacted"] {
+        match step {
+            "talked" => {
+                client.ask("set_instructions", json!({ "instructions": "Be brief." })).await;
+                client.turn("My ferry is called Aurora.").await;
+                client.turn(&words(1, 300)).await;
+                client.turn(&words(2, 30)).await;
+            }
+            "compacted" => {
+                client.ask("manual_compact", json!({})).await;
+                client.event("context_compacted").await;
+                client.turn("And what is my ferry called?").await;
+            }
+            _ => {}
+        }
+        let own = client.ask("get_context_info", json!({})).await["payload"].clone();
+        let shown = http::get(&server.address, &path).await.json();
+        assert_eq!(shown, own, "{step}, the session open");
+        assert_ne!(Some(&own), told.as_ref(), "{step} changed something");
+        told = Some(own);
+        let listed = http::get(&server.address, "/api/sessions").await.json();
+        // The list shows the count of the last turn's end.
+        let counted = if step == "empty" { &json!(0) } else { &shown["tokenCount"] };
+        assert_eq!((&listed["items"][0]["tokenCount"], &listed["items"][0]["open"]), (counted, &json!(true)), "{step}");
+
+        server.stop().await;
+        server = Binary::start(folder.path(), &QUICK).await;
+        let shown = http::get(&server.address, &path).await.json();
+        assert_eq!(shown["tokenCount"], told.as_ref().unwrap()["tokenCount"], "{step}, the session closed");
+        let listed = http::get(&server.address, "/api/sessions").await.json();
+        assert_eq!((&listed["items"][0]["open"], &listed["openSessions"]), (&json!(false), &json!(0)), "{step}");
+        client = Client::v2(&server.ws()).await;
+        client.ask("open_session", json!({ "sessionId": id })).await;
+        let own = client.ask("get_context_info", json!({})).await["payload"].clone();
+        assert_eq!(shown, own, "{step}, closed and opened again");
+    }
+}
+
+#[tokio::test]
+async fn health_is_told_by_the_exit_code() {
+    let folder = folder();
+    let server = Binary::start(folder.path(), &QUICK).await;
+    let port = server.address.rsplit_once(':').unwrap().1.to_owned();
+    for host in ["127.0.0.1", "localhost"] {
+        let ended = binary::run(folder.path(), &["health"], &[("WS_PORT", &port), ("HOST", host)]).await;
+        assert_eq!((ended.code, ended.printed.as_str(), ended.faults.as_str()), (Some(0), "ok\n", ""));
+    }
+    server.stop().await;
+    let ended = binary::run(folder.path(), &["health"], &[("WS_PORT", &port)]).await;
+    assert_eq!((ended.code, ended.printed.as_str()), (Some(1), ""));
+    assert!(ended.faults.contains(&format!("ask 127.0.0.1:{port}")), "{}", ended.faults);
+}
+
+#[tokio::test]
+async fn check_tries_the_model_and_prints_what_it_found() {
+    let folder = folder();
+    let ended = binary::run(folder.path(), &["check"], &[("OFFLINE_WINDOW", "3000")]).await;
+    assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.printed);
+    let expected = [
+        "provider    offline (built in, needs nothing)",
+        "model       offline",
+        "window      3000 tokens",
+        "strategy    threshold",
+        "listens on  127.0.0.1:0",
+        "answer      first piece after ",
+        "usage       reported: ",
+    ];
+    for expected in expected {
+        assert!(ended.printed.lines().any(|line| line.starts_with(expected)), "{expected:?} in\n{}", ended.printed);
+    }
+    assert!(ended.printed.contains("database    ./data/reseed.db"), "{}", ended.printed);
+    assert!(!folder.path().join("data").exists(), "it only looks");
+    let nobody = ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1");
+    let ended = binary::run(folder.path(), &["check"], &[nobody, ("CONTEXT_WINDOW", "2000")]).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.printed);
+    assert!(ended.faults.starts_with("reseed: ask the model: "), "{}", ended.faults);
+}
+
+#[tokio::test]
+async fn help_names_every_command_and_setting() {
+    let folder = folder();
+    let ended = binary::run(folder.path(), &["--help"], &[]).await;
+    assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""));
+    for command in ["serve", "check", "health", "chat"] {
+        assert!(ended.printed.contains(&format!("\n  {command} ")), "{command} in\n{}", ended.printed);
+        let of_command = binary::run(folder.path(), &[command, "--help"], &[]).await;
+        assert_eq!(of_command.code, Some(0), "{command}");
+        assert!(of_command.printed.contains(&format!("Usage: reseed {command}")), "{}", of_command.printed);
+    }
+    for declared in config::declared() {
+        assert!(ended.printed.contains(&format!("\n  {} [", declared.variable)), "{}", declared.variable);
+    }
+    let ended = binary::run(folder.path(), &["--version"], &[]).await;
+    assert_eq!(ended.printed, format!("reseed {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[tokio::test]
+async fn wrong_settings_stop_the_start_with_what_is_allowed() {
+    let table = [
+        ("CONTEXT_STRATEGY", "clever", "CONTEXT_STRATEGY is `clever`; allowed: threshold, manual, dummy, none"),
+        (
+            "CONTEXT_COMPACTION_THRESHOLD",
+            "1.5",
+            "CONTEXT_COMPACTION_THRESHOLD is `1.5`; allowed: a number above 0 and at most 1",
+        ),
+        ("CONTEXT_COMPACTION_THRESHOLD", "NaN", "CONTEXT_COMPACTION_THRESHOLD is `NaN`; allowed: a number above 0"),
+        ("CONTEXT_WINDOW", "100", "CONTEXT_WINDOW is `100`; allowed: a whole number from 512 to 100000000"),
+        (
+            "MODEL_PROVIDER",
+            "openai",
+            "MODEL_PROVIDER is `openai`, and neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
+        ),
+        ("OPENAI_API", "soap", "OPENAI_API is `soap`; allowed: auto, responses, chat"),
+        ("WS_PORT", "65536", "WS_PORT is `65536`; allowed: a whole number from 0 to 65535"),
+        ("HOST", "example.org", "HOST is `example.org`; allowed: an IP address"),
+        ("MESSAGE_BYTES_MAX", "1MB", "MESSAGE_BYTES_MAX is `1MB`; allowed: a whole number from 1024 to 67108864"),
+        ("DATABASE_URL", "postgres://db", "DATABASE_URL is `postgres://db`; allowed: sqlite:// and the path of a file"),
+        ("LOG_LEVEL", "loud", "LOG_LEVEL is `loud`; allowed: off, error, warn, info, debug, trace"),
+        ("AUTH_TOKENS", "secret-without-a-name", "AUTH_TOKENS is set to what is not allowed"),
+        (
+            "OPENAI_API_KEY",
+            "a secret",
+            "OPENAI_API_KEY is set to what is not allowed (it has other characters); allowed:",
+        ),
+    ];
+    let folder = folder();
+    for (variable, value, expected) in table {
+        let ended = binary::run(folder.path(), &[], &[(variable, value)]).await;
+        assert_eq!((ended.code, ended.printed.as_str()), (Some(1), ""), "{variable}={value}");
+        assert!(ended.faults.contains(&format!("\n  {expected}")), "{variable}={value}: {}", ended.faults);
+        assert!(!ended.faults.contains("secret"), "{}", ended.faults);
+    }
+    let both: Vec<(&str, &str)> = table.iter().take(2).map(|(variable, value, _)| (*variable, *value)).collect();
+    let ended = binary::run(folder.path(), &[], &both).await;
+    assert_eq!(ended.faults.matches("; allowed: ").count(), 2, "every fault at once: {}", ended.faults);
+    assert_eq!(ended.faults.matches("reseed: ").count(), 1, "in one message: {}", ended.faults);
+}
