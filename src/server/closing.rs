@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::time::{error::Elapsed, timeout};
 use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 
-/// After a close frame was sent for a fault, how long what still arrives is read: without that the frame is lost when
-/// the system resets a connection with unread bytes.
-const DRAIN_TIME: Duration = Duration::from_millis(500);
+/// How long the client may take to read a close frame, and to answer with its own.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// What one round of the connection's loop came to: go on, or close so.
 pub(super) type Flow = Result<(), End>;
@@ -23,12 +22,12 @@ pub(super) enum End {
     Close(CloseCode, &'static str),
 }
 
-/// Closes a socket with a code and lets the frame arrive.
+/// Closes a socket with a code. After a fault tungstenite reads no more: that the frame still arrives is `linger`'s work.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str) {
     metrics::closed(code);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
-    let _ = timeout(DRAIN_TIME, socket.send(Message::Close(Some(frame)))).await;
-    let _ = timeout(DRAIN_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+    let _ = timeout(CLOSE_TIME, socket.send(Message::Close(Some(frame)))).await;
+    let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
 }
 
 /// What writing came to.

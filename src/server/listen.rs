@@ -1,6 +1,6 @@
 //! Accepts connections, and lets go of them when the server stops.
 
-use super::app::App;
+use super::{app::App, linger::Lingering};
 use axum::{Router, extract::ConnectInfo};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -74,7 +74,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
         // Whoever connects and sends no request, or half of one, is let go.
         .header_read_timeout(app.patience.hello)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Lingering::new(stream, app.clone())), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {

@@ -1,6 +1,6 @@
 //! The socket and HTTP: handshake, the two dialects, credentials, limits, the operator's endpoints and the web page.
 //!
-//! - `listen`: accepts connections, and lets go of them when the server stops
+//! - `listen`: accepts connections, and lets go of them when the server stops; `linger`: so that last words arrive
 //! - `app`: the routes, and what every connection shares
 //! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection, whatever it speaks; `v2` and `v1`: its dialects
@@ -14,6 +14,7 @@ pub mod auth;
 mod closing;
 mod handshake;
 mod limits;
+mod linger;
 mod listen;
 mod operator;
 mod sessions;

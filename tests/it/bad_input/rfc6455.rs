@@ -144,15 +144,10 @@ async fn a_fault_of_the_protocol_is_closed_with_its_code() {
         let session = open(&mut stream).await;
         let asked = json!({ "sessionId": session });
         let before = witness.ask("get_entries", asked.clone()).await["payload"].clone();
-        let (mut reading, mut writing) = stream.into_split();
-        // Both ways at once: the server may answer, and stop reading, before the last byte was sent.
-        let sending = tokio::spawn(async move {
-            let _ = writing.write_all(&bytes).await;
-            writing
-        });
+        // All is sent before anything is read: the code must still be there to be read, and no reset before it.
+        stream.write_all(&bytes).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut answer = Vec::new();
-        let _ = reading.read_to_end(&mut answer).await;
-        drop(sending.await);
+        stream.read_to_end(&mut answer).await.unwrap_or_else(|error| panic!("{what}: {error} after {answer:?}"));
         assert_eq!(answer.first(), Some(&CLOSE), "{what}: {answer:?}");
         assert_eq!(u16::from_be_bytes([answer[2], answer[3]]), code, "{what}");
         assert_eq!(witness.ask("get_entries", asked.clone()).await["payload"], before, "{what}");
@@ -196,4 +191,27 @@ async fn what_the_protocol_allows_is_taken() {
         }
     };
     assert_eq!(closed, 1000u16.to_be_bytes());
+}
+
+#[tokio::test]
+async fn pings_are_no_hello_and_a_silent_v1_client_owes_none() {
+    let short = ("HELLO_TIMEOUT_SECS", "1");
+    let start =
+        async |settings: &[(&str, &str)]| Server::start(Scripted::answering(|_| Reply::text("yes")), settings).await;
+    let guarded = start(&[short, ("AUTH_TOKENS", "ann:token-of-ann-0123456789")]).await;
+    let open = start(&[short]).await;
+    let mut silent = Client::connect(&open.ws()).await;
+    let mut pinging = upgraded(&guarded).await;
+    // Whatever is said instead, the time for hello runs on.
+    let closed = loop {
+        let _ = pinging.write_all(&frame(PING, b"a")).await;
+        match received(&mut pinging).await.unwrap() {
+            (0x0a, _) => {}
+            (opcode, payload) => break (opcode, payload),
+        }
+    };
+    assert_eq!((closed.0, u16::from_be_bytes([closed.1[0], closed.1[1]])), (0x08, 4408));
+    // Silent for even longer, and welcome.
+    silent.send("user_input", json!({ "input": [{ "role": "user", "content": "hi" }] })).await;
+    silent.event("agent_finished").await;
 }
