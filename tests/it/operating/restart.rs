@@ -130,6 +130,8 @@ async fn a_kill_in_the_middle_of_an_answer_loses_nothing_that_was_acknowledged()
 
     let server = Binary::start(folder.path(), &settings).await;
     let mut client = Client::v2(&server.ws()).await;
+    let listed = client.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"][0]["state"], "idle", "what ran in a dead process runs no more: {listed}");
     let resume = json!({ "epoch": opened["epoch"], "seq": last });
     let back = client.ask("open_session", json!({ "sessionId": session, "resume": resume })).await["payload"].clone();
     assert_eq!((&back["resumed"], &back["epoch"]), (&json!("replay"), &opened["epoch"]), "{back}");
