@@ -107,6 +107,11 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     if configured.is_some() {
         return Windows::new(configured, Vec::new());
     }
+    if settings.model.provider() == ProviderKind::Offline {
+        // It answers to any name, always with its own window.
+        let named = (settings.model.model_name().to_owned(), Some(settings.offline.offline_window));
+        return Windows::new(None, vec![named]);
+    }
     let listed = match tokio::time::timeout(LIST_TIME, provider.models()).await {
         Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
         Ok(Err(fault)) => {
@@ -257,7 +262,11 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     super::say(start_line(&settings, &service));
     signals.received().await;
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
-    service.stop().await;
+    tokio::select! {
+        () = service.stop() => {}
+        // Whoever asks twice does not want to wait: what is running is recovered at the next start.
+        () = signals.received() => tracing::warn!("stopped at once, by a second signal"),
+    }
     Ok(())
 }
 

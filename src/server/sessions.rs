@@ -20,6 +20,8 @@ const LIST_LIMIT: (u32, u32) = (50, 200);
 const ENTRIES_LIMIT: (u32, u32) = (100, 500);
 /// Entries walked back on the path in search of the one that the client has: beyond, it should page backwards.
 const PATH_WALK_MAX: u32 = 10_000;
+/// Bytes of a page's entries: a page of large ones ends early, with at least one, rather than not fit into a frame.
+const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest text to search for.
 const SEARCH_CHARS_MAX: usize = 200;
 
@@ -107,14 +109,28 @@ pub(super) async fn newest(
     path_back(asker, session, leaf, count).await
 }
 
+/// Keeps as many records as fit into a page, from the first on; whether all did.
+fn fit(records: &mut Vec<StoredRecord>) -> bool {
+    let mut bytes = 0;
+    let fitting = records.iter().take_while(|record| {
+        bytes += record.body.len();
+        bytes <= PAGE_BYTES_MAX
+    });
+    let count = fitting.count().max(1);
+    let all = count >= records.len();
+    records.truncate(count);
+    all
+}
+
 /// The entry and its ancestors, oldest first.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
     let query = EntryQuery::Path { from, limit: count + 1 };
     let mut records = read(asker, session, query).await?;
     let more = records.len() > count as usize;
     records.truncate(count as usize);
+    let all = fit(&mut records);
     records.reverse();
-    Ok(Page { items: parse(&records)?, more })
+    Ok(Page { items: parse(&records)?, more: more || !all })
 }
 
 async fn read(asker: &Asker<'_>, session: &SessionId, query: EntryQuery) -> Result<Vec<StoredRecord>, ErrorBody> {
@@ -169,7 +185,15 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
         let extra = if after_seq.is_some() { records.len() - 1 } else { 0 };
         records.remove(extra);
     }
-    Ok(Page { items: parse(&records)?, more })
+    // A page that is too large loses what is furthest from the place.
+    if after_seq.is_none() {
+        records.reverse();
+    }
+    let all = fit(&mut records);
+    if after_seq.is_none() {
+        records.reverse();
+    }
+    Ok(Page { items: parse(&records)?, more: more || !all })
 }
 
 async fn seq_of(

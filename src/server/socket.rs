@@ -86,6 +86,8 @@ pub(super) struct Connection {
     pings_unanswered: u32,
     /// When it came: from then on it has so long to say hello, where it must.
     since: tokio::time::Instant,
+    /// When the next ping is due, whatever else happens.
+    next_beat: tokio::time::Instant,
     alarm: Alarm,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     counted: OpenConnection,
@@ -105,6 +107,7 @@ impl Connection {
         let origin = app.next_origin();
         let speaks = if negotiated { Speaks::V2 { greeted: false } } else { Speaks::Undecided };
         let since = tokio::time::Instant::now();
+        let next_beat = since + app.patience.heartbeat;
         let alarm = Alarm::new(since + app.patience.hello.min(app.patience.heartbeat));
         // Kept for the life of the connection: all connections share the list of those that wait for it.
         let stopped = Box::pin(app.stop.clone().cancelled_owned());
@@ -129,6 +132,7 @@ impl Connection {
             bad_frames: 0,
             pings_unanswered: 0,
             since,
+            next_beat,
             alarm,
             stopped,
             counted,
@@ -183,8 +187,7 @@ impl Connection {
         let patience = self.app.patience;
         let hello_due = (self.negotiated || self.name.is_none())
             && !matches!(self.speaks, Speaks::V1 | Speaks::V2 { greeted: true });
-        let due =
-            if hello_due { self.since + patience.hello } else { tokio::time::Instant::now() + patience.heartbeat };
+        let due = if hello_due { self.since + patience.hello } else { self.next_beat };
         tokio::select! {
             biased;
             () = self.stopped.as_mut() => {
@@ -217,9 +220,11 @@ impl Connection {
         match message {
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
-                    let greets = reseed_protocol::frame::peek_type(&text).as_deref() == Some("hello");
-                    self.speaks = if greets { Speaks::V2 { greeted: false } } else { Speaks::V1 };
-                    self.counted.speaks(if greets { Dialect::V2 } else { Dialect::V1 });
+                    // A frame that is neither hello nor a command of v1's decides nothing: it is answered as v1 would.
+                    if reseed_protocol::frame::peek_type(&text).as_deref() == Some("hello") {
+                        self.speaks = Speaks::V2 { greeted: false };
+                        self.counted.speaks(Dialect::V2);
+                    }
                 }
                 if let Err(wait) = self.app.limits.take(&self.sender, Instant::now()) {
                     return self.rate_limited(&text, wait).await;
@@ -287,6 +292,14 @@ impl Connection {
         self.name = Some(name);
     }
 
+    /// A command of v1's came: from now on that is what is spoken.
+    pub(super) fn speaks_v1(&mut self) {
+        if self.speaks != Speaks::V1 {
+            self.speaks = Speaks::V1;
+            self.counted.speaks(Dialect::V1);
+        }
+    }
+
     /// The last frame was a good one.
     pub(super) fn good_frame(&mut self) {
         self.bad_frames = 0;
@@ -339,6 +352,9 @@ impl Connection {
                         self.alarm.sent_delta();
                     }
                     Frame::Behind(seq) => Box::pin(self.catch_up(seq)).await?,
+                    Frame::Closed(CloseCode::NoSuchSession) => {
+                        return Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"));
+                    }
                     Frame::Closed(code) => return Err(End::Close(code, "the session was closed; open it again")),
                 }
             }
@@ -397,6 +413,7 @@ impl Connection {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
         self.pings_unanswered += 1;
+        self.next_beat = tokio::time::Instant::now() + self.app.patience.heartbeat;
         self.write(Message::Ping(Default::default()), true).await
     }
 }

@@ -63,6 +63,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         Err(refused) => return connection.refuse(None, refused.error).await,
     };
     connection.good_frame();
+    connection.speaks_v1();
     let (name, handed) = match command {
         v1::Command::UserInput(input) => {
             let command = Command::UserInput(UserInput { input: Input::Items(input.input), when_busy: None });

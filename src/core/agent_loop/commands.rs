@@ -19,6 +19,9 @@ use reseed_protocol::{
     reply::{Accepted, Context, QueueItem, Reply},
 };
 
+/// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
+const TOKENS_MAX: u64 = 100_000_000;
+
 /// Longest name of a session, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
@@ -62,6 +65,10 @@ impl AgentLoop {
             Command::SetContextStrategy(set) => self.on_set_strategy(now, &caller, set),
             Command::SetModel(set) => self.on_set_model(now, &caller, set),
             Command::SetOptions(set) => self.on_set_options(&caller, &set),
+            Command::SetInstructions(set) if self.counter.system(&set.instructions) > self.window_tokens() / 2 => {
+                let message = "the instructions take more than half of the model's window; shorten them".to_owned();
+                Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
+            }
             Command::SetInstructions(set) => {
                 let mut settings = self.session.state.settings.clone();
                 settings.instructions = Some(set.instructions);
@@ -330,8 +337,8 @@ impl AgentLoop {
             let message = format!("the temperature is 0 to 2, not {temperature}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("temperature"));
         }
-        if set.max_output_tokens == Some(0) {
-            let message = "maxOutputTokens is at least 1, not 0".to_owned();
+        if set.max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
+            let message = format!("maxOutputTokens is 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
         }
         let mut settings = self.session.state.settings.clone();
@@ -343,6 +350,10 @@ impl AgentLoop {
 
     fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
         let name = name.trim();
+        if name.chars().any(char::is_control) {
+            let message = "a name has no control characters".to_owned();
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("name"));
+        }
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
             let message = format!("a name has 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("name"));

@@ -1,6 +1,7 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
 use super::{AgentLoop, Stage, commands::Caller, info, schema::check_schema, turn::appended};
+use crate::core::context::serialize::clip;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
@@ -128,8 +129,8 @@ impl AgentLoop {
         };
         let is_error = result.is_error.unwrap_or(false);
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
-        let entry =
-            self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), result.output, is_error);
+        let output = self.fitting_output(result.output);
+        let entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
             Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
@@ -138,6 +139,19 @@ impl AgentLoop {
         self.deadlines.remove(&call.call_id);
         self.append(events, vec![mark]);
         self.after_results(now);
+    }
+
+    /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
+    /// beginning and the end are kept, with a note between them.
+    fn fitting_output(&self, output: String) -> String {
+        let tokens_max = (self.window_tokens() / 4).max(1);
+        let tokens = self.calibration.apply(self.counter.text(&output));
+        if tokens <= tokens_max {
+            return output;
+        }
+        let chars = output.chars().count() as u64;
+        let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
+        clip(&output, chars_max)
     }
 
     fn after_results(&mut self, now: Timestamp) {

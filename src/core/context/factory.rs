@@ -3,6 +3,9 @@
 use crate::core::context::{ContextManager, manual::Manual, strategy::Defaults, threshold::Threshold};
 use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
 
+/// Most tokens that a setting may name: ten times what the largest windows of 2026 have.
+const TOKENS_MAX: u64 = 100_000_000;
+
 /// The strategies by short name.
 pub const NAMES: [&str; 2] = ["threshold", "manual"];
 
@@ -48,6 +51,13 @@ fn limits(settings: Option<&StrategySettings>, defaults: Defaults) -> Result<Def
     let threshold = settings.threshold.unwrap_or(defaults.threshold);
     if !(threshold > 0.0 && threshold <= 1.0) {
         return invalid("threshold", format!("the threshold is above 0 and at most 1, not {threshold}"));
+    }
+    for (field, tokens) in
+        [("reserveTokens", settings.reserve_tokens), ("keepRecentTokens", settings.keep_recent_tokens)]
+    {
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > TOKENS_MAX) {
+            return invalid(field, format!("{field} is at most {TOKENS_MAX}, not {tokens}"));
+        }
     }
     let keep_recent_tokens = settings.keep_recent_tokens.unwrap_or(defaults.keep_recent_tokens);
     if keep_recent_tokens == 0 {

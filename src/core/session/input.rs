@@ -55,7 +55,11 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
                 match part {
                     InputPart::InputText { text } => parts.push(Part::Text { text }),
                     InputPart::InputImage { image_url, detail } => {
-                        if !(image_url.starts_with("https://") || image_url.starts_with("data:image/")) {
+                        if detail.as_deref().is_some_and(|detail| !matches!(detail, "low" | "high" | "auto")) {
+                            return invalid("content.detail", "a picture's detail is low, high or auto".to_owned());
+                        }
+                        let has_host = image_url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty());
+                        if !(has_host || image_url.starts_with("data:image/")) {
                             return invalid(
                                 "content.image_url",
                                 "a picture's address begins with https:// or data:image/".to_owned(),
