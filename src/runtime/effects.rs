@@ -13,7 +13,7 @@ use crate::{
     core::{
         agent_loop::{Append, CallModel, Effect, Input, RequestId},
         model::{Delta, ModelFault},
-        session::SessionState,
+        session::{SessionState, fingerprint::fingerprint},
     },
     provider::DeltaSink,
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
@@ -36,7 +36,13 @@ pub(super) struct Effects {
     measure: Measure,
     /// The command that was answered last: each gets one reply, also when something fails after it.
     answered: Option<CommandId>,
+    /// Fingerprints of the ids of all commands in the log, while they are known here: whoever has read none of the log
+    /// asks the store.
+    marked: Option<Vec<u64>>,
 }
+
+/// Commands of a new session that are known without asking the store: 4 KiB of fingerprints, more than most sessions see.
+const MARKED_MAX: usize = 512;
 
 /// A request that the model is answering.
 struct Asking {
@@ -71,6 +77,9 @@ impl Effects {
 
     /// The fingerprint of an earlier command under this id, and the reply it got, marked as a duplicate's.
     pub(super) async fn earlier(&self, id: &CommandId) -> Result<Option<(u64, Reply)>, ErrorBody> {
+        if self.marked.as_ref().is_some_and(|marked| !marked.contains(&fingerprint(id.as_str().as_bytes()))) {
+            return Ok(None);
+        }
         let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
         let Some(mark) = mark.map_err(|error| super::shared::store_error(&error))? else { return Ok(None) };
         let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {

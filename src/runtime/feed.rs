@@ -6,21 +6,17 @@
 //!
 //! Invariant: nothing enters here as durable before the store has acknowledged it.
 
+use super::live::{Live, Reading};
 use crate::core::model::Delta;
-use reseed_protocol::{
-    CloseCode, EntryId, Part, TurnId,
-    event::{EphemeralEvent, ItemStarted},
-    frame::encode,
-    reply::RunningItem,
-};
+use reseed_protocol::{CloseCode, EntryId, Part, TurnId, event::EphemeralEvent, frame::encode, reply::RunningItem};
 use std::{
     collections::VecDeque,
-    fmt::Write as _,
     ops::Deref,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -30,10 +26,15 @@ const TAIL_EVENTS_MAX: usize = 32;
 const TAIL_BYTES_MAX: usize = 16 * 1024;
 /// Ephemeral events kept: a reader that misses more has missed decoration.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
-/// Most text of one delta, so that a reader that was away does not get one huge frame.
-const DELTA_BYTES_MAX: usize = 16 * 1024;
-/// Id of delta frames: there may be thousands, and none is ever answered.
-const DELTA_ID: &str = "s_d";
+
+/// How long after text has woken its readers more text wakes them at the earliest: what comes meanwhile goes out together.
+/// Models are mostly slower (125 deltas a second), no screen shows more, and waking costs more than the text. Readers
+/// look by themselves a while after text that they were given ([`TEXT_MAY_WAIT`]), for what came in the pause and after
+/// which nothing came.
+const DELTA_PAUSE: Duration = Duration::from_millis(8);
+/// How long after text that it was given a reader looks for more without being woken. Longer than the pause by far, so
+/// that whatever comes later than this wakes it.
+pub const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's feed.
 #[derive(Debug)]
@@ -53,6 +54,10 @@ struct Inner {
     live: Option<Live>,
     live_count: u64,
     closed: Option<CloseCode>,
+    /// A reader of text has seen everything and waits. Those that still have something to fetch are not woken for more.
+    awaited: bool,
+    /// When text last woke readers; none for an answer of which nothing was shown.
+    woken_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -62,39 +67,13 @@ struct Ephemeral {
     frame: Arc<str>,
 }
 
-/// The answer that is being streamed.
-#[derive(Debug)]
-struct Live {
-    number: u64,
-    item: EntryId,
-    turn: TurnId,
-    parts: Vec<LivePart>,
-    /// The durable event with which it ended. It stays until the next answer: readers that were there are given all of
-    /// it before that event.
-    ended_at: Option<u64>,
-}
-
-#[derive(Debug)]
-struct LivePart {
-    reasoning: bool,
-    text: String,
-    utf16: u64,
-}
-
 /// Where a subscriber is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The last durable event it was given.
     pub seq: u64,
     ephemeral: u64,
-    live: u64,
-    parts: Vec<Place>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
-    bytes: usize,
-    utf16: u64,
+    answer: Reading,
 }
 
 /// How much of a running item a subscriber has seen.
@@ -226,36 +205,31 @@ impl Feed {
         inner.live_count += 1;
         let number = inner.live_count;
         let (item, turn) = (item.clone(), turn.clone());
-        inner.live = Some(Live { number, item, turn, parts: Vec::new(), ended_at: None });
+        inner.live = Some(Live::new(number, item, turn));
+        inner.woken_at = None;
     }
 
     /// More of the answer. Words of an answer that is no longer streamed are dropped.
     pub(super) fn delta(&self, item: &EntryId, delta: Delta<'_>) {
-        let (part, reasoning, text) = match delta {
-            Delta::Text { part, text } => (part, false, text),
-            Delta::Reasoning { part, text } => (part, true, text),
-        };
         let mut inner = self.lock();
         let Some(live) = inner.streamed(item) else { return };
-        // Parts that are not shown (tool calls) leave empty places, so that part numbers match the entry's.
-        while live.parts.len() <= part {
-            live.parts.push(LivePart { reasoning, text: String::new(), utf16: 0 });
+        live.push(delta);
+        if inner.awaited && inner.woken_at.is_none_or(|at| at.elapsed() >= DELTA_PAUSE) {
+            inner.awaited = false;
+            inner.woken_at = Some(Instant::now());
+            drop(inner);
+            self.changed.send_replace(());
         }
-        let place = &mut live.parts[part];
-        place.reasoning = reasoning;
-        place.text.push_str(text);
-        place.utf16 += reseed_protocol::content::utf16_len(text);
-        drop(inner);
-        self.changed.send_replace(());
     }
 
     /// Ends the streaming and says what was shown.
     pub(super) fn take_shown(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
-        if inner.streamed(item).is_none() {
-            return Vec::new();
+        let parts = inner.streamed(item).map(|live| live.parts());
+        if parts.is_some() {
+            inner.live = None;
         }
-        inner.live.take().map(|live| live.parts.into_iter().map(LivePart::into_part).collect()).unwrap_or_default()
+        parts.unwrap_or_default()
     }
 
     /// Ends the feed: every subscriber closes its socket with this code.
@@ -268,13 +242,13 @@ impl Feed {
     #[must_use]
     pub fn join(&self) -> (Cursor, Vec<RunningItem>) {
         let inner = self.lock();
-        let mut cursor = Cursor { seq: inner.seq, ephemeral: inner.ephemeral_count, live: 0, parts: Vec::new() };
-        let streaming = inner.live.as_ref().filter(|live| live.is_streaming() && !live.parts.is_empty());
-        let Some(live) = streaming else { return (cursor, Vec::new()) };
-        cursor.live = live.number;
-        cursor.parts = live.places();
-        let parts = live.parts.iter().map(|part| part.clone_part()).collect();
-        (cursor, vec![RunningItem { item_id: live.item.clone(), parts }])
+        let mut cursor = Cursor { seq: inner.seq, ephemeral: inner.ephemeral_count, answer: Reading::default() };
+        let streaming = inner.live.as_ref().filter(|live| live.is_streaming());
+        let items: Vec<RunningItem> = streaming.and_then(Live::running).into_iter().collect();
+        if let Some(live) = streaming.filter(|_| !items.is_empty()) {
+            cursor.answer = live.read();
+        }
+        (cursor, items)
     }
 
     /// A cursor for a subscriber that has seen everything up to `seq` and, of the streamed answer, so many UTF-16 code
@@ -285,54 +259,72 @@ impl Feed {
         if seq > inner.seq {
             return None;
         }
-        let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, live: 0, parts: Vec::new() };
-        let unseen = |live: &&Live| live.ended_at.is_none_or(|ended| seq < ended);
-        let Some(live) = inner.live.as_ref().filter(unseen) else { return Some(cursor) };
-        for Seen { part, offset, .. } in items.iter().filter(|seen| seen.item == live.item) {
-            let at = usize::try_from(*part).ok()?;
-            let text = &live.parts.get(at)?.text;
-            let bytes = byte_place(text, *offset)?;
-            if cursor.parts.len() <= at {
-                cursor.parts.resize(at + 1, Place::default());
-            }
-            cursor.parts[at] = Place { bytes, utf16: *offset };
-            cursor.live = live.number;
-        }
-        // Whoever comes back after the end and had seen nothing of it is given the entry alone.
-        if !live.is_streaming() && cursor.live != live.number {
-            (cursor.live, cursor.parts) = (live.number, live.places());
+        let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, answer: Reading::default() };
+        let unfinished = |live: &&Live| live.ended_at.is_none_or(|ended| seq < ended);
+        let Some(live) = inner.live.as_ref().filter(unfinished) else { return Some(cursor) };
+        let mut seen = items.iter().filter(|seen| seen.item == live.item).peekable();
+        if seen.peek().is_some() {
+            cursor.answer = live.seen(seen)?;
+        } else if !live.is_streaming() {
+            // Whoever comes back after the end and had seen nothing of it is given the entry alone.
+            cursor.answer = live.read();
         }
         Some(cursor)
     }
 
-    /// What this subscriber has not seen, up to about `bytes_max`; moves its cursor. Empty: it has seen everything.
+    /// What this subscriber has not seen, up to about `bytes_max`, with the text of the streamed answer or without;
+    /// moves its cursor. Empty: it has seen everything.
     #[must_use]
-    pub fn next(&self, cursor: &mut Cursor, deltas: bool, bytes_max: usize) -> Vec<Frame> {
-        let inner = self.lock();
+    pub fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
+        let mut inner = self.lock();
+        let mut frames = inner.next(cursor, text, bytes_max);
+        if frames.is_empty() {
+            inner.awaited |= text;
+            frames.extend(inner.closed.map(Frame::Closed));
+        }
+        frames
+    }
+}
+
+impl Cursor {
+    /// Whether the answer has ended, and the subscriber has not come to its end and lacks some of it.
+    fn is_owed(&self, live: &Live) -> bool {
+        live.ended_at.is_some_and(|ended| self.seq < ended) && live.has_more(&self.answer)
+    }
+}
+
+impl Inner {
+    /// The answer that is being streamed, if it is this one.
+    fn streamed(&mut self, item: &EntryId) -> Option<&mut Live> {
+        self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
+    }
+
+    fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut bytes = 0;
-        if cursor.seq < inner.seq {
-            let first = inner.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
+        if cursor.seq < self.seq {
+            let first = self.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
             if first > cursor.seq + 1 {
-                let unread = inner.live.as_ref().filter(|live| deltas && live.is_owed(cursor));
-                match unread {
-                    Some(live) => drop(live.next(cursor, bytes_max, &mut frames)),
+                match self.live.as_ref().filter(|live| text && cursor.is_owed(live)) {
+                    Some(live) => {
+                        live.next(&mut cursor.answer, bytes_max, &mut frames);
+                    }
                     None => frames.push(Frame::Behind(cursor.seq)),
                 }
                 return frames;
             }
         }
-        let from = inner.tail.partition_point(|(seq, _)| *seq <= cursor.seq);
-        let mut durable = inner.tail.range(from..).peekable();
-        let from = inner.ephemeral.partition_point(|event| event.number <= cursor.ephemeral);
-        let mut ephemeral = inner.ephemeral.range(from..).peekable();
+        let from = self.tail.partition_point(|(seq, _)| *seq <= cursor.seq);
+        let mut durable = self.tail.range(from..).peekable();
+        let from = self.ephemeral.partition_point(|event| event.number <= cursor.ephemeral);
+        let mut ephemeral = self.ephemeral.range(from..).peekable();
         while bytes < bytes_max {
             match (durable.peek(), ephemeral.peek()) {
                 (Some((seq, body)), other) if other.is_none_or(|event| event.after_seq >= *seq) => {
-                    let ended = inner.live.as_ref().filter(|live| live.ended_at == Some(*seq));
-                    if let Some(live) = ended.filter(|live| deltas && live.is_owed(cursor)) {
-                        bytes += live.next(cursor, bytes_max.saturating_sub(bytes), &mut frames);
-                        if live.is_owed(cursor) {
+                    let ended = self.live.as_ref().filter(|live| live.ended_at == Some(*seq));
+                    if let Some(live) = ended.filter(|live| text && cursor.is_owed(live)) {
+                        bytes += live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
+                        if cursor.is_owed(live) {
                             return frames;
                         }
                     }
@@ -351,114 +343,12 @@ impl Feed {
             }
         }
         let caught_up = durable.peek().is_none() && ephemeral.peek().is_none();
-        if caught_up
-            && deltas
-            && let Some(live) = inner.live.as_ref().filter(|live| live.is_streaming())
-        {
-            live.next(cursor, bytes_max.saturating_sub(bytes), &mut frames);
-        }
-        if frames.is_empty()
-            && let Some(code) = inner.closed
-        {
-            frames.push(Frame::Closed(code));
+        let streaming = self.live.as_ref().filter(|live| text && caught_up && live.is_streaming());
+        if let Some(live) = streaming.filter(|live| live.has_more(&cursor.answer)) {
+            live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
         }
         frames
     }
-}
-
-impl LivePart {
-    fn clone_part(&self) -> Part {
-        let text = self.text.clone();
-        if self.reasoning { Part::Reasoning { text, payload: None } } else { Part::Text { text } }
-    }
-
-    fn into_part(self) -> Part {
-        if self.reasoning { Part::Reasoning { text: self.text, payload: None } } else { Part::Text { text: self.text } }
-    }
-}
-
-impl Inner {
-    /// The answer that is being streamed, if it is this one.
-    fn streamed(&mut self, item: &EntryId) -> Option<&mut Live> {
-        self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
-    }
-}
-
-impl Live {
-    fn is_streaming(&self) -> bool {
-        self.ended_at.is_none()
-    }
-
-    /// Whether the answer has ended, and a reader that has not seen its end lacks some of it.
-    fn is_owed(&self, cursor: &Cursor) -> bool {
-        let seen = if cursor.live == self.number { cursor.parts.as_slice() } else { &[] };
-        self.ended_at.is_some_and(|ended| cursor.seq < ended)
-            && !(self.parts.len() == seen.len()
-                && self.parts.iter().zip(seen).all(|(part, place)| part.text.len() == place.bytes))
-    }
-
-    /// Where a reader is that has been given all of it.
-    fn places(&self) -> Vec<Place> {
-        self.parts.iter().map(|part| Place { bytes: part.text.len(), utf16: part.utf16 }).collect()
-    }
-
-    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns how many.
-    fn next(&self, cursor: &mut Cursor, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
-        let bytes_max = bytes_left;
-        if self.parts.is_empty() {
-            return 0;
-        }
-        if cursor.live != self.number {
-            cursor.live = self.number;
-            cursor.parts.clear();
-            let started = EphemeralEvent::ItemStarted(ItemStarted {
-                item_id: self.item.clone(),
-                turn_id: self.turn.clone(),
-                kind: "message".to_owned(),
-            });
-            frames.push(Frame::Ephemeral(encode(DELTA_ID, &started).into()));
-        }
-        cursor.parts.resize(self.parts.len(), Place::default());
-        for (index, (part, place)) in self.parts.iter().zip(&mut cursor.parts).enumerate() {
-            while place.bytes < part.text.len() && bytes_left > 0 {
-                let rest = &part.text[place.bytes..];
-                let piece = &rest[..rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4))];
-                frames.push(Frame::Delta(delta_frame(&self.item, index, part.reasoning, place.utf16, piece)));
-                place.bytes += piece.len();
-                place.utf16 += reseed_protocol::content::utf16_len(piece);
-                bytes_left = bytes_left.saturating_sub(piece.len());
-            }
-        }
-        bytes_max - bytes_left
-    }
-}
-
-/// Written by hand: one for each token of every answer, for every reader.
-fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
-    let mut frame = String::with_capacity(text.len() + 112);
-    let _ = write!(
-        frame,
-        "{{\"id\":\"{DELTA_ID}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{part},\"offset\":{offset},"
-    );
-    if reasoning {
-        frame.push_str("\"kind\":\"reasoning\",");
-    }
-    frame.push_str("\"text\":");
-    frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
-    frame.push_str("}}");
-    frame
-}
-
-/// The byte at which `utf16` code units of a text have passed; `None` within a character or beyond the end.
-fn byte_place(text: &str, utf16: u64) -> Option<usize> {
-    let mut units = 0;
-    for (at, c) in text.char_indices() {
-        if units >= utf16 {
-            return (units == utf16).then_some(at);
-        }
-        units += c.len_utf16() as u64;
-    }
-    (units == utf16).then_some(text.len())
 }
 
 #[cfg(test)]
@@ -546,6 +436,42 @@ mod tests {
     }
 
     #[test]
+    fn text_wakes_who_waits_and_not_again_at_once() {
+        let feed = Feed::new(0);
+        let (item, turn) = ids();
+        let (mut cursor, _) = feed.join();
+        let mut changed = feed.watch();
+        let mut woken = || {
+            let woken = changed.has_changed().unwrap();
+            changed.mark_unchanged();
+            woken
+        };
+        let word = || feed.delta(&item, Delta::Text { part: 0, text: "x" });
+        assert!(read(&feed, &mut cursor).is_empty());
+        feed.begin_item(&item, &turn);
+        word();
+        assert!(woken(), "it waited");
+        word();
+        assert!(!woken(), "it has not come yet");
+        assert_eq!(read(&feed, &mut cursor), ["item_started", "0@0 xx"]);
+        assert!(read(&feed, &mut cursor).is_empty());
+        word();
+        assert!(!woken(), "it was woken a moment ago, and will look by itself");
+        feed.publish(&["a".into()], None);
+        assert!(woken(), "durable events wake at once");
+        assert_eq!(read(&feed, &mut cursor), ["1 a", "0@2 x"]);
+        assert!(read(&feed, &mut cursor).is_empty());
+        feed.begin_item(&item, &turn);
+        word();
+        assert!(woken(), "so do the first words of an answer");
+        feed.lock().woken_at = Instant::now().checked_sub(DELTA_PAUSE);
+        read(&feed, &mut cursor);
+        assert!(read(&feed, &mut cursor).is_empty());
+        word();
+        assert!(woken(), "and words after a pause");
+    }
+
+    #[test]
     fn a_reader_that_is_far_behind_is_sent_to_the_store() {
         let feed = Feed::new(0);
         let (mut cursor, _) = feed.join();
@@ -568,16 +494,5 @@ mod tests {
             let got = cursor.map(|mut cursor| read(&feed, &mut cursor));
             assert_eq!(got, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{seq} {offset}");
         }
-    }
-
-    #[test]
-    fn a_delta_frame_is_small_and_true() {
-        let (item, _) = ids();
-        let frame = delta_frame(&item, 1, true, 7, "say \"hi\"\n");
-        let parsed: EphemeralEvent = serde_json::from_str(&frame).unwrap();
-        let EphemeralEvent::ItemDelta(delta) = parsed else { panic!("{parsed:?}") };
-        assert_eq!((delta.part, delta.offset, delta.text.as_str()), (1, 7, "say \"hi\"\n"));
-        let twelve: EntryId = "abcdefghijkl".parse().unwrap();
-        assert!(delta_frame(&twelve, 0, false, 100_000, "").len() <= 126, "130 bytes with the WebSocket header");
     }
 }

@@ -4,12 +4,14 @@
 //! - `actor`: a session's mailbox; each thing that can wake it becomes one input of the agent loop
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
 //! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
+//! - `live`: the answer that is being streamed, as far as it is
 //! - `load`: a session from the store, as far back as the model can see
 
 mod actor;
 mod effects;
 pub mod feed;
 pub mod handle;
+mod live;
 mod load;
 mod measure;
 pub mod registry;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
-    runtime::{Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, handle::REPLIES_MAX},
+    runtime::{Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
@@ -174,6 +174,7 @@ impl Connection {
     pub(super) fn join(&mut self, handle: SessionHandle, role: SessionRole, deltas: bool, attached: Attached) {
         let mut changed = attached.feed.watch();
         changed.mark_changed();
+        self.alarm.look_in(TEXT_MAY_WAIT);
         self.joined = Some(Joined { handle, role, feed: attached.feed, cursor: attached.cursor, deltas, changed });
     }
 
@@ -198,9 +199,7 @@ impl Connection {
                 self.outgoing(outgoing).await?;
                 self.flush().await
             }
-            () = changed(&mut self.joined), if !self.alarm.is_holding() => {
-                if self.alarm.hold() { Ok(()) } else { self.pump().await }
-            }
+            () = changed(&mut self.joined) => self.pump().await,
             received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
@@ -208,7 +207,7 @@ impl Connection {
                 Some(Ok(message)) => Box::pin(self.received(message)).await,
             },
             ring = self.alarm.ring(due) => match ring {
-                Ring::Release => self.pump().await,
+                Ring::Look => self.pump().await,
                 Ring::Due if hello_due => Err(End::Close(CloseCode::NoHello, "hello did not come in time")),
                 Ring::Due => self.beat().await,
             },
@@ -349,7 +348,7 @@ impl Connection {
                     }
                     Frame::Delta(frame) => {
                         self.send(frame).await?;
-                        self.alarm.sent_delta();
+                        self.alarm.look_in(TEXT_MAY_WAIT);
                     }
                     Frame::Behind(seq) => Box::pin(self.catch_up(seq)).await?,
                     Frame::Closed(CloseCode::NoSuchSession) => {

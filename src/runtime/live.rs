@@ -1,0 +1,196 @@
+//! The answer that is being streamed: its text so far, and what of it a reader lacks.
+//!
+//! Invariant: a reader's places are on character boundaries, and their bytes and UTF-16 units name the same place.
+
+use super::feed::{Frame, Seen};
+use crate::core::model::Delta;
+use reseed_protocol::{
+    EntryId, Part, TurnId,
+    content::utf16_len,
+    event::{EphemeralEvent, ItemStarted},
+    frame::encode,
+    reply::RunningItem,
+};
+use std::fmt::Write as _;
+
+/// Most text of one delta, so that a reader that was away does not get one huge frame.
+const DELTA_BYTES_MAX: usize = 16 * 1024;
+/// Id of delta frames: there may be thousands, and none is ever answered.
+const DELTA_ID: &str = "s_d";
+
+/// The answer that is being streamed.
+#[derive(Debug)]
+pub(super) struct Live {
+    number: u64,
+    pub(super) item: EntryId,
+    turn: TurnId,
+    parts: Vec<LivePart>,
+    /// The durable event with which it ended. It stays until the next answer: readers that were there are given all of
+    /// it before that event.
+    pub(super) ended_at: Option<u64>,
+}
+
+#[derive(Debug)]
+struct LivePart {
+    reasoning: bool,
+    text: String,
+    utf16: u64,
+}
+
+/// How far a reader is in an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Which answer; 0 for none.
+    number: u64,
+    parts: Vec<Place>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Place {
+    bytes: usize,
+    utf16: u64,
+}
+
+impl LivePart {
+    fn part(&self) -> Part {
+        let text = self.text.clone();
+        if self.reasoning { Part::Reasoning { text, payload: None } } else { Part::Text { text } }
+    }
+}
+
+impl Live {
+    /// An answer without a word yet; `number`, from 1 on, tells it from the others of its feed.
+    pub(super) fn new(number: u64, item: EntryId, turn: TurnId) -> Self {
+        Self { number, item, turn, parts: Vec::new(), ended_at: None }
+    }
+
+    pub(super) fn is_streaming(&self) -> bool {
+        self.ended_at.is_none()
+    }
+
+    /// More of it.
+    pub(super) fn push(&mut self, delta: Delta<'_>) {
+        let (part, reasoning, text) = match delta {
+            Delta::Text { part, text } => (part, false, text),
+            Delta::Reasoning { part, text } => (part, true, text),
+        };
+        // Parts that are not shown (tool calls) leave empty places, so that part numbers match the entry's.
+        while self.parts.len() <= part {
+            self.parts.push(LivePart { reasoning, text: String::new(), utf16: 0 });
+        }
+        let place = &mut self.parts[part];
+        place.reasoning = reasoning;
+        place.text.push_str(text);
+        place.utf16 += utf16_len(text);
+    }
+
+    /// What was shown of it.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        self.parts.iter().map(LivePart::part).collect()
+    }
+
+    /// The state of it that a reader is given to begin with; nothing before its first word.
+    pub(super) fn running(&self) -> Option<RunningItem> {
+        (!self.parts.is_empty()).then(|| RunningItem { item_id: self.item.clone(), parts: self.parts() })
+    }
+
+    /// Where a reader is that has been given all of it.
+    pub(super) fn read(&self) -> Reading {
+        let place = |part: &LivePart| Place { bytes: part.text.len(), utf16: part.utf16 };
+        Reading { number: self.number, parts: self.parts.iter().map(place).collect() }
+    }
+
+    /// Where a reader is that has seen so much of it; `None` when it cannot have.
+    pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a Seen>) -> Option<Reading> {
+        let mut reading = Reading { number: self.number, parts: Vec::new() };
+        for Seen { part, offset, .. } in items {
+            let at = usize::try_from(*part).ok()?;
+            let bytes = byte_place(&self.parts.get(at)?.text, *offset)?;
+            if reading.parts.len() <= at {
+                reading.parts.resize(at + 1, Place::default());
+            }
+            reading.parts[at] = Place { bytes, utf16: *offset };
+        }
+        Some(reading)
+    }
+
+    /// Whether there is text that a reader has not been given.
+    pub(super) fn has_more(&self, reading: &Reading) -> bool {
+        let seen = if reading.number == self.number { reading.parts.as_slice() } else { &[] };
+        let read = |(part, place): (&LivePart, &Place)| part.text.len() == place.bytes;
+        self.parts.len() != seen.len() || !self.parts.iter().zip(seen).all(read)
+    }
+
+    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns how many.
+    pub(super) fn next(&self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
+        let bytes_max = bytes_left;
+        if self.parts.is_empty() {
+            return 0;
+        }
+        if reading.number != self.number {
+            *reading = Reading { number: self.number, parts: Vec::new() };
+            let started = EphemeralEvent::ItemStarted(ItemStarted {
+                item_id: self.item.clone(),
+                turn_id: self.turn.clone(),
+                kind: "message".to_owned(),
+            });
+            frames.push(Frame::Ephemeral(encode(DELTA_ID, &started).into()));
+        }
+        reading.parts.resize(self.parts.len(), Place::default());
+        for (index, (part, place)) in self.parts.iter().zip(&mut reading.parts).enumerate() {
+            while place.bytes < part.text.len() && bytes_left > 0 {
+                let rest = &part.text[place.bytes..];
+                let piece = &rest[..rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4))];
+                frames.push(Frame::Delta(delta_frame(&self.item, index, part.reasoning, place.utf16, piece)));
+                place.bytes += piece.len();
+                place.utf16 += utf16_len(piece);
+                bytes_left = bytes_left.saturating_sub(piece.len());
+            }
+        }
+        bytes_max - bytes_left
+    }
+}
+
+/// Written by hand: one for each token of every answer, for every reader.
+fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
+    let mut frame = String::with_capacity(text.len() + 112);
+    let _ = write!(
+        frame,
+        "{{\"id\":\"{DELTA_ID}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{part},\"offset\":{offset},"
+    );
+    if reasoning {
+        frame.push_str("\"kind\":\"reasoning\",");
+    }
+    frame.push_str("\"text\":");
+    frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
+    frame.push_str("}}");
+    frame
+}
+
+/// The byte at which `utf16` code units of a text have passed; `None` within a character or beyond the end.
+fn byte_place(text: &str, utf16: u64) -> Option<usize> {
+    let mut units = 0;
+    for (at, c) in text.char_indices() {
+        if units >= utf16 {
+            return (units == utf16).then_some(at);
+        }
+        units += c.len_utf16() as u64;
+    }
+    (units == utf16).then_some(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_frame_is_small_and_true() {
+        let item: EntryId = "item".parse().unwrap();
+        let frame = delta_frame(&item, 1, true, 7, "say \"hi\"\n");
+        let parsed: EphemeralEvent = serde_json::from_str(&frame).unwrap();
+        let EphemeralEvent::ItemDelta(delta) = parsed else { panic!("{parsed:?}") };
+        assert_eq!((delta.part, delta.offset, delta.text.as_str()), (1, 7, "say \"hi\"\n"));
+        let twelve: EntryId = "abcdefghijkl".parse().unwrap();
+        assert!(delta_frame(&twelve, 0, false, 100_000, "").len() <= 126, "130 bytes with the WebSocket header");
+    }
+}
