@@ -68,7 +68,9 @@ impl Effects {
         mailbox: mpsc::WeakSender<Box<Message>>,
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
-        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None }
+        // Under the first lease of an empty log no command was written yet.
+        let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
+        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None, marked }
     }
 
     pub(super) fn epoch(&self) -> &str {
@@ -172,6 +174,10 @@ impl Effects {
             return Err(CloseCode::Internal);
         }
         for mark in marks {
+            self.marked = self.marked.take().filter(|marked| marked.len() < MARKED_MAX);
+            if let Some(marked) = &mut self.marked {
+                marked.push(fingerprint(mark.id.as_str().as_bytes()));
+            }
             self.answer(outgoing, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
