@@ -37,10 +37,11 @@ async fn stopping(server: &Binary) {
     }
 }
 
-/// Opens a session again and returns its client and `session_opened`.
+/// Opens a session again and returns its client and `session_opened`. The client before may have hung up so lately that
+/// the server does not know it yet.
 pub(super) async fn reopened(server: &Binary, session: &str) -> (Client, Value) {
     let mut client = Client::v2(&server.ws()).await;
-    let opened = client.ask("open_session", json!({ "sessionId": session })).await;
+    let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
     assert_eq!(opened["type"], "session_opened", "{opened}");
     (client, opened["payload"].clone())
 }
