@@ -107,12 +107,7 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     if configured.is_some() {
         return Windows::new(configured, Vec::new());
     }
-    if settings.model.provider() == ProviderKind::Offline {
-        // It answers to any name, always with its own window.
-        let named = (settings.model.model_name().to_owned(), Some(settings.offline.offline_window));
-        return Windows::new(None, vec![named]);
-    }
-    let listed = match tokio::time::timeout(LIST_TIME, provider.models()).await {
+    let mut listed: Vec<(String, Option<u64>)> = match tokio::time::timeout(LIST_TIME, provider.models()).await {
         Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
         Ok(Err(fault)) => {
             tracing::warn!(code = %fault.code, "the model's server does not list its models: {}", fault.message);
@@ -123,6 +118,12 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
             Vec::new()
         }
     };
+    if settings.model.provider() == ProviderKind::Offline
+        && let Some((_, window)) = listed.first().cloned()
+    {
+        // It answers to any name, always with its own window.
+        listed.push((settings.model.model_name().to_owned(), window));
+    }
     Windows::new(None, listed)
 }
 

@@ -202,6 +202,8 @@ export class MockServer {
     }
     reply("accepted", { queued: false, asOfSeq: world.seq });
     world.say(payload.input, id);
+    // As the server does: a session is named after its first words.
+    if (!world.name) world.update({ name: payload.input.trim().split("\n")[0].slice(0, 60) });
     void this.turn(world, [id]);
   }
 

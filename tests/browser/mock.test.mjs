@@ -276,7 +276,12 @@ onPage("older messages come when one scrolls up, and what is read stays in place
   await page.waitForFunction(() => document.querySelectorAll("#log > li").length >= 100);
   assert.ok(await top() >= height - 60, "the view has not jumped to the top");
   for (let tries = 0; tries < 3; tries += 1) await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
-  await page.waitForFunction(() => (document.querySelector("#chat").scrollTop = 0, document.querySelectorAll("#log > li").length === 160));
+  // To the top again and again: where it is there already, setting it there is no scrolling.
+  await page.waitForFunction(() => {
+    const chat = document.querySelector("#chat");
+    chat.scrollTop = chat.scrollTop === 0 ? 40 : 0;
+    return document.querySelectorAll("#log > li").length === 160;
+  });
   assert.match(await page.innerText("#log > li:first-child"), /message 1$/);
   assert.equal(await page.locator("#older").isVisible(), false);
   await page.click("#jump");

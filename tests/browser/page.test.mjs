@@ -36,7 +36,7 @@ function words(page, count) {
 }
 
 onPage("a talk past the window: nothing but a line that says so", {}, async ({ page }) => {
-  assert.match(await page.innerText("#notice-line"), /offline/i);
+  await page.locator("#notice-line", { hasText: /offline/i }).waitFor();
   await say(page, "My favourite bird is the wryneck.");
   await settled(page, 1);
   let answers = 1;
