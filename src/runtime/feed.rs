@@ -16,9 +16,9 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// Durable events kept in memory for readers that keep up; others read the store.
 const TAIL_EVENTS_MAX: usize = 32;

@@ -19,5 +19,5 @@ mod shared;
 
 pub use feed::{Cursor, Feed, Frame, Reader, Seen};
 pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
-pub use registry::{Registry, RegistryOptions};
+pub use registry::{RandomBits, Registry, RegistryOptions};
 pub use shared::store_error;

@@ -46,6 +46,9 @@ pub struct RegistryOptions {
     pub detached_turn: Duration,
 }
 
+/// Gives 64 random bits at each call, from which ids are made; or says why there are none.
+pub type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
+
 /// The open sessions.
 pub struct Registry {
     shared: Arc<Shared>,
@@ -54,6 +57,7 @@ pub struct Registry {
     sessions_open_max: usize,
     stopping: AtomicBool,
     actors: TaskTracker,
+    random_bits: RandomBits,
 }
 
 /// Held while a session is being opened, so that two that want it open it once.
@@ -63,9 +67,16 @@ struct Slot {
 }
 
 impl Registry {
-    /// A registry in which no session is open.
+    /// A registry in which no session is open. Its ids come from the system's randomness.
     #[must_use]
     pub fn new(options: RegistryOptions) -> Arc<Self> {
+        Self::with_random_bits(options, Box::new(system_bits))
+    }
+
+    /// A registry whose ids follow from `random_bits`, for tests that run twice and compare. Whoever can guess the bits
+    /// can guess the ids of sessions.
+    #[must_use]
+    pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
         let RegistryOptions { store, provider, clock, deployment, sessions_open_max, detached_turn } = options;
         let deployment = Arc::new(deployment);
         let shared = Shared {
@@ -85,6 +96,7 @@ impl Registry {
             sessions_open_max,
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
+            random_bits,
         })
     }
 
@@ -112,7 +124,7 @@ impl Registry {
     /// `overloaded`, `shutting_down`, `store_failed`.
     pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
         self.check_room()?;
-        let id: SessionId = random_id()?;
+        let id = self.random_id()?;
         let now = self.shared.clock.now();
         let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| store_error(&error))?;
         let session = self.unwritten(id.clone(), now);
@@ -271,8 +283,20 @@ impl Registry {
 
     fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
         let calibration = self.shared.calibration(&session.state.model);
-        let ids = IdSource::seeded(random_bits()?);
+        let ids = IdSource::seeded(self.random_bits()?);
         Ok(Seed::new(session, self.shared.deployment.clone(), calibration, ids))
+    }
+
+    fn random_bits(&self) -> Result<u64, ErrorBody> {
+        (self.random_bits)()
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("the system has no randomness: {error}")))
+    }
+
+    /// A session's id is also what keeps strangers out where no tokens are asked for: 16 letters, 80 random bits.
+    fn random_id(&self) -> Result<SessionId, ErrorBody> {
+        let mut id = IdSource::seeded(self.random_bits()?).next_text();
+        id.push_str(&IdSource::seeded(self.random_bits()?).next_text()[..4]);
+        id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("no id could be made: {error}")))
     }
 
     fn spawn(&self, started: actor::Started) -> SessionHandle {
@@ -319,16 +343,8 @@ fn forget(slots: &DashMap<SessionId, Arc<Slot>>, id: &SessionId) {
     });
 }
 
-fn random_bits() -> Result<u64, ErrorBody> {
+fn system_bits() -> Result<u64, String> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("the system has no randomness: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-/// A session's id is also what keeps strangers out where no tokens are asked for: 16 letters, 80 random bits.
-fn random_id() -> Result<SessionId, ErrorBody> {
-    let mut id = IdSource::seeded(random_bits()?).next_text();
-    id.push_str(&IdSource::seeded(random_bits()?).next_text()[..4]);
-    id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("no id could be made: {error}")))
 }
