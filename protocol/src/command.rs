@@ -2,7 +2,7 @@
 //!
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
-use crate::{CallId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
+use crate::{CallId, CommandId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{SeqAccess, Visitor},
@@ -75,12 +75,26 @@ commands! {
     CancelTurn(CancelTurn) = "cancel_turn", writes: true;
     /// Asks again after a turn that failed or was cancelled. Answered by `accepted`.
     RetryTurn(RetryTurn) = "retry_turn", writes: true;
+    /// Takes waiting inputs out of the line, or puts them in another order. Answered by `ok`.
+    EditQueue(EditQueue) = "edit_queue", writes: true;
     /// A tool's answer. Answered by `ok`, also when repeated.
     ToolResult(ToolResult) = "tool_result", writes: true;
     /// Says that a tool is still at work; resets its time limit. Answered by `ok`.
     CallProgress(CallProgress) = "call_progress", writes: false;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
     ApprovalResponse(ApprovalResponse) = "approval_response", writes: true;
+    /// Moves to another place of the tree. Answered by `navigated`, after the summary of the branch that is left.
+    Navigate(Navigate) = "navigate", writes: true;
+    /// Makes a session of its own out of the path to an entry. Answered by `forked`.
+    ForkSession(ForkSession) = "fork_session", writes: true;
+    /// Shows the tree, or the part of it below an entry. Answered by `tree`.
+    GetTree(GetTree) = "get_tree", writes: false;
+    /// Names an entry, or takes its name away. Answered by `ok { entryId }`.
+    SetLabel(SetLabel) = "set_label", writes: true;
+    /// Keeps data of the client's in the history; the model never sees it. Answered by `ok { entryId }`.
+    AppendCustom(AppendCustom) = "append_custom", writes: true;
+    /// Tells the model something in the user's place, without asking for an answer. Answered by `ok { entryId }`.
+    AppendCustomMessage(AppendCustomMessage) = "append_custom_message", writes: true;
     /// Asks how full the window is. Answered by `context_info`.
     GetContextInfo(Empty) = "get_context_info", writes: false;
     /// Asks for exactly what the next request would send. Answered by `context`.
@@ -205,7 +219,7 @@ payloads! {
         /// Text that the name must contain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         search: Option<String>,
-        /// Whether to send `session_changed` events from now on. Not built yet: `true` is refused.
+        /// Whether to send `session_changed` events from now on; `false` to stop. Absent: as it was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         watch: Option<bool>,
     }
@@ -258,6 +272,91 @@ payloads! {
         /// What to do when a turn is running; absent: `queue`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         when_busy: Option<WhenBusy>,
+        /// The entry to go on from, in the same durable step; `null` for the root, absent for the leaf.
+        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+        parent_id: Option<Option<EntryId>>,
+        /// Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first.
+        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+        if_leaf: Option<Option<EntryId>>,
+    }
+
+    /// Payload of `edit_queue`.
+    struct EditQueue {
+        /// Waiting inputs to take out, by the ids of their commands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remove: Option<Vec<CommandId>>,
+        /// The waiting inputs that are left, all of them, first in line first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Vec<CommandId>>,
+    }
+
+    /// Payload of `navigate`.
+    struct Navigate {
+        /// The entry to move to; `null` for before the first.
+        #[serde(deserialize_with = "present_or_null")]
+        #[cfg_attr(feature = "codegen", schemars(required), ts(optional = false))]
+        entry_id: Option<EntryId>,
+        /// Where at it; absent: `at`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        position: Option<NavigatePosition>,
+        /// Whether the branch that is left should be summarised where the session goes on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summarize: Option<bool>,
+        /// What the summary should dwell on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// Whether `instructions` take the place of the server's own rather than being added to them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace_instructions: Option<bool>,
+        /// A name for the summary, or, without one, for the entry that is moved to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+    }
+
+    /// Payload of `fork_session`.
+    struct ForkSession {
+        /// The entry at which the new session ends.
+        entry_id: EntryId,
+        /// Whether with it (`at`) or before it, its input handed back for editing (`before`).
+        position: ForkPosition,
+    }
+
+    /// Payload of `get_tree`.
+    struct GetTree {
+        /// Only what is below this entry, itself included; absent for the whole tree.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        root_id: Option<EntryId>,
+        /// How many levels, the first included, at least 1; absent: as many as fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        depth: Option<u32>,
+    }
+
+    /// Payload of `set_label`.
+    struct SetLabel {
+        /// The entry.
+        entry_id: EntryId,
+        /// Its name, 1 to 200 characters; absent to take it away.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+    }
+
+    /// Payload of `append_custom`.
+    struct AppendCustom {
+        /// What kind of data, 1 to 200 characters of the client's own choice.
+        custom_type: String,
+        /// The data, any JSON.
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        data: serde_json::Value,
+    }
+
+    /// Payload of `append_custom_message`.
+    struct AppendCustomMessage {
+        /// What kind of message, 1 to 200 characters of the client's own choice.
+        custom_type: String,
+        /// What it says.
+        content: InputContent,
+        /// Whether it should be shown to people.
+        display: bool,
     }
 
     /// Payload of `cancel_turn`.
@@ -400,6 +499,14 @@ payloads! {
     }
 }
 
+impl UserInput {
+    /// Input without wishes: it is said at the leaf, and waits its turn.
+    #[must_use]
+    pub fn plain(input: Input) -> Self {
+        Self { input, when_busy: None, parent_id: None, if_leaf: None }
+    }
+}
+
 impl ToolOffer {
     /// The part of the offer that the model is told.
     #[must_use]
@@ -410,6 +517,18 @@ impl ToolOffer {
             parameters: self.parameters.clone(),
         }
     }
+}
+
+/// A field that may be `null` and then says so, told from one that is not there.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A field that may be `null` and must be there: serde would take a missing one for `null`.
+fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
 }
 
 /// What a connection is to a session.
@@ -430,8 +549,34 @@ pub enum SessionRole {
 pub enum WhenBusy {
     /// It waits its turn.
     Queue,
+    /// It is told to the model with the next request of the running turn; when that never comes, it waits its turn.
+    Steer,
     /// It is refused with `turn_running`.
     Reject,
+}
+
+/// Where at an entry a session goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum NavigatePosition {
+    /// From the entry before it; its input is handed back for editing.
+    Before,
+    /// From it.
+    At,
+    /// From the newest leaf below it.
+    Tip,
+}
+
+/// Where a fork ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ForkPosition {
+    /// Before the entry.
+    Before,
+    /// With the entry.
+    At,
 }
 
 /// How `get_context` answers.

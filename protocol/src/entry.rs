@@ -1,7 +1,8 @@
 //! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
 
-use crate::{EntryId, Message, Timestamp, event::CompactionTrigger};
+use crate::{EntryId, Message, Part, Timestamp, event::CompactionTrigger};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// One node of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,10 @@ pub struct Entry {
     pub parent_id: Option<EntryId>,
     /// When it was made.
     pub timestamp: Timestamp,
+    /// What the file it was imported from says beyond this, given back on export. Means nothing to a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "codegen", ts(optional, type = "Record<string, unknown>"))]
+    pub imported: Option<Box<Map<String, Value>>>,
     /// What it holds, told apart by `type`.
     #[serde(flatten)]
     pub data: EntryData,
@@ -35,17 +40,97 @@ pub enum EntryData {
     /// Messages that were sent once and belong to no later request.
     Ephemeral(Opaque),
     /// Data of a client's, never sent to the model.
-    Custom(Opaque),
-    /// A message of a client's, sent to the model.
-    CustomMessage(Opaque),
+    Custom(Custom),
+    /// A message of a client's, sent to the model in the user's place.
+    CustomMessage(CustomMessage),
+    /// The model changes here. A record: the session's model does not follow the branch.
+    ModelChange(ModelChange),
+    /// The reasoning level changes here. A record, as that of the model.
+    ThinkingLevelChange(ThinkingLevelChange),
+    /// A name for another entry; the newest of the log counts, whatever its branch.
+    Label(Label),
+    /// The session's name; the newest of the log counts, whatever its branch.
+    SessionInfo(SessionInfo),
+    /// Of a type that this version does not know, from an imported file: kept, never sent to the model.
+    Foreign(Foreign),
+}
+
+macro_rules! data {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+            #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+            #[cfg_attr(feature = "codegen", ts(optional_fields))]
+            #[serde(rename_all = "camelCase")]
+            pub struct $name { $($(#[$attr])* pub $field: $ty,)* }
+        )*
+    };
+}
+
+data! {
+    /// Data of a client's, never sent to the model.
+    struct Custom {
+        /// What kind of data, in the client's own words.
+        custom_type: String,
+        /// The data, any JSON.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        data: Option<Value>,
+    }
+
+    /// A message of a client's, sent to the model in the user's place.
+    struct CustomMessage {
+        /// What kind of message, in the client's own words.
+        custom_type: String,
+        /// What it says to the model.
+        content: Vec<Part>,
+        /// Whether it should be shown to people.
+        display: bool,
+        /// More for programs; never sent to the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details: Option<Value>,
+    }
+
     /// The model changes here.
-    ModelChange(Opaque),
+    struct ModelChange {
+        /// The provider, in histories made elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider: Option<String>,
+        /// The model's name.
+        model: String,
+    }
+
     /// The reasoning level changes here.
-    ThinkingLevelChange(Opaque),
+    struct ThinkingLevelChange {
+        /// The provider's own word; `default` for leaving it to the provider.
+        thinking_level: String,
+    }
+
     /// A name for another entry.
-    Label(Opaque),
+    struct Label {
+        /// The entry that is named.
+        target_id: EntryId,
+        /// The name; absent to take it away.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+    }
+
     /// The session's name.
-    SessionInfo(Opaque),
+    struct SessionInfo {
+        /// The name.
+        name: String,
+    }
+
+    /// An entry of a type that this version does not know.
+    struct Foreign {
+        /// Its type in the file that it came from.
+        foreign_type: String,
+        /// Its other fields.
+        #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+        data: Map<String, Value>,
+    }
 }
 
 /// A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees.
@@ -104,6 +189,9 @@ pub struct BranchSummary {
     pub left_leaf_id: Option<EntryId>,
     /// The summary, as the model will read it.
     pub summary: String,
+    /// Files that the branch which was left read and modified; absent in histories made elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<CompactionDetails>,
 }
 
 /// Data of an entry type that this version carries along without looking inside.
@@ -141,6 +229,7 @@ impl Entry {
             EntryData::ThinkingLevelChange(_) => "thinking_level_change",
             EntryData::Label(_) => "label",
             EntryData::SessionInfo(_) => "session_info",
+            EntryData::Foreign(_) => "foreign",
         }
     }
 }

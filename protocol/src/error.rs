@@ -70,10 +70,14 @@ codes! {
     IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was used before with other content.", "Use a new `id` for every new command.";
     NotSupported "not_supported" retriable: false, "This server cannot do that yet.", "Look at `welcome.features`.";
     EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Look at `get_entries`.";
+    SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` or `reseed export`; the operator restores the database from a backup.";
+    LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry that `ifLeaf` names.", "Look at what was said, then send the input again.";
+    NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the branch that is left was cancelled; the session stands where it stood.", "Navigate again, or without `summarize`.";
     // Turns
     EmptyInput "empty_input" retriable: false, "The input has no text and no picture.", "Say something.";
     InputTooLarge "input_too_large" retriable: false, "The input alone does not fit into the model's window.", "Send less, or choose a model with a larger window.";
     QueueFull "queue_full" retriable: true, "Too many inputs are waiting already.", "Wait for a turn to finish.";
+    NotQueued "not_queued" retriable: false, "No input of this id is waiting.", "Look at `queue_changed`; it may have been taken already.";
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "Nothing needs to be done.";
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is none.", "Send new input.";

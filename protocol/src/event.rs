@@ -5,7 +5,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
-    reply::{QueueItem, SessionSettings},
+    reply::{QueueItem, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,8 @@ pub enum EphemeralEvent {
     ContextWarning(ContextWarning),
     /// What this connection is to the session has changed.
     RoleChanged(RoleChanged),
+    /// A session in the list has changed; only to connections that watch it (`list_sessions`).
+    SessionChanged(SessionItem),
 }
 
 macro_rules! events {
@@ -154,9 +156,9 @@ events! {
         /// The other settings, all of them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settings: Option<SessionSettings>,
-        /// The entry from which the session goes on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        leaf_id: Option<EntryId>,
+        /// The entry from which the session goes on; `null` before the first.
+        #[serde(default, deserialize_with = "crate::command::present", skip_serializing_if = "Option::is_none")]
+        leaf_id: Option<Option<EntryId>>,
         /// How often the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
@@ -274,7 +276,7 @@ events! {
     struct CompactionProgress {
         /// The job.
         job_id: JobId,
-        /// What it is at: `summarising`.
+        /// What it is at: `summarising`, or `summarising_branch` for a branch that is left.
         phase: String,
         /// Steps done.
         done: u64,

@@ -31,6 +31,12 @@ pub enum Reply {
     ContextInfo(Box<ContextInfo>),
     /// To `get_context`.
     Context(Box<Context>),
+    /// To `navigate`.
+    Navigated(Navigated),
+    /// To `fork_session`.
+    Forked(Forked),
+    /// To `get_tree`.
+    Tree(Tree),
     /// To a command that was refused; nothing was changed.
     Error(ErrorBody),
 }
@@ -207,6 +213,23 @@ replies! {
         command_id: CommandId,
         /// What it says.
         content: Vec<Part>,
+        /// It goes with the next request of the running turn, before those that wait their own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        steer: bool,
+        /// It is a message of a client's (`append_custom_message`), which asks for no answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        custom: Option<QueuedCustom>,
+    }
+
+    /// What makes a waiting message a client's own.
+    struct QueuedCustom {
+        /// The id that its entry will have.
+        entry_id: EntryId,
+        /// What kind of message, in the client's own words.
+        custom_type: String,
+        /// Whether it should be shown to people.
+        display: bool,
     }
 
     /// A tool call without an answer.
@@ -250,6 +273,74 @@ replies! {
         usage_percent: f64,
         /// What it is doing.
         state: SessionState,
+        /// It was deleted: take it out of the list. Only in `session_changed`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        deleted: bool,
+    }
+
+    /// Payload of `navigated`.
+    struct Navigated {
+        /// The entry from which the session goes on; `null` before the first.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        leaf_id: Option<EntryId>,
+        /// The input to be edited, of a move to before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Vec<Part>>,
+        /// The summary of the branch that was left.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch_summary_entry_id: Option<EntryId>,
+        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        as_of_seq: u64,
+        /// The command had been taken before; this is its first answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duplicate: Option<bool>,
+    }
+
+    /// Payload of `forked`.
+    struct Forked {
+        /// The new session; open it as any other.
+        session_id: SessionId,
+        /// The input to be edited, of a fork before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Vec<Part>>,
+        /// The command had been taken before; this is its first answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duplicate: Option<bool>,
+    }
+
+    /// Payload of `tree`.
+    struct Tree {
+        /// The entries, parents before their children.
+        nodes: Vec<TreeNode>,
+        /// The entry from which the session goes on; `null` before the first.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        leaf_id: Option<EntryId>,
+        /// This reply speaks of everything up to this durable event.
+        as_of_seq: u64,
+        /// Whether entries were left out: those below nodes whose `childCount` is larger than their children here.
+        more: bool,
+    }
+
+    /// An entry as the tree shows it.
+    struct TreeNode {
+        /// The entry.
+        entry_id: EntryId,
+        /// The entry it hangs from; `null` for a root.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        parent_id: Option<EntryId>,
+        /// Its type; a message's has its role behind it, `message:user`.
+        #[serde(rename = "type")]
+        kind: String,
+        /// The beginning of what it says, one line of at most 80 characters.
+        preview: String,
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        /// When it was made.
+        timestamp: Timestamp,
+        /// How many entries hang from it.
+        child_count: u64,
     }
 
     /// Payload of `entries`.
@@ -293,10 +384,14 @@ replies! {
     }
 
     /// Payload of `ok`.
+    #[derive(Default)]
     struct Done {
         /// The compaction that was started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job_id: Option<JobId>,
+        /// The entry that was written, or will be before the next request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
         /// This reply speaks of everything up to this durable event; what the command caused follows above it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         as_of_seq: Option<u64>,
@@ -327,7 +422,7 @@ pub enum SessionState {
     Idle,
     /// A turn is running.
     Running,
-    /// It is being compacted outside a turn.
+    /// It is being compacted outside a turn, or a branch is summarised that it leaves.
     Compacting,
 }
 

@@ -9,6 +9,9 @@ export type EntryId = string;
 /** A turn: from a user message until the loop is idle again. */
 export type TurnId = string;
 
+/** A frame that a client sent; the idempotency key of a writing command. */
+export type CommandId = string;
+
 /** A tool call. Made by the server, never the upstream's: upstreams reuse theirs. */
 export type CallId = string;
 
@@ -17,6 +20,3 @@ export type JobId = string;
 
 /** Milliseconds since 1970-01-01T00:00:00Z. On the wire `2026-11-21T06:45:04.123Z`. */
 export type Timestamp = string;
-
-/** A frame that a client sent; the idempotency key of a writing command. */
-export type CommandId = string;

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, EntryId, JobId, SessionId, TurnId } from "./basics.js";
+import type { CallId, CommandId, EntryId, JobId, SessionId, TurnId } from "./basics.js";
 
 /** A command with its payload. */
 export type Command =
@@ -15,9 +15,16 @@ export type Command =
   | { type: "user_input"; payload: UserInput }
   | { type: "cancel_turn"; payload?: CancelTurn }
   | { type: "retry_turn"; payload?: RetryTurn }
+  | { type: "edit_queue"; payload?: EditQueue }
   | { type: "tool_result"; payload: ToolResult }
   | { type: "call_progress"; payload: CallProgress }
   | { type: "approval_response"; payload: ApprovalResponse }
+  | { type: "navigate"; payload: Navigate }
+  | { type: "fork_session"; payload: ForkSession }
+  | { type: "get_tree"; payload?: GetTree }
+  | { type: "set_label"; payload: SetLabel }
+  | { type: "append_custom"; payload: AppendCustom }
+  | { type: "append_custom_message"; payload: AppendCustomMessage }
   | { type: "get_context_info"; payload?: Empty }
   | { type: "get_context"; payload?: GetContext }
   | { type: "manual_compact"; payload?: ManualCompact }
@@ -116,7 +123,7 @@ export interface ListSessions {
   limit?: number;
   /** Text that the name must contain. */
   search?: string;
-  /** Whether to send `session_changed` events from now on. Not built yet: `true` is refused. */
+  /** Whether to send `session_changed` events from now on; `false` to stop. Absent: as it was. */
   watch?: boolean;
 }
 
@@ -160,6 +167,10 @@ export interface UserInput {
   input: Input;
   /** What to do when a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
+  /** The entry to go on from, in the same durable step; `null` for the root, absent for the leaf. */
+  parentId?: EntryId | null;
+  /** Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first. */
+  ifLeaf?: EntryId | null;
 }
 
 /** What the user says: a text, or OpenAI Responses input items. */
@@ -198,7 +209,7 @@ export type InputPart =
     };
 
 /** What happens to input that comes while a turn is running. */
-export type WhenBusy = "queue" | "reject";
+export type WhenBusy = "queue" | "steer" | "reject";
 
 /** Payload of `cancel_turn`. */
 export interface CancelTurn {
@@ -210,6 +221,14 @@ export interface CancelTurn {
 export interface RetryTurn {
   /** The turn; absent for the last one. */
   turnId?: TurnId;
+}
+
+/** Payload of `edit_queue`. */
+export interface EditQueue {
+  /** Waiting inputs to take out, by the ids of their commands. */
+  remove?: Array<CommandId>;
+  /** The waiting inputs that are left, all of them, first in line first. */
+  order?: Array<CommandId>;
 }
 
 /** Payload of `tool_result`. */
@@ -238,6 +257,70 @@ export interface ApprovalResponse {
   review: string;
   /** What to tell the model when it is denied. */
   customDenyMessage?: string;
+}
+
+/** Payload of `navigate`. */
+export interface Navigate {
+  /** The entry to move to; `null` for before the first. */
+  entryId: EntryId | null;
+  /** Where at it; absent: `at`. */
+  position?: NavigatePosition;
+  /** Whether the branch that is left should be summarised where the session goes on. */
+  summarize?: boolean;
+  /** What the summary should dwell on. */
+  instructions?: string;
+  /** Whether `instructions` take the place of the server's own rather than being added to them. */
+  replaceInstructions?: boolean;
+  /** A name for the summary, or, without one, for the entry that is moved to. */
+  label?: string;
+}
+
+/** Where at an entry a session goes on. */
+export type NavigatePosition = "before" | "at" | "tip";
+
+/** Payload of `fork_session`. */
+export interface ForkSession {
+  /** The entry at which the new session ends. */
+  entryId: EntryId;
+  /** Whether with it (`at`) or before it, its input handed back for editing (`before`). */
+  position: ForkPosition;
+}
+
+/** Where a fork ends. */
+export type ForkPosition = "before" | "at";
+
+/** Payload of `get_tree`. */
+export interface GetTree {
+  /** Only what is below this entry, itself included; absent for the whole tree. */
+  rootId?: EntryId;
+  /** How many levels, the first included, at least 1; absent: as many as fit. */
+  depth?: number;
+}
+
+/** Payload of `set_label`. */
+export interface SetLabel {
+  /** The entry. */
+  entryId: EntryId;
+  /** Its name, 1 to 200 characters; absent to take it away. */
+  label?: string;
+}
+
+/** Payload of `append_custom`. */
+export interface AppendCustom {
+  /** What kind of data, 1 to 200 characters of the client's own choice. */
+  customType: string;
+  /** The data, any JSON. */
+  data: unknown;
+}
+
+/** Payload of `append_custom_message`. */
+export interface AppendCustomMessage {
+  /** What kind of message, 1 to 200 characters of the client's own choice. */
+  customType: string;
+  /** What it says. */
+  content: InputContent;
+  /** Whether it should be shown to people. */
+  display: boolean;
 }
 
 /** Payload of `get_context`. */

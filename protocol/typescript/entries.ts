@@ -1,7 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { EntryId, Timestamp } from "./basics.js";
-import type { Message } from "./content.js";
+import type { Message, Part } from "./content.js";
 import type { CompactionTrigger } from "./events.js";
 
 /** One node of the tree. */
@@ -12,18 +12,21 @@ export type Entry = {
   parentId: EntryId | null;
   /** When it was made. */
   timestamp: Timestamp;
+  /** What the file it was imported from says beyond this, given back on export. Means nothing to a client. */
+  imported?: Record<string, unknown>;
 } & (
   | { type: "message" } & Message
   | { type: "compaction" } & Compaction
   | { type: "branch_summary" } & BranchSummary
   | { type: "context_transform" } & Opaque
   | { type: "ephemeral" } & Opaque
-  | { type: "custom" } & Opaque
-  | { type: "custom_message" } & Opaque
-  | { type: "model_change" } & Opaque
-  | { type: "thinking_level_change" } & Opaque
-  | { type: "label" } & Opaque
-  | { type: "session_info" } & Opaque
+  | { type: "custom" } & Custom
+  | { type: "custom_message" } & CustomMessage
+  | { type: "model_change" } & ModelChange
+  | { type: "thinking_level_change" } & ThinkingLevelChange
+  | { type: "label" } & Label
+  | { type: "session_info" } & SessionInfo
+  | { type: "foreign" } & Foreign
 );
 
 /** A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees. */
@@ -62,7 +65,65 @@ export interface BranchSummary {
   leftLeafId?: EntryId;
   /** The summary, as the model will read it. */
   summary: string;
+  /** Files that the branch which was left read and modified; absent in histories made elsewhere. */
+  details?: CompactionDetails;
 }
 
 /** Data of an entry type that this version carries along without looking inside. */
 export type Opaque = Record<string, unknown>;
+
+/** Data of a client's, never sent to the model. */
+export interface Custom {
+  /** What kind of data, in the client's own words. */
+  customType: string;
+  /** The data, any JSON. */
+  data?: unknown;
+}
+
+/** A message of a client's, sent to the model in the user's place. */
+export interface CustomMessage {
+  /** What kind of message, in the client's own words. */
+  customType: string;
+  /** What it says to the model. */
+  content: Array<Part>;
+  /** Whether it should be shown to people. */
+  display: boolean;
+  /** More for programs; never sent to the model. */
+  details?: unknown;
+}
+
+/** The model changes here. */
+export interface ModelChange {
+  /** The provider, in histories made elsewhere. */
+  provider?: string;
+  /** The model's name. */
+  model: string;
+}
+
+/** The reasoning level changes here. */
+export interface ThinkingLevelChange {
+  /** The provider's own word; `default` for leaving it to the provider. */
+  thinkingLevel: string;
+}
+
+/** A name for another entry. */
+export interface Label {
+  /** The entry that is named. */
+  targetId: EntryId;
+  /** The name; absent to take it away. */
+  label?: string;
+}
+
+/** The session's name. */
+export interface SessionInfo {
+  /** The name. */
+  name: string;
+}
+
+/** An entry of a type that this version does not know. */
+export interface Foreign {
+  /** Its type in the file that it came from. */
+  foreignType: string;
+  /** Its other fields. */
+  data: Record<string, unknown>;
+}

@@ -6,7 +6,7 @@ import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
-import type { QueueItem, SessionSettings } from "./replies.js";
+import type { QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
 /** Why a compaction was done. */
 export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
@@ -102,8 +102,8 @@ export interface SessionUpdated {
   strategy?: string;
   /** The other settings, all of them. */
   settings?: SessionSettings;
-  /** The entry from which the session goes on. */
-  leafId?: EntryId;
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId?: EntryId | null;
   /** How often the loop was seeded. */
   generation?: number;
   /** The command that caused it. */
@@ -171,7 +171,8 @@ export type EphemeralEvent =
   | { type: "compaction_progress"; payload: CompactionProgress }
   | { type: "compaction_failed"; payload: CompactionFailed }
   | { type: "context_warning"; payload: ContextWarning }
-  | { type: "role_changed"; payload: RoleChanged };
+  | { type: "role_changed"; payload: RoleChanged }
+  | { type: "session_changed"; payload: SessionItem };
 
 /** Payload of `item_started`. */
 export interface ItemStarted {
@@ -232,7 +233,7 @@ export interface CompactionStarted {
 export interface CompactionProgress {
   /** The job. */
   jobId: JobId;
-  /** What it is at: `summarising`. */
+  /** What it is at: `summarising`, or `summarising_branch` for a branch that is left. */
   phase: string;
   /** Steps done. */
   done: number;

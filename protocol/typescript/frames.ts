@@ -35,9 +35,16 @@ export interface ReplyTypes {
   user_input: "accepted";
   cancel_turn: "ok";
   retry_turn: "accepted";
+  edit_queue: "ok";
   tool_result: "ok";
   call_progress: "ok";
   approval_response: "ok";
+  navigate: "navigated";
+  fork_session: "forked";
+  get_tree: "tree";
+  set_label: "ok";
+  append_custom: "ok";
+  append_custom_message: "ok";
   get_context_info: "context_info";
   get_context: "context";
   manual_compact: "ok";

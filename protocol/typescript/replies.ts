@@ -19,6 +19,9 @@ export type Reply =
   | { type: "ok"; payload: Done }
   | { type: "context_info"; payload: ContextInfo }
   | { type: "context"; payload: Context }
+  | { type: "navigated"; payload: Navigated }
+  | { type: "forked"; payload: Forked }
+  | { type: "tree"; payload: Tree }
   | { type: "error"; payload: ErrorBody };
 
 /** Payload of `welcome`. */
@@ -169,6 +172,20 @@ export interface QueueItem {
   commandId: CommandId;
   /** What it says. */
   content: Array<Part>;
+  /** It goes with the next request of the running turn, before those that wait their own. */
+  steer?: boolean;
+  /** It is a message of a client's (`append_custom_message`), which asks for no answer. */
+  custom?: QueuedCustom;
+}
+
+/** What makes a waiting message a client's own. */
+export interface QueuedCustom {
+  /** The id that its entry will have. */
+  entryId: EntryId;
+  /** What kind of message, in the client's own words. */
+  customType: string;
+  /** Whether it should be shown to people. */
+  display: boolean;
 }
 
 /** A tool call without an answer. */
@@ -211,6 +228,8 @@ export interface SessionItem {
   usagePercent: number;
   /** What it is doing. */
   state: SessionState;
+  /** It was deleted: take it out of the list. Only in `session_changed`. */
+  deleted?: boolean;
 }
 
 /** Payload of `entries`. */
@@ -253,6 +272,8 @@ export interface Accepted {
 export interface Done {
   /** The compaction that was started. */
   jobId?: JobId;
+  /** The entry that was written, or will be before the next request. */
+  entryId?: EntryId;
   /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
   asOfSeq?: number;
   /** The command had been taken before; this is its first answer. */
@@ -267,4 +288,58 @@ export interface Context {
   markdown?: string;
   /** Its tokens. */
   tokens: number;
+}
+
+/** Payload of `navigated`. */
+export interface Navigated {
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId: EntryId | null;
+  /** The input to be edited, of a move to before it. */
+  input?: Array<Part>;
+  /** The summary of the branch that was left. */
+  branchSummaryEntryId?: EntryId;
+  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  asOfSeq: number;
+  /** The command had been taken before; this is its first answer. */
+  duplicate?: boolean;
+}
+
+/** Payload of `forked`. */
+export interface Forked {
+  /** The new session; open it as any other. */
+  sessionId: SessionId;
+  /** The input to be edited, of a fork before it. */
+  input?: Array<Part>;
+  /** The command had been taken before; this is its first answer. */
+  duplicate?: boolean;
+}
+
+/** Payload of `tree`. */
+export interface Tree {
+  /** The entries, parents before their children. */
+  nodes: Array<TreeNode>;
+  /** The entry from which the session goes on; `null` before the first. */
+  leafId: EntryId | null;
+  /** This reply speaks of everything up to this durable event. */
+  asOfSeq: number;
+  /** Whether entries were left out: those below nodes whose `childCount` is larger than their children here. */
+  more: boolean;
+}
+
+/** An entry as the tree shows it. */
+export interface TreeNode {
+  /** The entry. */
+  entryId: EntryId;
+  /** The entry it hangs from; `null` for a root. */
+  parentId: EntryId | null;
+  /** Its type; a message's has its role behind it, `message:user`. */
+  type: string;
+  /** The beginning of what it says, one line of at most 80 characters. */
+  preview: string;
+  /** Its name. */
+  label?: string;
+  /** When it was made. */
+  timestamp: Timestamp;
+  /** How many entries hang from it. */
+  childCount: number;
 }

@@ -92,6 +92,7 @@ pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
         token_count: head.head.token_count,
         usage_percent: crate::core::agent_loop::usage_percent(head.head.token_count, head.head.window_tokens),
         state: if running { Doing::Running } else { Doing::Idle },
+        deleted: false,
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     connection.speaks_v1();
     let (name, handed) = match command {
         v1::Command::UserInput(input) => {
-            let command = Command::UserInput(UserInput { input: Input::Items(input.input), when_busy: None });
+            let command = Command::UserInput(UserInput::plain(Input::Items(input.input)));
             ("user_input", talk(connection, command).await)
         }
         v1::Command::GetContextInfo if connection.joined.is_none() => {

@@ -101,7 +101,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
 }
 
 fn done() -> Reply {
-    Reply::Ok(Done { job_id: None, as_of_seq: None, duplicate: None })
+    Reply::Ok(Done::default())
 }
 
 fn no_session() -> ErrorBody {

@@ -80,7 +80,7 @@ impl Past {
         self.at = self.at.plus_millis(1_000);
         let entry_id: EntryId = format!("e{:011}", self.state.entries).parse()?;
         let parent_id = self.state.leaf.clone();
-        let entry = Entry { entry_id: entry_id.clone(), parent_id, timestamp: self.at, data };
+        let entry = Entry { entry_id: entry_id.clone(), parent_id, timestamp: self.at, imported: None, data };
         self.take(&Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None })))?;
         Ok(entry_id)
     }

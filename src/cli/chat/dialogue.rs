@@ -294,7 +294,7 @@ impl Dialogue {
                 self.line(&self.screen.warning("no session is open; /new makes one, /sessions lists them"));
             }
             Line::Say(text) => {
-                self.ask(Asked::Say, Command::UserInput(UserInput { input: Input::Text(text), when_busy: None }));
+                self.ask(Asked::Say, Command::UserInput(UserInput::plain(Input::Text(text))));
             }
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
             Line::Compact(instructions) => {

@@ -144,7 +144,7 @@ impl Dialogue {
                 };
                 self.line(&self.screen.note(&format!("you are now {role}")));
             }
-            EphemeralEvent::CompactionProgress(_) => {}
+            EphemeralEvent::CompactionProgress(_) | EphemeralEvent::SessionChanged(_) => {}
         }
     }
 

@@ -108,6 +108,13 @@ impl AgentLoop {
             | Command::ListSessions(_)
             | Command::DeleteSession(_)
             | Command::GetEntries(_)
+            | Command::ForkSession(_)
+            | Command::GetTree(_)
+            | Command::EditQueue(_)
+            | Command::Navigate(_)
+            | Command::SetLabel(_)
+            | Command::AppendCustom(_)
+            | Command::AppendCustomMessage(_)
             | Command::Ping(_) => Err(ErrorBody::new(
                 ErrorCode::NotSupported,
                 format!("`{}` is not a session's business", command.name()),
@@ -160,7 +167,7 @@ impl AgentLoop {
                 format!("{max} inputs are waiting already, as many as may"),
             ));
         }
-        items.push(QueueItem { command_id: caller.id.clone(), content: parts });
+        items.push(QueueItem { command_id: caller.id.clone(), content: parts, steer: false, custom: None });
         let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
         if bytes > QUEUE_BYTES_MAX {
             let message =
@@ -210,7 +217,7 @@ impl AgentLoop {
             .last()
             .filter(|node| matches!(&node.entry.data, EntryData::Message(message) if message.incomplete));
         if let Some(parent) = incomplete.and_then(|node| node.entry.parent_id.clone()) {
-            events.push(info::session_updated(|updated| updated.leaf_id = Some(parent)));
+            events.push(info::session_updated(|updated| updated.leaf_id = Some(Some(parent))));
         }
         let turn_id: reseed_protocol::TurnId = self.ids.next_id();
         events.push(self.turn_started(turn_id.clone(), vec![caller.id.clone()]));

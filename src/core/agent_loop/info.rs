@@ -150,5 +150,5 @@ pub(super) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event
 
 /// The reply `ok`.
 pub(super) fn done(as_of_seq: Option<u64>) -> Reply {
-    Reply::Ok(Done { job_id: None, as_of_seq, duplicate: None })
+    Reply::Ok(Done { as_of_seq, ..Done::default() })
 }

@@ -241,7 +241,7 @@ impl World {
                 let words = self.rng.usize(1..120);
                 let input = Said::Text("word ".repeat(words));
                 let when_busy = self.rng.bool().then_some(WhenBusy::Reject).filter(|_| self.rng.bool());
-                self.command(Command::UserInput(UserInput { input, when_busy }));
+                self.command(Command::UserInput(UserInput { when_busy, ..UserInput::plain(input) }));
             }
             60..70 => self.tool_answers(),
             70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),

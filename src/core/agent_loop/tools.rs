@@ -226,6 +226,12 @@ impl AgentLoop {
         is_error: bool,
     ) -> Entry {
         let message = Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]);
-        Entry { entry_id: self.ids.next_id(), parent_id, timestamp: now, data: EntryData::Message(message) }
+        Entry {
+            entry_id: self.ids.next_id(),
+            parent_id,
+            timestamp: now,
+            imported: None,
+            data: EntryData::Message(message),
+        }
     }
 }

@@ -335,7 +335,7 @@ impl AgentLoop {
 
     /// An entry that hangs from the leaf.
     pub(super) fn entry(&self, now: Timestamp, entry_id: EntryId, data: EntryData) -> Entry {
-        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: now, data }
+        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: now, imported: None, data }
     }
 
     /// A message that hangs from the leaf, under a new id.

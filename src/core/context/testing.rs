@@ -56,7 +56,13 @@ pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
                 other => panic!("unknown kind {other}"),
             };
             let id: reseed_protocol::EntryId = id.parse().unwrap();
-            let entry = Entry { entry_id: id.clone(), parent_id: parent.replace(id), timestamp: Timestamp(0), data };
+            let entry = Entry {
+                entry_id: id.clone(),
+                parent_id: parent.replace(id),
+                timestamp: Timestamp(0),
+                imported: None,
+                data,
+            };
             Arc::new(Node::counted(entry, counter))
         })
         .collect()

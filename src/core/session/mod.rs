@@ -49,7 +49,7 @@ impl Session {
             }
             Event::SessionUpdated(updated) => {
                 if let Some(leaf) = &updated.leaf_id {
-                    self.tree.move_leaf(leaf);
+                    self.tree.move_leaf(leaf.as_ref());
                 }
             }
             _ => {}

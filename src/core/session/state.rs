@@ -169,7 +169,7 @@ impl SessionState {
                     self.settings.clone_from(settings);
                 }
                 if let Some(leaf) = &updated.leaf_id {
-                    self.leaf = Some(leaf.clone());
+                    self.leaf.clone_from(leaf);
                 }
                 if let Some(generation) = updated.generation {
                     self.generation = generation;

@@ -87,9 +87,13 @@ impl SessionTree {
         }
     }
 
-    /// Goes back to an entry on the path. An entry that is not in memory leaves the path as it is: whoever moves there
+    /// Goes back to an entry on the path, or before the first. An entry that is not in memory leaves the path as it is: whoever moves there
     /// reads it from the store first.
-    pub fn move_leaf(&mut self, leaf: &EntryId) {
+    pub fn move_leaf(&mut self, leaf: Option<&EntryId>) {
+        let Some(leaf) = leaf else {
+            self.path.clear();
+            return;
+        };
         if let Some(at) = self.path.iter().rposition(|node| node.id() == leaf) {
             self.path.truncate(at + 1);
         }
