@@ -2,7 +2,7 @@
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
-    StoredRecord,
+    StoredNode, StoredRecord, SubtreeQuery,
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{
@@ -114,6 +114,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         self.inner.entries(session, query)
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        self.inner.subtree(session, query)
     }
 
     fn entry_seq<'a>(

@@ -2,12 +2,14 @@
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
-    StoreFuture, StoredRecord,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
     page::{self, Cursor},
+    walk::{self, Found, Links},
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
     sync::{Mutex, PoisonError},
 };
 
@@ -35,6 +37,8 @@ struct Session {
     /// The record with `seq` n is at n - 1.
     records: Vec<NewRecord>,
     seq_of_entry: HashMap<EntryId, u64>,
+    /// Of each parent that is named, there or not, the `seq` of its children in order.
+    children: HashMap<EntryId, Vec<u64>>,
     marks: HashMap<String, CommandMark>,
     head: Head,
 }
@@ -120,8 +124,12 @@ impl Session {
         }
         for record in append.records {
             self.records.push(record);
+            let seq = self.records.len() as u64;
             if let Some(entry) = self.records.last().and_then(|record| record.entry.as_ref()) {
-                self.seq_of_entry.insert(entry.entry_id.clone(), self.records.len() as u64);
+                self.seq_of_entry.insert(entry.entry_id.clone(), seq);
+                if let Some(parent) = &entry.parent_id {
+                    self.children.entry(parent.clone()).or_default().push(seq);
+                }
             }
         }
         self.marks.extend(append.marks.into_iter().map(|mark| (mark.command_id.clone(), mark)));
@@ -164,7 +172,60 @@ impl Session {
                 newest.reverse();
                 newest
             }
+            EntryQuery::Children { of, after_seq, limit } => {
+                let Ok(children) = self.children(of.as_ref(), *after_seq, *limit);
+                children.into_iter().map(|found| found.record).collect()
+            }
+            EntryQuery::Kind { kind, after_seq, limit } => {
+                let of_kind = |record: &NewRecord| record.entry.as_ref().is_some_and(|entry| entry.kind == *kind);
+                let records = self.between(*after_seq, u64::MAX).filter(|(_, record)| of_kind(record));
+                records.take(*limit as usize).map(stored).collect()
+            }
+            EntryQuery::NewestLeaf { below } => {
+                let Ok(leaf) = walk::newest_leaf(self, below);
+                leaf.into_iter().collect()
+            }
         }
+    }
+
+    /// The entry at a place of the log that holds one.
+    fn found(&self, seq: u64) -> Option<Found> {
+        let record = self.records.get(usize::try_from(seq).ok()?.checked_sub(1)?)?;
+        Some(Found { entry: record.entry.as_ref()?.entry_id.clone(), record: stored((seq, record)) })
+    }
+
+    fn is_root(&self, record: &NewRecord) -> bool {
+        let parent = record.entry.as_ref().map(|entry| entry.parent_id.as_ref());
+        parent.is_some_and(|parent| parent.is_none_or(|parent| !self.seq_of_entry.contains_key(parent)))
+    }
+}
+
+impl Links for Session {
+    type Error = Infallible;
+
+    fn find(&self, entry: &EntryId) -> Result<Option<Found>, Infallible> {
+        Ok(self.seq_of_entry.get(entry).and_then(|seq| self.found(*seq)))
+    }
+
+    fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Infallible> {
+        let seqs: Vec<u64> = match of {
+            Some(parent) => self.children.get(parent).cloned().unwrap_or_default(),
+            None => {
+                let records = self.between(after_seq, u64::MAX).filter(|(_, record)| self.is_root(record));
+                records.map(|(seq, _)| seq).take(limit as usize).collect()
+            }
+        };
+        let after = seqs.into_iter().filter(|seq| *seq > after_seq);
+        Ok(after.take(limit as usize).filter_map(|seq| self.found(seq)).collect())
+    }
+
+    fn child_count(&self, of: &EntryId) -> Result<u64, Infallible> {
+        Ok(self.children.get(of).map_or(0, |children| children.len() as u64))
+    }
+
+    fn child_links(&self, of: &EntryId) -> Result<Vec<(u64, EntryId)>, Infallible> {
+        let children = self.children.get(of).into_iter().flatten();
+        Ok(children.filter_map(|seq| self.found(*seq).map(|found| (*seq, found.entry))).collect())
     }
 }
 
@@ -191,6 +252,7 @@ impl SessionStore for MemoryStore {
                 term: 1,
                 records: Vec::new(),
                 seq_of_entry: HashMap::new(),
+                children: HashMap::new(),
                 marks: HashMap::new(),
                 head: Head { created_at: now, updated_at: now, ..Head::default() },
             };
@@ -235,6 +297,17 @@ impl SessionStore for MemoryStore {
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         self.with(move |state| Ok(state.session(session)?.entries(&query)))
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        self.with(move |state| {
+            let Ok(nodes) = walk::subtree(state.session(session)?, &query);
+            Ok(nodes)
+        })
     }
 
     fn entry_seq<'a>(

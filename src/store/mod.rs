@@ -10,11 +10,13 @@ pub mod faulty;
 pub mod memory;
 mod page;
 pub mod sqlite;
+mod walk;
 
 #[cfg(test)]
 mod conformance;
 
 pub use connect::{ConnectError, connect, connect_observed};
+pub use walk::SubtreeQuery;
 
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -107,6 +109,15 @@ pub struct StoredRecord {
     pub body: Arc<str>,
 }
 
+/// A record that appends an entry, with the entry's place in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredNode {
+    /// The record.
+    pub record: StoredRecord,
+    /// How many children the entry has.
+    pub child_count: u64,
+}
+
 /// What is known of a session without opening it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionHead {
@@ -162,6 +173,29 @@ pub enum EntryQuery {
         after_seq: Option<u64>,
         /// Most records. With `after_seq` the oldest are taken, otherwise the newest.
         limit: u32,
+    },
+    /// The children of an entry in the order of the log.
+    Children {
+        /// The entry; `None` for the roots: entries without a parent, or whose parent is not in the session.
+        of: Option<EntryId>,
+        /// Only entries whose `seq` is larger; 0 for the first page.
+        after_seq: u64,
+        /// Most records.
+        limit: u32,
+    },
+    /// Entries of one type in the order of the log.
+    Kind {
+        /// The type, as on the wire.
+        kind: String,
+        /// Only entries whose `seq` is larger; 0 for the first page.
+        after_seq: u64,
+        /// Most records.
+        limit: u32,
+    },
+    /// The newest entry without children at or below an entry: one record, or none where the entry is not there.
+    NewestLeaf {
+        /// The entry.
+        below: EntryId,
     },
 }
 
@@ -279,6 +313,16 @@ pub trait SessionStore: Send + Sync {
         session: &'a SessionId,
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
+
+    /// A part of the tree, breadth first; nothing where its root is not there.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>>;
 
     /// The `seq` of the record that appended an entry, if there is one.
     ///

@@ -9,6 +9,7 @@ mod read;
 mod readers;
 mod record;
 mod schema;
+mod tree;
 mod write;
 mod writer;
 
@@ -19,7 +20,7 @@ pub use open::OpenError;
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
-    StoredRecord,
+    StoredNode, StoredRecord, SubtreeQuery, walk,
 };
 use readers::{READERS, Readers};
 use reseed_protocol::{EntryId, SessionId, Timestamp};
@@ -150,6 +151,15 @@ impl SessionStore for SqliteStore {
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         let session = session.clone();
         Box::pin(self.readers.ask(move |db| read::entries(db, &session, &query)))
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        let session = session.clone();
+        Box::pin(self.readers.ask(move |db| walk::subtree(&tree::Tree::of(db, &session)?, &query)))
     }
 
     fn entry_seq<'a>(

@@ -3,10 +3,12 @@
 use super::{
     Fault,
     record::{self, COLUMNS},
+    tree::Tree,
 };
 use crate::store::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, SessionHead, StoredRecord,
     page::{self, Cursor},
+    walk::{self, Links as _},
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
@@ -74,7 +76,29 @@ pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) 
             }
             Ok(found)
         }
+        EntryQuery::Children { of, after_seq, limit } => {
+            let children = Tree::new(db, session, number).children(of.as_ref(), *after_seq, *limit)?;
+            Ok(children.into_iter().map(|found| found.record).collect())
+        }
+        EntryQuery::Kind { kind, after_seq, limit } => {
+            let statement = db.prepare_cached(&kind_sql(kind == MESSAGE))?;
+            collect(session, statement, (number, int(*after_seq), limit, kind))
+        }
+        EntryQuery::NewestLeaf { below } => {
+            Ok(walk::newest_leaf(&Tree::new(db, session, number), below)?.into_iter().collect())
+        }
     }
+}
+
+/// The type of most entries, which the index by type leaves out.
+const MESSAGE: &str = "message";
+
+/// SQLite takes a partial index only where the question repeats its condition.
+fn kind_sql(is_message: bool) -> String {
+    let indexed = if is_message { "entry IS NOT NULL" } else { "kind <> 'message'" };
+    format!(
+        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 AND kind = ?4 AND {indexed} ORDER BY seq LIMIT ?3"
+    )
 }
 
 fn log_sql(order: &str) -> String {
@@ -194,8 +218,8 @@ fn list_sql(of_owner: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{list_sql, log_sql};
-    use crate::store::sqlite::schema;
+    use super::{kind_sql, list_sql, log_sql};
+    use crate::store::sqlite::{schema, tree};
     use rusqlite::Connection;
 
     #[test]
@@ -207,11 +231,33 @@ mod tests {
             (list_sql(true), "SEARCH session USING INDEX session_recent_of_owner (owner=? AND updated_at<?)"),
             (log_sql("ASC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
             (log_sql("DESC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
+            (kind_sql(true), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),
+            (kind_sql(false), "SEARCH record USING INDEX record_kind (session=? AND kind=? AND seq>?)"),
+            (tree::children_sql(), "SEARCH record USING INDEX record_parent (session=? AND parent=? AND seq>?)"),
+            (tree::LINKS.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=?)"),
+            (tree::COUNT.to_owned(), "SEARCH record USING COVERING INDEX record_parent (session=? AND parent=?)"),
         ];
         for (sql, want) in cases {
-            let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let plan = statement.raw_query().mapped(|row| row.get::<_, String>(3)).collect::<Result<Vec<_>, _>>();
-            assert_eq!(plan.unwrap(), [want], "{sql}");
+            assert_eq!(plan(&db, &sql), [want], "{sql}");
+        }
+    }
+
+    fn plan(db: &Connection, sql: &str) -> Vec<String> {
+        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        statement.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn roots_are_found_by_indexes() {
+        let mut db = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut db).unwrap();
+        let plan = plan(&db, tree::ROOTS);
+        for want in [
+            "SEARCH record USING INDEX record_root (session=?)",
+            "SEARCH below USING COVERING INDEX record_parent (session=? AND parent>?)",
+            "SEARCH above USING COVERING INDEX record_entry (session=? AND entry=?)",
+        ] {
+            assert!(plan.iter().any(|step| step == want), "{want}: {plan:#?}");
         }
     }
 }

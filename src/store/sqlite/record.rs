@@ -14,6 +14,9 @@ pub(super) const VERSION: i64 = 1;
 /// What [`decode`] wants to be selected, in its order.
 pub(super) const COLUMNS: &str = "seq, version, checksum, entry, parent, kind, body";
 
+/// Where the entry stands in [`COLUMNS`].
+pub(super) const ENTRY: usize = 3;
+
 /// Where the parent stands in [`COLUMNS`].
 pub(super) const PARENT: usize = 4;
 
@@ -54,7 +57,7 @@ pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord,
         return Err(damaged("its format version is not known"));
     }
     let body = text(6)?.ok_or_else(|| damaged("it has no body"))?;
-    let want = checksum_of(session, seq, [text(3)?, text(PARENT)?, text(5)?], body);
+    let want = checksum_of(session, seq, [text(ENTRY)?, text(PARENT)?, text(5)?], body);
     if row.get_ref(2)? != ValueRef::Integer(want.into()) {
         return Err(damaged("its checksum does not fit"));
     }

@@ -16,7 +16,11 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 0: rowid tables with a separate unique index, not `WITHOUT ROWID`: with bodies of 1 KB that spills to overflow
 /// pages and is seven times slower. Sessions are numbered so that records and index rows stay small; a number is never
 /// used twice. The state of a session has a table of its own: it may be large, and lists do not want it.
-const STEPS: &[&str] = &["
+///
+/// Step 1: children are found by their parent, and labels among thousands of messages by their kind; messages themselves
+/// stay out of that index, since nobody asks for all of them and each append would pay.
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE session (
     number        INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT NOT NULL UNIQUE,
@@ -61,7 +65,13 @@ CREATE TABLE mark (
     reply       TEXT NOT NULL
 );
 CREATE UNIQUE INDEX mark_command ON mark (session, command);
-"];
+",
+    "
+CREATE INDEX record_parent ON record (session, parent, seq) WHERE parent IS NOT NULL;
+CREATE INDEX record_root ON record (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
+CREATE INDEX record_kind ON record (session, kind, seq) WHERE kind <> 'message';
+",
+];
 
 /// How many steps the file has seen; 0 for a new one.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {

@@ -147,7 +147,7 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).err().unwrap();
     assert!(matches!(error, OpenError::Newer { version: 99, known: schema::VERSION, .. }), "{error:?}");
-    assert!(error.to_string().contains("has version 99, this program knows versions up to 1"), "{error}");
+    assert!(error.to_string().contains("has version 99, this program knows versions up to 2"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
@@ -217,7 +217,7 @@ async fn a_record_of_version_1_has_these_columns() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )
         .unwrap();
-    assert_eq!(header, (0x7273_6564, 1, 8192, "wal".to_owned()));
+    assert_eq!(header, (0x7273_6564, schema::VERSION, 8192, "wal".to_owned()));
 }
 
 #[tokio::test]

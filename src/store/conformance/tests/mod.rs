@@ -1,6 +1,7 @@
 //! The cases of the contract, and the few words in which they are written.
 
 pub(crate) mod reading;
+pub(crate) mod trees;
 pub(crate) mod writing;
 
 use crate::store::{Append, EntryColumns, Head, NewRecord, SessionStore, StoredRecord};

@@ -28,7 +28,7 @@ pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {
 /// a ─ b ─ c ─ f      g (its parent is not in this session)
 ///      └─ d ─ e
 /// ```
-async fn tree(store: &dyn SessionStore) -> SessionId {
+pub(super) async fn tree(store: &dyn SessionStore) -> SessionId {
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
     let records = vec![
         control("x"),

@@ -1,7 +1,7 @@
 //! The contract of making, appending and deleting.
 
 use super::{NOW, append, append_of, control, entry, id, log};
-use crate::store::{Append, CommandMark, EntryQuery, Error, Head, Lease, ListQuery, SessionStore};
+use crate::store::{Append, CommandMark, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery};
 use futures_util::future::join_all;
 use reseed_protocol::{SessionId, Timestamp};
 
@@ -35,6 +35,8 @@ pub(crate) async fn a_session_that_is_not_there_is_not_found(store: &dyn Session
     assert_eq!(store.append(&lease, 1, append_of(["a"])).await.unwrap_err(), missing);
     assert_eq!(store.read(&session, 0, 1).await.unwrap_err(), missing);
     assert_eq!(store.entries(&session, path).await.unwrap_err(), missing);
+    let subtree = SubtreeQuery { root: None, depth: 9, limit: 9 };
+    assert_eq!(store.subtree(&session, subtree).await.unwrap_err(), missing);
     assert_eq!(store.entry_seq(&session, &id("e")).await.unwrap_err(), missing);
     assert_eq!(store.head(&session).await.unwrap_err(), missing);
     assert_eq!(store.delete(&session).await.unwrap_err(), missing);

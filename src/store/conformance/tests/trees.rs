@@ -1,0 +1,191 @@
+//! The contract of reading the shape of a tree.
+
+use super::{NOW, append, control, entry, id, reading::tree, short};
+use crate::store::{EntryQuery, NewRecord, SessionStore, SubtreeQuery};
+use reseed_protocol::{EntryId, SessionId};
+
+async fn entries(store: &dyn SessionStore, session: &SessionId, query: EntryQuery) -> String {
+    short(&store.entries(session, query).await.unwrap())
+}
+
+/// A subtree as `seq:body(children)`.
+async fn subtree(store: &dyn SessionStore, session: &SessionId, root: Option<&str>, depth: u32, limit: u32) -> String {
+    let query = SubtreeQuery { root: root.map(id), depth, limit };
+    let nodes = store.subtree(session, query).await.unwrap();
+    let node = nodes.iter().map(|node| format!("{}:{}({})", node.record.seq, node.record.body, node.child_count));
+    node.collect::<Vec<_>>().join(" ")
+}
+
+fn below(entry: &str) -> EntryQuery {
+    EntryQuery::NewestLeaf { below: id(entry) }
+}
+
+pub(crate) async fn children_and_roots_come_in_the_order_of_the_log(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let cases = [
+        (None, 0, 9, "2:a 10:g"),
+        (None, 0, 1, "2:a"),
+        (None, 2, 9, "10:g"),
+        (None, 10, 9, ""),
+        (Some("b"), 0, 9, "4:c 6:d"),
+        (Some("b"), 0, 1, "4:c"),
+        (Some("b"), 4, 9, "6:d"),
+        (Some("b"), u64::MAX, 9, ""),
+        (Some("a"), 0, 9, "3:b"),
+        (Some("f"), 0, 9, ""),
+        (Some("gone"), 0, 9, "10:g"),
+        (Some("never"), 0, 9, ""),
+        (Some("b"), 0, 0, ""),
+        (None, 0, 0, ""),
+    ];
+    for (of, after_seq, limit, want) in cases {
+        let query = EntryQuery::Children { of: of.map(id), after_seq, limit };
+        assert_eq!(entries(store, &session, query.clone()).await, want, "{query:?}");
+    }
+    // The parent that was missing comes later: what hangs from it is no root any more.
+    let (lease, _) = store.open(&session).await.unwrap();
+    store.append(&lease, 11, append(vec![entry("gone", "f")])).await.unwrap();
+    let roots = EntryQuery::Children { of: None, after_seq: 0, limit: 9 };
+    assert_eq!(entries(store, &session, roots).await, "2:a");
+}
+
+pub(crate) async fn entries_of_one_kind_are_paged(store: &dyn SessionStore) {
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    let of_kind = |name: &str, parent: &str, kind: &str| {
+        let mut record = entry(name, parent);
+        record.entry = record.entry.map(|columns| crate::store::EntryColumns { kind: kind.into(), ..columns });
+        record
+    };
+    let records = vec![
+        entry("a", ""),
+        of_kind("l1", "a", "label"),
+        control("label"),
+        of_kind("c", "l1", "custom"),
+        of_kind("l2", "c", "label"),
+        entry("b", "l2"),
+        of_kind("l3", "b", "label"),
+    ];
+    store.append(&lease, 1, append(records)).await.unwrap();
+    let cases = [
+        ("label", 0, 9, "2:l1 5:l2 7:l3"),
+        ("label", 0, 2, "2:l1 5:l2"),
+        ("label", 5, 2, "7:l3"),
+        ("label", 7, 2, ""),
+        ("custom", 0, 9, "4:c"),
+        ("message", 0, 9, "1:a 6:b"),
+        ("message", 1, 9, "6:b"),
+        ("Label", 0, 9, ""),
+        ("label", 0, 0, ""),
+    ];
+    for (kind, after_seq, limit, want) in cases {
+        let query = EntryQuery::Kind { kind: kind.into(), after_seq, limit };
+        assert_eq!(entries(store, &lease.session, query.clone()).await, want, "{query:?}");
+    }
+}
+
+pub(crate) async fn a_subtree_is_read_breadth_first_and_counts_children(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let whole = "2:a(1) 10:g(0) 3:b(2) 4:c(1) 6:d(1) 9:f(0) 7:e(0)";
+    let cases = [
+        (None, u32::MAX, u32::MAX, whole),
+        (None, 4, 7, whole),
+        (None, 1, 9, "2:a(1) 10:g(0) 3:b(2)"),
+        (None, 0, 9, "2:a(1) 10:g(0)"),
+        (None, 9, 4, "2:a(1) 10:g(0) 3:b(2) 4:c(1)"),
+        (None, 9, 1, "2:a(1)"),
+        (None, 9, 0, ""),
+        (Some("b"), 9, 9, "3:b(2) 4:c(1) 6:d(1) 9:f(0) 7:e(0)"),
+        (Some("b"), 1, 9, "3:b(2) 4:c(1) 6:d(1)"),
+        (Some("b"), 0, 9, "3:b(2)"),
+        (Some("b"), 9, 0, ""),
+        (Some("f"), 9, 9, "9:f(0)"),
+        (Some("gone"), 9, 9, ""),
+    ];
+    for (root, depth, limit, want) in cases {
+        assert_eq!(subtree(store, &session, root, depth, limit).await, want, "{root:?} {depth} {limit}");
+    }
+}
+
+pub(crate) async fn the_newest_leaf_below_an_entry_is_found(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    for (of, want) in
+        [("a", "9:f"), ("b", "9:f"), ("c", "9:f"), ("d", "7:e"), ("e", "7:e"), ("g", "10:g"), ("gone", "")]
+    {
+        assert_eq!(entries(store, &session, below(of)).await, want, "{of}");
+    }
+    // A branch that was left is taken up again, and is the newest then.
+    let (lease, _) = store.open(&session).await.unwrap();
+    store.append(&lease, 11, append(vec![entry("h", "d")])).await.unwrap();
+    for (of, want) in [("a", "11:h"), ("c", "9:f"), ("d", "11:h"), ("e", "7:e")] {
+        assert_eq!(entries(store, &session, below(of)).await, want, "{of}");
+    }
+}
+
+pub(crate) async fn a_circle_of_parents_ends_every_walk(store: &dyn SessionStore) {
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    let records = vec![entry("x", "z"), entry("y", "x"), entry("z", "y"), entry("self", "self"), entry("tail", "z")];
+    store.append(&lease, 1, append(records)).await.unwrap();
+    let session = lease.session;
+    assert_eq!(subtree(store, &session, None, 9, 9).await, "");
+    assert_eq!(subtree(store, &session, Some("x"), 9, 9).await, "1:x(1) 2:y(1) 3:z(2) 5:tail(0)");
+    assert_eq!(subtree(store, &session, Some("self"), 9, 9).await, "4:self(1)");
+    assert_eq!(entries(store, &session, below("x")).await, "5:tail");
+    assert_eq!(entries(store, &session, below("self")).await, "4:self", "a circle has no leaf: where it began");
+}
+
+/// Trees that hang together in any way, some entries from parents that are not there; every answer is computed again from
+/// a plain list of `(entry, parent)`.
+pub(crate) async fn a_random_tree_answers_like_its_plain_model(store: &dyn SessionStore) {
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut model: Vec<(String, String)> = Vec::new();
+        for n in 0..random.usize(1..40) {
+            let parent = match random.u32(0..10) {
+                0 => String::new(),
+                1 => "gone".to_owned(),
+                _ if n == 0 => String::new(),
+                2..6 => model[n - 1].0.clone(),
+                _ => model[random.usize(..n)].0.clone(),
+            };
+            model.push((format!("e{n}"), parent));
+        }
+        let lease = store.create(&id(&format!("random{seed}")), "", NOW).await.unwrap();
+        let records: Vec<NewRecord> = model.iter().map(|(name, parent)| entry(name, parent)).collect();
+        store.append(&lease, 1, append(records)).await.unwrap();
+
+        let is_there = |name: &str| model.iter().any(|(found, _)| found == name);
+        let children = |of: &str| -> Vec<String> {
+            let hangs = |parent: &str| if of.is_empty() { !is_there(parent) } else { parent == of };
+            model.iter().filter(|(_, parent)| hangs(parent)).map(|(name, _)| name.clone()).collect()
+        };
+        for start in [String::new(), model[random.usize(..model.len())].0.clone()] {
+            let (depth, limit) = (random.u32(0..6), random.u32(0..30));
+            let mut want = if start.is_empty() { children("") } else { vec![start.clone()] };
+            let mut level = want.clone();
+            for _ in 0..depth {
+                level = level.iter().flat_map(|name| children(name)).collect();
+                want.extend(level.clone());
+            }
+            want.truncate(limit as usize);
+            let query = SubtreeQuery { root: (!start.is_empty()).then(|| id::<EntryId>(&start)), depth, limit };
+            let nodes = store.subtree(&lease.session, query).await.unwrap();
+            let found: Vec<_> = nodes.iter().map(|node| (node.record.body.to_string(), node.child_count)).collect();
+            let want: Vec<_> = want.into_iter().map(|name| (name.clone(), children(&name).len() as u64)).collect();
+            assert_eq!(found, want, "seed {seed}, from {start:?}, {depth} levels, at most {limit}");
+        }
+        let top = &model[random.usize(..model.len())].0;
+        let is_below = |name: &str| {
+            let mut at = name;
+            while at != top {
+                match model.iter().find(|(found, _)| found == at) {
+                    Some((_, parent)) => at = parent,
+                    None => return false,
+                }
+            }
+            true
+        };
+        let newest = model.iter().rev().find(|(name, _)| is_below(name) && children(name).is_empty()).unwrap();
+        let found = store.entries(&lease.session, below(top)).await.unwrap();
+        assert_eq!(&*found[0].body, newest.0, "seed {seed}, below {top}");
+    }
+}
