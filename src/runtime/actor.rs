@@ -4,9 +4,10 @@
 //! connection costs nothing but disk.
 
 use super::{
-    effects::Effects,
+    effects::{Asker, Effects},
     feed::{Cursor, Feed, Reader},
     handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
+    places::Places,
     shared::Shared,
 };
 use crate::{
@@ -226,7 +227,8 @@ impl Actor {
         if let Some(tools) = attach.tools.or(taken_over) {
             let command = Command::RegisterTools(RegisterTools { tools });
             let id = "open_session".parse().expect("a word is an id");
-            let input = Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command) };
+            let input =
+                Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command), place: None };
             self.tell(input, None).await?;
         }
         if attach.role == SessionRole::Owner {
@@ -298,8 +300,21 @@ impl Actor {
                 }
             }
         }
-        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command) };
-        let told = self.tell(input, Some(outgoing)).await;
+        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let state = &agent.session().state;
+        let places = Places { store: &*self.shared.store, session: &self.id, state };
+        let place = match places.of(&command).await {
+            Ok(place) => place,
+            Err(error) => {
+                refuse(error);
+                return Ok(());
+            }
+        };
+        if matches!(command, Command::Navigate(_)) {
+            self.effects.answer_late(origin, outgoing.clone());
+        }
+        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
+        let told = self.tell(input, Some(Asker { origin, outgoing })).await;
         if told.is_err() && !self.effects.has_answered(&id) {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
         }
@@ -307,14 +322,14 @@ impl Actor {
     }
 
     /// Tells the loop what happened and carries out what it wants done, to the end.
-    async fn tell(&mut self, input: Input, outgoing: Option<&mpsc::Sender<Outgoing>>) -> Result<(), End> {
+    async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
         let now = self.shared.clock.now();
         let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
         let effects = agent.handle(now, input);
-        self.carry_out(effects, outgoing).await
+        self.carry_out(effects, asker).await
     }
 
-    async fn carry_out(&mut self, effects: Vec<Effect>, outgoing: Option<&mpsc::Sender<Outgoing>>) -> Result<(), End> {
+    async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {
         // Effects can lead to inputs (a cancelled request, a new loop), those to more effects: a queue, not a stack.
         let mut waiting: std::collections::VecDeque<Effect> = effects.into();
         while let Some(effect) = waiting.pop_front() {
@@ -329,7 +344,7 @@ impl Actor {
                         append.marks.extend(next.marks);
                     }
                     let append = Effect::Append(append);
-                    self.effects.carry_out(now, append, outgoing).await.map_err(End::Close)?;
+                    self.effects.carry_out(now, append, asker).await.map_err(End::Close)?;
                 }
                 Effect::Reseed => {
                     let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
@@ -347,7 +362,7 @@ impl Actor {
                         waiting.extend(agent.handle(now, Input::Cancelled { request, shown }));
                     }
                 }
-                other => self.effects.carry_out(now, other, outgoing).await.map_err(End::Close)?,
+                other => self.effects.carry_out(now, other, asker).await.map_err(End::Close)?,
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{Append, CallModel, Effect, Input, RequestId},
+        agent_loop::{Append, CallModel, Effect, Input, Origin, RequestId},
         model::{Delta, ModelFault},
         session::{SessionState, fingerprint::fingerprint},
     },
@@ -36,9 +36,18 @@ pub(super) struct Effects {
     measure: Measure,
     /// The command that was answered last: each gets one reply, also when something fails after it.
     answered: Option<CommandId>,
+    /// Who waits for a reply that comes after those to later commands: whoever leaves a branch, for its summary.
+    late: Option<(Origin, mpsc::Sender<Outgoing>)>,
     /// Fingerprints of the ids of all commands in the log, while they are known here: whoever has read none of the log
     /// asks the store.
     marked: Option<Vec<u64>>,
+}
+
+/// Whose command is being dealt with, and where its reply goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) origin: Origin,
+    pub(super) outgoing: &'a mpsc::Sender<Outgoing>,
 }
 
 /// Commands of a new session that are known without asking the store: 4 KiB of fingerprints, more than most sessions see.
@@ -70,7 +79,7 @@ impl Effects {
         let measure = Measure::new(lease.session.clone());
         // Under the first lease of an empty log no command was written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
-        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None, marked }
+        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None, late: None, marked }
     }
 
     pub(super) fn epoch(&self) -> &str {
@@ -90,6 +99,8 @@ impl Effects {
         match &mut reply {
             Reply::Accepted(accepted) => accepted.duplicate = Some(true),
             Reply::Ok(done) => done.duplicate = Some(true),
+            Reply::Navigated(navigated) => navigated.duplicate = Some(true),
+            Reply::Forked(forked) => forked.duplicate = Some(true),
             _ => {}
         }
         Ok(Some((mark.fingerprint, reply)))
@@ -103,11 +114,11 @@ impl Effects {
         &mut self,
         now: Timestamp,
         effect: Effect,
-        outgoing: Option<&mpsc::Sender<Outgoing>>,
+        asker: Option<Asker<'_>>,
     ) -> Result<(), CloseCode> {
         match effect {
-            Effect::Append(append) => return self.append(now, append, outgoing).await,
-            Effect::Reply { id, reply, .. } => self.answer(outgoing, id, reply),
+            Effect::Append(append) => return self.append(now, append, asker).await,
+            Effect::Reply { origin, id, reply } => self.answer(asker, origin, id, reply),
             Effect::Emit(event) => {
                 self.measure.emitted(&event);
                 self.feed.emit(&event);
@@ -122,12 +133,7 @@ impl Effects {
         Ok(())
     }
 
-    async fn append(
-        &mut self,
-        now: Timestamp,
-        append: Append,
-        outgoing: Option<&mpsc::Sender<Outgoing>>,
-    ) -> Result<(), CloseCode> {
+    async fn append(&mut self, now: Timestamp, append: Append, asker: Option<Asker<'_>>) -> Result<(), CloseCode> {
         let Append { events, marks } = append;
         let first_seq = self.state.seq + 1;
         let mut records = Vec::with_capacity(events.len());
@@ -178,7 +184,7 @@ impl Effects {
             if let Some(marked) = &mut self.marked {
                 marked.push(fingerprint(mark.id.as_str().as_bytes()));
             }
-            self.answer(outgoing, mark.id, mark.reply);
+            self.answer(asker, mark.origin, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
             self.feed.publish(&bodies, ends.as_ref());
@@ -196,8 +202,15 @@ impl Effects {
         self.answered.as_ref() == Some(id)
     }
 
-    fn answer(&mut self, outgoing: Option<&mpsc::Sender<Outgoing>>, id: CommandId, reply: Reply) {
-        let Some(outgoing) = outgoing else { return };
+    /// A command of this connection may be answered after later ones.
+    pub(super) fn answer_late(&mut self, origin: Origin, outgoing: mpsc::Sender<Outgoing>) {
+        self.late = Some((origin, outgoing));
+    }
+
+    fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
+        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing);
+        let late = self.late.as_ref().filter(|(late, _)| *late == origin).map(|(_, outgoing)| outgoing);
+        let Some(outgoing) = now.or(late) else { return };
         self.answered = Some(id.clone());
         // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
         let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));

@@ -3,11 +3,11 @@
 use crate::{
     core::{
         context::counter::Counter,
-        session::{Node, Session, SessionState, state::STATE_VERSION, tree::PathReader},
+        session::{Node, Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
     },
     store::{EntryQuery, Error, SessionHead, SessionStore, StoredRecord},
 };
-use reseed_protocol::{EntryId, event::Event};
+use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
 
 /// Entries read at once on the way to the root.
 const PATH_PAGE: u32 = 128;
@@ -25,23 +25,69 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
         _ => fold(store, head).await?,
     };
     let counter = Counter::for_model(&session.state.model);
+    session.tree = path_to(store, &head.session, session.state.leaf.clone(), &counter).await?;
+    Ok(session)
+}
+
+/// The path to an entry, as far back as the model can see.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn path_to(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    leaf: Option<EntryId>,
+    counter: &Counter,
+) -> Result<SessionTree, Error> {
     let mut reader = PathReader::default();
-    let mut next: Option<EntryId> = session.state.leaf.clone();
-    while let Some(from) = next.take() {
-        let page = store.entries(&head.session, EntryQuery::Path { from, limit: PATH_PAGE }).await?;
-        let full = page.len() == PATH_PAGE as usize;
-        for record in page {
-            let Event::EntryAppended(appended) = event(head, &record)? else { continue };
-            let parent = appended.entry.parent_id.clone();
-            let more = reader.take(Node::counted(appended.entry, &counter));
-            next = parent.filter(|_| more && full);
-            if !more {
-                break;
+    let mut back = WayBack::from(leaf);
+    'pages: loop {
+        let page = back.next_page(store, session).await?;
+        if page.is_empty() {
+            break;
+        }
+        for (_, entry) in page {
+            if !reader.take(Node::counted(entry, counter)) {
+                break 'pages;
             }
         }
     }
-    session.tree = reader.finish();
-    Ok(session)
+    Ok(reader.finish())
+}
+
+/// The way from an entry towards its root, read page by page.
+#[derive(Debug)]
+pub(super) struct WayBack {
+    next: Option<EntryId>,
+}
+
+impl WayBack {
+    /// Begins at an entry, itself included.
+    pub(super) fn from(leaf: Option<EntryId>) -> Self {
+        Self { next: leaf }
+    }
+
+    /// The next entries towards the root with their places in the log, newest first; none at its end.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub(super) async fn next_page(
+        &mut self,
+        store: &dyn SessionStore,
+        session: &SessionId,
+    ) -> Result<Vec<(u64, Entry)>, Error> {
+        let Some(from) = self.next.take() else { return Ok(Vec::new()) };
+        let records = store.entries(session, EntryQuery::Path { from, limit: PATH_PAGE }).await?;
+        let full = records.len() == PATH_PAGE as usize;
+        let mut page = Vec::with_capacity(records.len());
+        for record in records {
+            if let Some(entry) = entry(session, &record)? {
+                page.push((record.seq, entry));
+            }
+        }
+        self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| full);
+        Ok(page)
+    }
 }
 
 /// The whole log, from its first record: the slow road, always right.
@@ -53,14 +99,25 @@ async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionSta
             return Ok(state);
         }
         for record in page {
-            state.apply(&event(head, &record)?);
+            state.apply(&event(&head.session, &record)?);
         }
     }
 }
 
-fn event(head: &SessionHead, record: &StoredRecord) -> Result<Event, Error> {
+/// The entry that a record appended, if it appended one.
+///
+/// # Errors
+/// As [`load`].
+pub(super) fn entry(session: &SessionId, record: &StoredRecord) -> Result<Option<Entry>, Error> {
+    match event(session, record)? {
+        Event::EntryAppended(appended) => Ok(Some(appended.entry)),
+        _ => Ok(None),
+    }
+}
+
+fn event(session: &SessionId, record: &StoredRecord) -> Result<Event, Error> {
     serde_json::from_str(&record.body).map_err(|error| {
-        let (session, seq) = (&head.session, record.seq);
+        let seq = record.seq;
         Error::Unknown(format!("record {seq} of session `{session}` is not an event of this version: {error}"))
     })
 }

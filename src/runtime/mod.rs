@@ -5,6 +5,7 @@
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
 //! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
 //! - `live`: the answer that is being streamed, as far as it is
+//! - `places`: where a command goes that goes elsewhere in the tree
 //! - `load`: a session from the store, as far back as the model can see
 
 mod actor;
@@ -14,6 +15,7 @@ pub mod handle;
 mod live;
 mod load;
 mod measure;
+mod places;
 pub mod registry;
 mod shared;
 

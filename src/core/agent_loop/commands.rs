@@ -1,44 +1,26 @@
 //! What clients ask of a session: one arm a command.
 
-use super::{AgentLoop, Effect, Mark, Origin, Seen, Stage, compact::cancelled, info};
+use super::{AgentLoop, Effect, Mark, Origin, Stage, compact::cancelled, info};
 use crate::core::{
     context::{
         compaction::Order,
         envelope::{envelope, markdown},
         factory::{resolve, strategy},
     },
-    session::input,
+    session::Place,
 };
 use reseed_protocol::{
-    CommandId, EntryData, ErrorBody, ErrorCode, Part, Timestamp,
+    CommandId, EntryData, ErrorBody, ErrorCode, Timestamp,
     command::{
         CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, ManualCompact, RetryTurn, SetContextStrategy,
-        SetModel, SetOptions, UserInput, WhenBusy,
+        SetOptions,
     },
-    event::{CompactionTrigger, Event, QueueChanged, SessionUpdated, TurnStatus},
-    reply::{Accepted, Context, QueueItem, Reply},
+    event::{CompactionTrigger, TurnStatus},
+    reply::{Accepted, Context, Reply},
 };
 
 /// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
 const TOKENS_MAX: u64 = 100_000_000;
-
-/// Longest name of a session, in characters.
-const NAME_CHARS_MAX: usize = 200;
-
-/// Longest name of a model or of a reasoning effort, in characters.
-const MODEL_CHARS_MAX: usize = 200;
-
-/// Bytes that the waiting inputs of a session may have together: each change of the queue is written whole.
-const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-fn part_bytes(part: &Part) -> usize {
-    match part {
-        Part::Text { text } => text.len(),
-        Part::Image { url, .. } => url.len(),
-        // Users send no others.
-        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => 0,
-    }
-}
 
 /// A command's sender, id and content hash: what its mark is made of.
 #[derive(Debug, Clone)]
@@ -55,9 +37,14 @@ impl Caller {
 }
 
 impl AgentLoop {
-    pub(super) fn on_command(&mut self, now: Timestamp, caller: Caller, command: Command) {
+    pub(super) fn on_command(&mut self, now: Timestamp, caller: Caller, command: Command, place: Option<Place>) {
         let refused = match command {
-            Command::UserInput(input) => self.on_user_input(now, &caller, input),
+            Command::UserInput(input) => self.on_user_input(now, &caller, input, place),
+            Command::EditQueue(edit) => self.on_edit_queue(&caller, edit),
+            Command::Navigate(navigate) => self.on_navigate(now, &caller, navigate, place),
+            Command::SetLabel(set) => self.on_set_label(now, &caller, set),
+            Command::AppendCustom(custom) => self.on_append_custom(now, &caller, custom),
+            Command::AppendCustomMessage(message) => self.on_append_custom_message(now, &caller, message),
             Command::CancelTurn(cancel) => self.on_cancel_turn(now, &caller, &cancel),
             Command::RetryTurn(retry) => self.on_retry_turn(now, &caller, &retry),
             Command::ManualCompact(compact) => self.on_manual_compact(now, &caller, compact),
@@ -72,11 +59,11 @@ impl AgentLoop {
             Command::SetInstructions(set) => {
                 let mut settings = self.session.state.settings.clone();
                 settings.instructions = Some(set.instructions);
-                self.update(&caller, |updated| updated.settings = Some(settings));
+                self.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
                 self.refresh_fixed();
                 Ok(())
             }
-            Command::RenameSession(rename) => self.on_rename(&caller, &rename.name),
+            Command::RenameSession(rename) => self.on_rename(now, &caller, &rename.name),
             Command::GetContextInfo(_) => {
                 let info = Box::new(self.context_info());
                 self.reply(&caller, Reply::ContextInfo(info));
@@ -110,11 +97,6 @@ impl AgentLoop {
             | Command::GetEntries(_)
             | Command::ForkSession(_)
             | Command::GetTree(_)
-            | Command::EditQueue(_)
-            | Command::Navigate(_)
-            | Command::SetLabel(_)
-            | Command::AppendCustom(_)
-            | Command::AppendCustomMessage(_)
             | Command::Ping(_) => Err(ErrorBody::new(
                 ErrorCode::NotSupported,
                 format!("`{}` is not a session's business", command.name()),
@@ -130,55 +112,10 @@ impl AgentLoop {
         self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
     }
 
-    /// Writes a change of the session and answers `ok`.
-    fn update(&mut self, caller: &Caller, change: impl FnOnce(&mut SessionUpdated)) {
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        let event = info::session_updated(|updated| {
-            updated.command_id = Some(caller.id.clone());
-            change(updated);
-        });
-        self.append(vec![event], vec![mark]);
-    }
-
     /// Remembers a command that writes no event, and answers `ok`.
     fn remember(&mut self, caller: &Caller) {
         let mark = caller.mark(info::done(Some(self.session.state.seq)));
         self.append(Vec::new(), vec![mark]);
-    }
-
-    fn on_user_input(&mut self, now: Timestamp, caller: &Caller, command: UserInput) -> Result<(), ErrorBody> {
-        let parts = input::parts(command.input)?;
-        self.check_fits(&parts)?;
-        if !self.is_busy() {
-            self.start_turn(now, caller.clone(), parts);
-            return Ok(());
-        }
-        if command.when_busy == Some(WhenBusy::Reject) {
-            return Err(ErrorBody::new(
-                ErrorCode::TurnRunning,
-                "a turn is running, and the input came with whenBusy: reject",
-            ));
-        }
-        let mut items = self.session.state.queue.clone();
-        let max = self.deployment.queue_items_max;
-        if items.len() >= max {
-            return Err(ErrorBody::new(
-                ErrorCode::QueueFull,
-                format!("{max} inputs are waiting already, as many as may"),
-            ));
-        }
-        items.push(QueueItem { command_id: caller.id.clone(), content: parts, steer: false, custom: None });
-        let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
-        if bytes > QUEUE_BYTES_MAX {
-            let message =
-                format!("the waiting inputs would have {bytes} bytes together, they may have {QUEUE_BYTES_MAX}");
-            return Err(ErrorBody::new(ErrorCode::QueueFull, message));
-        }
-        let as_of_seq = self.session.state.seq;
-        let reply =
-            Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
-        self.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
-        Ok(())
     }
 
     fn on_cancel_turn(&mut self, now: Timestamp, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
@@ -214,7 +151,9 @@ impl AgentLoop {
             .session
             .tree
             .path()
-            .last()
+            .iter()
+            .rev()
+            .find(|node| node.message.is_some())
             .filter(|node| matches!(&node.entry.data, EntryData::Message(message) if message.incomplete));
         if let Some(parent) = incomplete.and_then(|node| node.entry.parent_id.clone()) {
             events.push(info::session_updated(|updated| updated.leaf_id = Some(Some(parent))));
@@ -228,11 +167,7 @@ impl AgentLoop {
     }
 
     fn on_manual_compact(&mut self, now: Timestamp, caller: &Caller, compact: ManualCompact) -> Result<(), ErrorBody> {
-        let running = match &self.stage {
-            Stage::Compacting { job, .. } => Some(job.order.job_id.clone()),
-            _ => self.ordered.as_ref().map(|order| order.job_id.clone()),
-        };
-        if let Some(job) = running {
+        if let Some(job) = self.running_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
@@ -247,6 +182,7 @@ impl AgentLoop {
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
             instructions: compact.instructions.filter(|text| !text.trim().is_empty()),
+            free_form: false,
         };
         let mut reply = info::done(Some(self.session.state.seq));
         if let Reply::Ok(done) = &mut reply {
@@ -267,15 +203,11 @@ impl AgentLoop {
         caller: &Caller,
         cancel: &CancelCompaction,
     ) -> Result<(), ErrorBody> {
-        let running = match &self.stage {
-            Stage::Compacting { job, .. } => Some(&job.order),
-            _ => self.ordered.as_ref(),
-        };
-        let Some(running) = running else {
+        let Some(running) = self.running_job() else {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, "no compaction is running"));
         };
-        if let Some(asked) = cancel.job_id.as_ref().filter(|asked| **asked != running.job_id) {
-            let message = format!("compaction `{asked}` is not running, `{}` is", running.job_id);
+        if let Some(asked) = cancel.job_id.as_ref().filter(|asked| **asked != running) {
+            let message = format!("compaction `{asked}` is not running, `{running}` is");
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
         self.remember(caller);
@@ -283,6 +215,10 @@ impl AgentLoop {
             Stage::Compacting { request, job } => {
                 self.cancel_job(request, &job);
                 self.without_compaction(now, &job, cancelled());
+            }
+            Stage::Leaving { request, leaving } => {
+                self.cancel_move(request, &leaving);
+                self.proceed(now);
             }
             other => {
                 self.stage = other;
@@ -297,7 +233,7 @@ impl AgentLoop {
         let name = resolve(&set.strategy).unwrap_or("threshold").to_owned();
         let mut settings = self.session.state.settings.clone();
         settings.strategy_settings = set.settings;
-        self.update(caller, |updated| {
+        self.update(caller, Vec::new(), |updated| {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
@@ -305,34 +241,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    fn on_set_model(&mut self, now: Timestamp, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
-        for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
-            if text.is_some_and(|text| text.trim().is_empty() || text.chars().count() > MODEL_CHARS_MAX) {
-                let message = format!("`{field}` has 1 to {MODEL_CHARS_MAX} characters");
-                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-            }
-        }
-        if !self.deployment.windows.knows(&set.model) {
-            let message = format!("the window of `{}` is not known; set CONTEXT_WINDOW on the server", set.model);
-            return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
-        }
-        let mut settings = self.session.state.settings.clone();
-        settings.reasoning_effort = set.reasoning_effort;
-        if set.model != self.session.state.model {
-            settings.learned_window_tokens = None;
-            self.seen = super::Seen::default();
-            self.seen = Seen::default();
-        }
-        self.update(caller, |updated| {
-            updated.model = Some(set.model);
-            updated.settings = Some(settings);
-        });
-        self.reseed_soon(now);
-        Ok(())
-    }
-
     /// Ends this loop now, or at the next request where something is running.
-    fn reseed_soon(&mut self, now: Timestamp) {
+    pub(super) fn reseed_soon(&mut self, now: Timestamp) {
         self.reseed_due = true;
         if matches!(self.stage, Stage::Idle) {
             self.proceed(now);
@@ -351,21 +261,7 @@ impl AgentLoop {
         let mut settings = self.session.state.settings.clone();
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
-        self.update(caller, |updated| updated.settings = Some(settings));
-        Ok(())
-    }
-
-    fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
-        let name = name.trim();
-        if name.chars().any(char::is_control) {
-            let message = "a name has no control characters".to_owned();
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("name"));
-        }
-        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-            let message = format!("a name has 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("name"));
-        }
-        self.update(caller, |updated| updated.name = Some(name.to_owned()));
+        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::core::{
     session::Node,
 };
 use reseed_protocol::{
-    EntryData, ErrorBody, ErrorCode, Timestamp,
+    EntryData, ErrorBody, ErrorCode, JobId, Timestamp,
     entry::{Compaction, CompactionDetails},
     event::{
         BreakdownChange, CompactionFailed, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted,
@@ -33,6 +33,15 @@ impl AgentLoop {
         }
     }
 
+    /// The job that is at work or ordered: a compaction, or the summary of a branch.
+    pub(super) fn running_job(&self) -> Option<JobId> {
+        match &self.stage {
+            Stage::Compacting { job, .. } => Some(job.order.job_id.clone()),
+            Stage::Leaving { leaving, .. } => Some(leaving.job.order.job_id.clone()),
+            _ => self.ordered.as_ref().map(|order| order.job_id.clone()),
+        }
+    }
+
     /// What a client's compaction would cut now.
     pub(super) fn ordered_cut(&self) -> Option<Cut> {
         let context = self.context();
@@ -51,7 +60,7 @@ impl AgentLoop {
     }
 
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
-    fn in_estimates(&self, tokens: u64) -> u64 {
+    pub(super) fn in_estimates(&self, tokens: u64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

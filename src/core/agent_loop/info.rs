@@ -87,6 +87,10 @@ impl AgentLoop {
             Stage::Compacting { job, .. } => {
                 Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: "summarising".to_owned() })
             }
+            Stage::Leaving { leaving, .. } => Some(RunningCompaction {
+                job_id: leaving.job.order.job_id.clone(),
+                phase: super::navigate::PHASE.to_owned(),
+            }),
             _ => self
                 .ordered
                 .as_ref()

@@ -1,6 +1,9 @@
 //! What the loop is told, and what it wants done.
 
-use crate::core::model::{Answer, ModelFault, ModelRequest};
+use crate::core::{
+    model::{Answer, ModelFault, ModelRequest},
+    session::Place,
+};
 use reseed_protocol::{
     CommandId, EntryId, Part, TurnId,
     command::Command,
@@ -40,6 +43,8 @@ pub enum Input {
         fingerprint: u64,
         /// The command.
         command: Box<Command>,
+        /// Where it goes, for commands that go elsewhere in the tree: `navigate`, and `user_input` with a `parentId`.
+        place: Option<Box<Place>>,
     },
     /// A request was answered.
     Answered {

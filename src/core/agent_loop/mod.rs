@@ -8,15 +8,19 @@
 //! the next request is the same. Answers to requests of an older loop carry request ids that no later loop knows: they
 //! are late words, expected and dropped.
 //!
-//! - `commands`: what clients ask; `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
+//! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
+//! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
 //!   tools; `compact`: compacting
 //! - `info`: the meter, the report and the snapshot
 
+mod annotate;
 mod commands;
 mod compact;
 mod info;
 pub mod io;
+mod navigate;
 mod overflow;
+mod queue;
 mod schema;
 mod tools;
 mod turn;
@@ -135,6 +139,8 @@ enum Stage {
     AwaitingTools,
     /// The model is summarising.
     Compacting { request: RequestId, job: Box<Job> },
+    /// The model is summarising the branch that a client leaves.
+    Leaving { request: RequestId, leaving: Box<navigate::Move> },
     /// The next loop is being seeded; this one does nothing more.
     Done,
 }
@@ -251,8 +257,9 @@ impl AgentLoop {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => self.proceed(now),
             (_, Input::Recovered) => self.recover(now),
-            (_, Input::Command { origin, id, fingerprint, command }) => {
-                self.on_command(now, commands::Caller { origin, id, fingerprint }, *command);
+            (_, Input::Command { origin, id, fingerprint, command, place }) => {
+                let place = place.map(|place| *place);
+                self.on_command(now, commands::Caller { origin, id, fingerprint }, *command, place);
             }
             (Stage::Asking { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
                 self.on_answer(now, answer);
@@ -268,6 +275,12 @@ impl AgentLoop {
             }
             (Stage::Compacting { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
                 self.on_summary_fault(now, &fault);
+            }
+            (Stage::Leaving { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
+                self.on_branch_summary(now, &answer);
+            }
+            (Stage::Leaving { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
+                self.on_branch_summary_fault(now, &fault);
             }
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
@@ -325,8 +338,15 @@ impl AgentLoop {
             return;
         }
         if self.session.state.turn.is_some() {
+            self.deliver_steered(now);
             self.request(now);
-        } else if !self.session.state.queue.is_empty() && !self.holding {
+            return;
+        }
+        if self.holding {
+            return;
+        }
+        self.deliver_custom(now);
+        if !self.session.state.queue.is_empty() {
             self.start_queued(now);
         }
     }

@@ -40,6 +40,7 @@ impl AgentLoop {
                 trigger: CompactionTrigger::Overflow,
                 command_id: None,
                 instructions: None,
+                free_form: false,
             };
             if self.start_job(now, order, self.manager.keep_tokens(self.window_tokens())).is_ok() {
                 return;

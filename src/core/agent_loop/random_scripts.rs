@@ -10,14 +10,15 @@ use crate::core::{
         windows::Windows,
     },
     model::{Answer, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage},
-    session::{IdSource, Node, Session, SessionState, tree::PathReader},
+    session::{IdSource, Node, Place, Session, SessionState, SessionTree, place::landing, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryId, ErrorCode, Message, Part, Role, StopReason, Timestamp,
     command::{
-        CancelCompaction, CancelTurn, Command, Empty, Input as Said, ManualCompact, RegisterTools, RetryTurn,
-        SetContextStrategy, SetInstructions, SetModel, ToolOffer, ToolResult, UserInput, WhenBusy,
+        AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
+        InputContent, ManualCompact, Navigate, NavigatePosition, RegisterTools, RenameSession, RetryTurn,
+        SetContextStrategy, SetInstructions, SetLabel, SetModel, ToolOffer, ToolResult, UserInput, WhenBusy,
     },
     event::Event,
     reply::Reply,
@@ -37,7 +38,10 @@ struct World {
     now: Timestamp,
     agent: AgentLoop,
     log: Vec<Event>,
-    durable: HashSet<EntryId>,
+    entries: BTreeMap<EntryId, Entry>,
+    /// Inputs that were acknowledged, by their commands, and what became of them.
+    said: BTreeMap<CommandId, u32>,
+    waiting: HashSet<CommandId>,
     asked: BTreeMap<RequestId, Purpose>,
     forgotten: Vec<RequestId>,
     calls: Vec<CallId>,
@@ -76,7 +80,9 @@ impl World {
             now: Timestamp(1_000_000),
             agent,
             log: Vec::new(),
-            durable: HashSet::new(),
+            entries: BTreeMap::new(),
+            said: BTreeMap::new(),
+            waiting: HashSet::new(),
             asked: BTreeMap::new(),
             forgotten: Vec::new(),
             calls: Vec::new(),
@@ -142,24 +148,45 @@ impl World {
     fn read_back(&self) -> Session {
         let mut session = unwritten();
         session.state = SessionState::default();
-        let mut entries: BTreeMap<EntryId, Entry> = BTreeMap::new();
-        for event in &self.log {
-            session.state.apply(event);
-            if let Event::EntryAppended(appended) = event {
-                entries.insert(appended.entry.entry_id.clone(), appended.entry.clone());
-            }
-        }
-        let counter = Counter::for_model(&session.state.model);
+        self.log.iter().for_each(|event| session.state.apply(event));
+        session.tree = self.path_to(session.state.leaf.as_ref(), &session.state.model);
+        session
+    }
+
+    /// The path to an entry, as the store would give it.
+    fn path_to(&self, leaf: Option<&EntryId>, model: &str) -> SessionTree {
+        let counter = Counter::for_model(model);
         let mut reader = PathReader::default();
-        let mut next = session.state.leaf.clone();
-        while let Some(entry) = next.and_then(|id| entries.get(&id)) {
-            next = entry.parent_id.clone();
+        let mut next = leaf;
+        while let Some(entry) = next.and_then(|id| self.entries.get(id)) {
+            next = entry.parent_id.as_ref();
             if !reader.take(Node::counted(entry.clone(), &counter)) {
                 break;
             }
         }
-        session.tree = reader.finish();
-        session
+        reader.finish()
+    }
+
+    /// The entry and those above it, newest first.
+    fn way_back(&self, leaf: Option<&EntryId>) -> Vec<&Entry> {
+        std::iter::successors(leaf.and_then(|id| self.entries.get(id)), |entry| {
+            entry.parent_id.as_ref().and_then(|id| self.entries.get(id))
+        })
+        .collect()
+    }
+
+    /// The place that a command goes to, as the runtime reads it from the store.
+    fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Place> {
+        let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
+        let state = &self.agent.session.state;
+        let ours = self.way_back(state.leaf.as_ref());
+        let left = ours.into_iter().take_while(|entry| !theirs.contains(&entry.entry_id)).cloned().collect();
+        Box::new(Place { tree: self.path_to(leaf.as_ref(), &state.model), leaf, input, left })
+    }
+
+    fn some_entry(&mut self) -> Option<Entry> {
+        let at = self.rng.usize(..self.entries.len().max(1));
+        self.entries.values().nth(at).cloned()
     }
 
     fn append(&mut self, append: Append) {
@@ -167,9 +194,17 @@ impl World {
             match &event {
                 Event::EntryAppended(appended) => {
                     let entry = &appended.entry;
-                    let known = entry.parent_id.as_ref().is_none_or(|parent| self.durable.contains(parent));
+                    let known = entry.parent_id.as_ref().is_none_or(|parent| self.entries.contains_key(parent));
                     assert!(known, "seed {}: entry {} hangs from nothing", self.seed, entry.entry_id);
-                    assert!(self.durable.insert(entry.entry_id.clone()), "seed {}: entry id used twice", self.seed);
+                    let before = self.entries.insert(entry.entry_id.clone(), entry.clone());
+                    assert!(before.is_none(), "seed {}: entry id used twice", self.seed);
+                    if let Some(id) = &appended.command_id
+                        && crate::core::session::place::is_message(entry)
+                        && entry.message().is_none_or(|message| message.role == Role::User)
+                    {
+                        self.waiting.remove(id);
+                        *self.said.entry(id.clone()).or_default() += 1;
+                    }
                 }
                 Event::TurnStarted(_) => {
                     assert!(!self.open_turn, "seed {}: a turn began in a turn", self.seed);
@@ -181,6 +216,12 @@ impl World {
                     let info = &finished.context_info;
                     assert_eq!(info.breakdown.total(), info.token_count, "seed {}", self.seed);
                     assert!((0.0..=100.0).contains(&info.usage_percent), "seed {}", self.seed);
+                }
+                Event::QueueChanged(changed) => {
+                    let ids = changed.items.iter().map(|item| &item.command_id);
+                    let now: HashSet<CommandId> = ids.cloned().collect();
+                    assert_eq!(now.len(), changed.items.len(), "seed {}: an input waits twice", self.seed);
+                    self.waiting = now;
                 }
                 Event::ToolCall(call) => self.calls.push(call.call_id.clone()),
                 Event::ContextCompacted(compacted) => {
@@ -199,9 +240,22 @@ impl World {
     fn replied(&mut self, id: CommandId, reply: &Reply) {
         assert!(self.replies.insert(id.clone()), "seed {}: {id} was answered twice", self.seed);
         if let Reply::Accepted(accepted) = reply
+            && (accepted.queued || accepted.entry_id.is_some())
+        {
+            let kept = self.waiting.contains(&id) || self.said.contains_key(&id);
+            assert!(kept, "seed {}: {id} was accepted and is nowhere", self.seed);
+        }
+        if let Reply::Navigated(navigated) = reply {
+            assert_eq!(navigated.leaf_id, self.agent.session.state.leaf, "seed {}", self.seed);
+        }
+        if let Reply::Accepted(accepted) = reply
             && let Some(entry) = &accepted.entry_id
         {
-            assert!(self.durable.contains(entry), "seed {}: {entry} was announced before it was durable", self.seed);
+            assert!(
+                self.entries.contains_key(entry),
+                "seed {}: {entry} was announced before it was durable",
+                self.seed
+            );
         }
     }
 
@@ -209,7 +263,7 @@ impl World {
         assert!(self.asked.is_empty(), "seed {}: two requests at once", self.seed);
         self.asked.insert(call.request, call.body.purpose);
         let sent: Vec<&EntryId> = call.body.messages().filter_map(|message| message.entry_id.as_ref()).collect();
-        let all = sent.iter().all(|id| self.durable.contains(*id));
+        let all = sent.iter().all(|id| self.entries.contains_key(*id));
         assert!(all, "seed {}: a request holds an entry that is not durable", self.seed);
         check_pairs(self.seed, &call.body);
         if call.body.purpose == Purpose::Turn {
@@ -222,6 +276,11 @@ impl World {
     }
 
     fn command(&mut self, command: Command) {
+        self.command_to(command, None);
+    }
+
+    fn command_to(&mut self, command: Command, place: Option<Box<Place>>) {
+        let late = matches!(command, Command::Navigate(_));
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
         self.tell(Input::Command {
@@ -229,8 +288,10 @@ impl World {
             id: id.clone(),
             fingerprint: self.commands,
             command: Box::new(command),
+            place,
         });
-        assert!(self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
+        let leaving = matches!(self.agent.stage, super::Stage::Leaving { .. });
+        assert!((late && leaving) || self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
     }
 
     fn step(&mut self) {
@@ -240,13 +301,25 @@ impl World {
             40..60 => {
                 let words = self.rng.usize(1..120);
                 let input = Said::Text("word ".repeat(words));
-                let when_busy = self.rng.bool().then_some(WhenBusy::Reject).filter(|_| self.rng.bool());
-                self.command(Command::UserInput(UserInput { when_busy, ..UserInput::plain(input) }));
+                let when_busy = [None, None, Some(WhenBusy::Steer), Some(WhenBusy::Reject)][self.rng.usize(..4)];
+                let mut said = UserInput { when_busy, ..UserInput::plain(input) };
+                let mut place = None;
+                match self.rng.u8(..10) {
+                    0 | 1 => {
+                        let parent = self.some_entry().map(|entry| entry.entry_id);
+                        place = Some(self.place(parent.clone(), None));
+                        said.parent_id = Some(parent);
+                    }
+                    2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
+                    _ => {}
+                }
+                self.command_to(Command::UserInput(said), place);
             }
             60..70 => self.tool_answers(),
             70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
             74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
-            78..82 => self.command(Command::ManualCompact(ManualCompact { instructions: None })),
+            78..80 => self.command(Command::ManualCompact(ManualCompact { instructions: None })),
+            80..82 => self.move_about(),
             82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
             84..86 => {
                 let strategy = if self.rng.bool() { "manual" } else { "threshold" }.to_owned();
@@ -257,7 +330,8 @@ impl World {
                 self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
             }
             88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
-            90..94 => self.register_tools(),
+            90..92 => self.register_tools(),
+            92..94 => self.annotate(),
             94..96 => self.tell(Input::Tick),
             96..98 => self.late_word(),
             98 => match self.rng.u8(..4) {
@@ -267,6 +341,53 @@ impl World {
                 _ => self.crash(),
             },
             _ => self.command(Command::GetContextInfo(Empty {})),
+        }
+    }
+
+    fn move_about(&mut self) {
+        let Some(entry) = self.some_entry() else { return };
+        let position = [NavigatePosition::At, NavigatePosition::Before][self.rng.usize(..2)];
+        let to_start = self.rng.u8(..8) == 0;
+        let (leaf, input) = if to_start { (None, None) } else { landing(&entry, position) };
+        let navigate = Navigate {
+            entry_id: (!to_start).then(|| entry.entry_id.clone()),
+            position: Some(position),
+            summarize: Some(self.rng.bool()),
+            instructions: self.rng.bool().then(|| "Mind the cat.".into()),
+            replace_instructions: Some(self.rng.bool()),
+            label: self.rng.bool().then(|| "there".into()),
+        };
+        let place = self.place(leaf, input);
+        self.command_to(Command::Navigate(navigate), Some(place));
+    }
+
+    fn annotate(&mut self) {
+        let waiting: Vec<CommandId> =
+            self.agent.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
+        match self.rng.u8(..6) {
+            0 => self.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() })),
+            1 => {
+                let Some(entry) = self.some_entry() else { return };
+                let set = SetLabel { entry_id: entry.entry_id, label: self.rng.bool().then(|| "here".into()) };
+                self.command(Command::SetLabel(set));
+            }
+            2 => {
+                let data = serde_json::json!({ "at": 1 });
+                self.command(Command::AppendCustom(AppendCustom { custom_type: "mark".into(), data }));
+            }
+            3 | 4 => {
+                let content = InputContent::Text("note ".repeat(self.rng.usize(1..20)));
+                let note = AppendCustomMessage { custom_type: "note".into(), content, display: true };
+                self.command(Command::AppendCustomMessage(note));
+            }
+            _ => {
+                let mut order = waiting.clone();
+                self.rng.shuffle(&mut order);
+                let removed = order.pop().filter(|_| self.rng.bool());
+                let remove = removed.clone().map(|id| vec![id]);
+                let order = if removed.is_some() { order } else { waiting };
+                self.command(Command::EditQueue(EditQueue { remove, order: Some(order) }));
+            }
         }
     }
 
@@ -381,6 +502,9 @@ impl World {
         assert!(self.agent.is_idle() && !self.open_turn, "seed {}: it does not come to rest", self.seed);
         let mut folded = SessionState::default();
         self.log.iter().for_each(|event| folded.apply(event));
+        let twice = self.said.iter().find(|(_, times)| **times > 1);
+        assert!(twice.is_none(), "seed {}: {twice:?} was said twice", self.seed);
+        assert!(self.waiting.is_empty(), "seed {}: inputs wait for ever", self.seed);
         assert_eq!(folded, self.agent.session.state, "seed {}: the state is not the fold of the log", self.seed);
     }
 }
@@ -418,6 +542,7 @@ fn whatever_happens_the_promises_hold() {
     };
     let mut compactions = 0;
     let mut turns = 0;
+    let mut moves = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
@@ -425,9 +550,12 @@ fn whatever_happens_the_promises_hold() {
         }
         world.settle();
         compactions += world.agent.session.state.compactions;
+        let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
+        moves += world.log.iter().filter(moved).count();
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();
     }
     if seeds.end() > seeds.start() {
+        assert!(moves > SCRIPTS as usize / 2, "{moves} moves: too few to mean anything");
         assert!(
             compactions > SCRIPTS && turns > 3 * SCRIPTS as usize,
             "{compactions} compactions, {turns} turns: too few to mean anything"

@@ -10,8 +10,8 @@ use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
     Usage, UsageSource,
     event::{
-        CompactionTrigger, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, QueueChanged, ToolCall,
-        TurnFinished, TurnStarted, TurnStatus,
+        CompactionTrigger, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, ToolCall, TurnFinished,
+        TurnStarted, TurnStatus,
     },
     reply::{Accepted, Reply},
 };
@@ -43,21 +43,6 @@ impl AgentLoop {
         self.proceed(now);
     }
 
-    /// Begins a turn on the first input that waits.
-    pub(super) fn start_queued(&mut self, now: Timestamp) {
-        let mut items = self.session.state.queue.clone();
-        let first = items.remove(0);
-        let turn_id: TurnId = self.ids.next_id();
-        let entry = self.message_entry(now, Message::new(Role::User, first.content));
-        let events = vec![
-            Event::QueueChanged(QueueChanged { items }),
-            appended(entry, Some(turn_id.clone()), Some(first.command_id.clone())),
-            self.turn_started(turn_id, vec![first.command_id]),
-        ];
-        self.append(events, Vec::new());
-        self.proceed(now);
-    }
-
     pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
@@ -78,6 +63,7 @@ impl AgentLoop {
                         trigger: CompactionTrigger::Threshold,
                         command_id: None,
                         instructions: None,
+                        free_form: false,
                     };
                     if self.start_job(now, order, keep_tokens).is_ok() {
                         return;
@@ -329,6 +315,7 @@ impl AgentLoop {
                 }
             }
             Stage::AwaitingTools => self.end_turn(now, status),
+            Stage::Leaving { request, leaving } => self.cancel_move(request, &leaving),
             other => self.stage = other,
         }
     }

@@ -59,6 +59,8 @@ pub struct Order {
     pub command_id: Option<CommandId>,
     /// What the summary should dwell on.
     pub instructions: Option<String>,
+    /// The instructions take the place of ours: the summary has the form that they ask for, and may lack our sections.
+    pub free_form: bool,
 }
 
 /// What a job needs to know of its surroundings.
@@ -205,6 +207,7 @@ impl Job {
             blocks,
             previous: self.previous.as_deref(),
             instructions: self.order.instructions.as_deref(),
+            free_form: self.order.free_form,
             delimiter: &self.delimiter,
             words_max: self.words_max(),
         })
@@ -262,7 +265,8 @@ impl Job {
                 _ => None,
             })
             .collect();
-        let usable = if answer.stop_reason == StopReason::Stop { summary::check(&text).ok() } else { None };
+        let check = if self.order.free_form { summary::check_free_form } else { summary::check };
+        let usable = if answer.stop_reason == StopReason::Stop { check(&text).ok() } else { None };
         match usable {
             Some(text) => {
                 self.previous = Some(text);

@@ -3,6 +3,7 @@
 //! A [`ContextManager`] is asked before every request, also between tool rounds, whether the request may go out as it
 //! is. Adding a strategy is a new file and a line in [`factory`].
 
+pub mod branch;
 pub mod build;
 pub mod compaction;
 pub mod count;

@@ -6,10 +6,12 @@
 pub mod fingerprint;
 pub mod ids;
 pub mod input;
+pub mod place;
 pub mod state;
 pub mod tree;
 
 pub use ids::IdSource;
+pub use place::Place;
 pub use state::{OpenTurn, SessionState, Strategy};
 pub use tree::{Node, SessionTree};
 

@@ -117,6 +117,9 @@ impl SessionState {
             Event::EntryAppended(appended) => {
                 self.entries += 1;
                 self.leaf = Some(appended.entry.entry_id.clone());
+                if let EntryData::SessionInfo(info) = &appended.entry.data {
+                    self.name.clone_from(&info.name);
+                }
                 let EntryData::Message(message) = &appended.entry.data else { return };
                 let (Some(turn), Role::Assistant) = (&mut self.turn, message.role) else { return };
                 turn.answers += 1;
@@ -170,6 +173,8 @@ impl SessionState {
                 }
                 if let Some(leaf) = &updated.leaf_id {
                     self.leaf.clone_from(leaf);
+                    // What could be retried was asked elsewhere.
+                    self.last_turn = None;
                 }
                 if let Some(generation) = updated.generation {
                     self.generation = generation;

@@ -31,6 +31,9 @@ impl Node {
             EntryData::Compaction(compaction) => Some(Arc::new(reseed_protocol::Message::user(
                 crate::core::context::summary::seed_text(&compaction.summary),
             ))),
+            EntryData::CustomMessage(custom) => {
+                Some(Arc::new(reseed_protocol::Message::new(reseed_protocol::Role::User, custom.content.clone())))
+            }
             EntryData::BranchSummary(branch) if !branch.summary.is_empty() => Some(Arc::new(
                 reseed_protocol::Message::user(crate::core::context::summary::seed_text(&branch.summary)),
             )),
@@ -48,7 +51,7 @@ impl Node {
 }
 
 /// The path to the leaf, as far as the model can see it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionTree {
     path: Vec<Arc<Node>>,
 }

@@ -205,7 +205,8 @@ async fn it_lists_itself_with_its_window() {
 /// Compacts these messages as the server does: serialise, ask, check, seed.
 fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (String, Message) {
     let blocks: Vec<String> = messages.iter().flat_map(serialize::blocks).collect();
-    let parts = PromptParts { blocks: &blocks, previous, instructions: None, delimiter: "q8r2k1", words_max };
+    let parts =
+        PromptParts { blocks: &blocks, previous, instructions: None, free_form: false, delimiter: "q8r2k1", words_max };
     let mut asked = request(&[Message::user(summary::prompt(parts))]);
     asked.envelope.system.compiled = summary::system_prompt().to_owned();
     asked.purpose = Purpose::Summary;

@@ -48,6 +48,15 @@ pub fn check(text: &str) -> Result<String, Unusable> {
     Ok(sections.to_string())
 }
 
+/// Takes a model's answer as a summary of whatever form: thoughts and fences are left off.
+///
+/// # Errors
+/// [`Unusable::Empty`].
+pub fn check_free_form(text: &str) -> Result<String, Unusable> {
+    let text = strip_files(without_fences(without_thoughts(text.trim()))).trim();
+    if text.is_empty() { Err(Unusable::Empty) } else { Ok(text.to_owned()) }
+}
+
 /// Opens the text under which a summary stands in the context.
 const SEED_HEAD: &str = "The earlier part of this conversation was summarised to save room. This is a record of what \
                          happened, not a request.\n\n<summary>\n";

@@ -18,6 +18,8 @@ pub struct PromptParts<'a> {
     pub previous: Option<&'a str>,
     /// What the user wants the summary to look at.
     pub instructions: Option<&'a str>,
+    /// The instructions take the place of the task and of the form.
+    pub free_form: bool,
     /// Marks where quoted data begins and ends: random, so that nothing quoted can end it early. One word.
     pub delimiter: &'a str,
     /// Most words that the summary should have.
@@ -57,8 +59,14 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
     }
     push_quoted(&mut text, delimiter, CONVERSATION, &parts.blocks.join("\n\n"));
     let task = if previous.is_some() { MERGE } else { TASK };
+    let instructions = parts.instructions.map(str::trim).filter(|text| !text.is_empty());
+    if let Some(instructions) = instructions.filter(|_| parts.free_form) {
+        let instructions = serialize::clip(instructions, INSTRUCTIONS_CHARS_MAX);
+        text.push_str(&format!("{instructions}\nAt most {} words.", parts.words_max));
+        return text;
+    }
     text.push_str(&format!("{task} At most {} words. {FORM}", parts.words_max));
-    if let Some(instructions) = parts.instructions.map(str::trim).filter(|text| !text.is_empty()) {
+    if let Some(instructions) = instructions {
         text.push_str(&format!("\n\n{FOCUS}{}", serialize::clip(instructions, INSTRUCTIONS_CHARS_MAX)));
     }
     text
@@ -110,7 +118,7 @@ mod tests {
     use reseed_protocol::Role;
 
     fn parts<'a>(blocks: &'a [String], previous: Option<&'a str>, instructions: Option<&'a str>) -> PromptParts<'a> {
-        PromptParts { blocks, previous, instructions, delimiter: "k3j9x2", words_max: 300 }
+        PromptParts { blocks, previous, instructions, free_form: false, delimiter: "k3j9x2", words_max: 300 }
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! What clients write into the tree beside what is said: names, their own data, changes of the model.
+//!
+//! Each is an entry that hangs from the leaf and becomes it, as in every other history; none of them is sent.
+
+use super::{AgentLoop, Seen, commands::Caller, info, turn::appended};
+use reseed_protocol::{
+    EntryData, ErrorBody, ErrorCode, Timestamp,
+    command::{AppendCustom, SetLabel, SetModel},
+    entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
+    event::Event,
+    reply::{Done, Reply},
+};
+
+/// Longest name of a session or of an entry, in characters.
+const NAME_CHARS_MAX: usize = 200;
+
+/// Longest name of a model, of a reasoning effort, or of a kind of client's data, in characters.
+const WORD_CHARS_MAX: usize = 200;
+
+/// The reasoning level of an entry that says that it is left to the provider.
+const DEFAULT_LEVEL: &str = "default";
+
+impl AgentLoop {
+    /// Names an entry; the caller has seen that there is one.
+    pub(super) fn on_set_label(&mut self, now: Timestamp, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
+        let label = set.label.map(|label| check_name("label", &label)).transpose()?;
+        self.annotate(now, caller, EntryData::Label(Label { target_id: set.entry_id, label }));
+        Ok(())
+    }
+
+    pub(super) fn on_append_custom(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        custom: AppendCustom,
+    ) -> Result<(), ErrorBody> {
+        check_custom_type(&custom.custom_type)?;
+        let AppendCustom { custom_type, data } = custom;
+        self.annotate(now, caller, EntryData::Custom(Custom { custom_type, data: Some(data) }));
+        Ok(())
+    }
+
+    /// Writes one entry and answers with its id.
+    fn annotate(&mut self, now: Timestamp, caller: &Caller, data: EntryData) {
+        let as_of_seq = Some(self.session.state.seq);
+        let entry_id: reseed_protocol::EntryId = self.ids.next_id();
+        let event = appended(self.entry(now, entry_id.clone(), data), None, Some(caller.id.clone()));
+        let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
+        self.append(vec![event], vec![caller.mark(reply)]);
+    }
+
+    pub(super) fn on_rename(&mut self, now: Timestamp, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
+        let name = check_name("name", name)?;
+        let entry = self.record(now, caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
+        self.update(caller, vec![entry], |updated| updated.name = Some(name));
+        Ok(())
+    }
+
+    pub(super) fn on_set_model(&mut self, now: Timestamp, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
+        for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
+            if let Some(text) = text {
+                check_word(field, text)?;
+            }
+        }
+        if !self.deployment.windows.knows(&set.model) {
+            let message = format!("the window of `{}` is not known; set CONTEXT_WINDOW on the server", set.model);
+            return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
+        }
+        let mut settings = self.session.state.settings.clone();
+        let mut records = Vec::new();
+        if set.model != self.session.state.model {
+            settings.learned_window_tokens = None;
+            self.seen = Seen::default();
+            let change = ModelChange { provider: None, model: set.model.clone() };
+            records.push(self.record(now, caller, EntryData::ModelChange(change)));
+        }
+        if set.reasoning_effort != settings.reasoning_effort {
+            let thinking_level = set.reasoning_effort.clone().unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
+            let mut record =
+                self.record(now, caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
+            hang_from(&mut record, records.last());
+            records.push(record);
+        }
+        settings.reasoning_effort = set.reasoning_effort;
+        self.update(caller, records, |updated| {
+            updated.model = Some(set.model);
+            updated.settings = Some(settings);
+        });
+        self.reseed_soon(now);
+        Ok(())
+    }
+
+    fn record(&mut self, now: Timestamp, caller: &Caller, data: EntryData) -> Event {
+        let id = self.ids.next_id();
+        appended(self.entry(now, id, data), None, Some(caller.id.clone()))
+    }
+
+    /// Writes entries and a change of the session in one step, and answers `ok`.
+    pub(super) fn update(
+        &mut self,
+        caller: &Caller,
+        entries: Vec<Event>,
+        change: impl FnOnce(&mut reseed_protocol::event::SessionUpdated),
+    ) {
+        let mark = caller.mark(info::done(Some(self.session.state.seq)));
+        let mut events = entries;
+        events.push(info::session_updated(|updated| {
+            updated.command_id = Some(caller.id.clone());
+            change(updated);
+        }));
+        self.append(events, vec![mark]);
+    }
+}
+
+/// Two entries of one step: the second hangs from the first.
+fn hang_from(event: &mut Event, before: Option<&Event>) {
+    if let (Event::EntryAppended(appended), Some(Event::EntryAppended(before))) = (event, before) {
+        appended.entry.parent_id = Some(before.entry.entry_id.clone());
+    }
+}
+
+/// A name as it is kept: without blanks around it.
+pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
+    let name = name.trim();
+    if name.chars().any(char::is_control) {
+        let message = format!("a {field} has no control characters");
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
+    }
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+        let message = format!("a {field} has 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
+    }
+    Ok(name.to_owned())
+}
+
+pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
+    check_word("customType", custom_type)
+}
+
+fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
+    if text.trim().is_empty() || text.chars().count() > WORD_CHARS_MAX || text.chars().any(char::is_control) {
+        let message = format!("`{field}` has 1 to {WORD_CHARS_MAX} characters, none of them a control character");
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
+    }
+    Ok(())
+}

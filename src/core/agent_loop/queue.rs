@@ -1,0 +1,214 @@
+//! What waits: inputs while a turn is running, in their order, durable and visible.
+//!
+//! Steered items stand before the others. They go with the next request of the running turn; when the turn ends
+//! without one, they are the first whose turn it is.
+
+use super::{AgentLoop, commands::Caller, info, turn::appended};
+use crate::core::session::{input, place::is_message};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    command::{AppendCustomMessage, EditQueue, Input, InputContent, InputItem, UserInput, WhenBusy},
+    entry::CustomMessage,
+    event::{Event, QueueChanged},
+    reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
+};
+use std::collections::BTreeSet;
+
+/// Bytes that the waiting inputs of a session may have together: each change of the queue is written whole.
+const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text { text } => text.len(),
+        Part::Image { url, .. } => url.len(),
+        // Users send no others.
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => 0,
+    }
+}
+
+impl AgentLoop {
+    pub(super) fn on_user_input(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        command: UserInput,
+        place: Option<crate::core::session::Place>,
+    ) -> Result<(), ErrorBody> {
+        let parts = input::parts(command.input)?;
+        self.check_fits(&parts)?;
+        if let Some(expected) = &command.if_leaf {
+            self.check_leaf(expected.as_ref())?;
+        }
+        if !self.is_busy() {
+            match place {
+                Some(place) => self.start_branch(now, caller.clone(), parts, place),
+                None => self.start_turn(now, caller.clone(), parts),
+            }
+            return Ok(());
+        }
+        if command.parent_id.is_some() {
+            let message = "the session is busy, and input with a parentId cannot wait: the branch that it leaves is \
+                           still growing; cancel the turn, or wait for its end";
+            return Err(ErrorBody::new(ErrorCode::TurnRunning, message).with_field("parentId"));
+        }
+        let steer = match command.when_busy.unwrap_or(WhenBusy::Queue) {
+            WhenBusy::Queue => false,
+            WhenBusy::Steer => true,
+            WhenBusy::Reject => {
+                let message = "a turn is running, and the input came with whenBusy: reject";
+                return Err(ErrorBody::new(ErrorCode::TurnRunning, message));
+            }
+        };
+        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer, custom: None };
+        let as_of_seq = self.session.state.seq;
+        let reply =
+            Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
+        self.enqueue(caller, item, reply)
+    }
+
+    /// Refuses input whose sender has not seen all that was said.
+    fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
+        let path = self.session.tree.path();
+        let said_since = match expected {
+            None => path,
+            Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
+                Some(at) => &path[at + 1..],
+                None => return Err(leaf_moved(format!("`{expected}` is not on the path that the session is on"))),
+            },
+        };
+        match said_since.iter().rev().find(|node| is_message(&node.entry)) {
+            None => Ok(()),
+            Some(node) => Err(leaf_moved(format!("message `{}` was appended meanwhile", node.id()))),
+        }
+    }
+
+    /// Puts an item in line: a steered one behind the others that are steered, any other at the end.
+    fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
+        let mut items = self.session.state.queue.clone();
+        let max = self.deployment.queue_items_max;
+        if items.len() >= max {
+            let message = format!("{max} inputs are waiting already, as many as may");
+            return Err(ErrorBody::new(ErrorCode::QueueFull, message));
+        }
+        let at = if item.steer { items.iter().take_while(|item| item.steer).count() } else { items.len() };
+        items.insert(at, item);
+        let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
+        if bytes > QUEUE_BYTES_MAX {
+            let message =
+                format!("the waiting inputs would have {bytes} bytes together, they may have {QUEUE_BYTES_MAX}");
+            return Err(ErrorBody::new(ErrorCode::QueueFull, message));
+        }
+        self.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
+        Ok(())
+    }
+
+    pub(super) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
+        let mut items = self.session.state.queue.clone();
+        for id in edit.remove.iter().flatten() {
+            let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
+            items.remove(at);
+        }
+        if let Some(order) = edit.order {
+            let wanted: BTreeSet<_> = order.iter().collect();
+            if wanted.len() != order.len() || order.len() != items.len() {
+                let message =
+                    format!("`order` names {} inputs, {} are waiting; name each once", order.len(), items.len());
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("order"));
+            }
+            let mut ordered = Vec::with_capacity(items.len());
+            for id in &order {
+                let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "order"))?;
+                ordered.push(items.remove(at));
+            }
+            items = ordered;
+        }
+        let mark = caller.mark(info::done(Some(self.session.state.seq)));
+        let changed = items != self.session.state.queue;
+        let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
+        self.append(events, vec![mark]);
+        Ok(())
+    }
+
+    /// A client tells the model something, without asking for an answer. While the session is busy it waits: between a
+    /// call and its result is no place for it.
+    pub(super) fn on_append_custom_message(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        message: AppendCustomMessage,
+    ) -> Result<(), ErrorBody> {
+        super::annotate::check_custom_type(&message.custom_type)?;
+        let parts = custom_parts(message.content)?;
+        self.check_fits(&parts).map_err(|error| error.with_field("content"))?;
+        let entry_id: EntryId = self.ids.next_id();
+        let as_of_seq = Some(self.session.state.seq);
+        let reply = Reply::Ok(Done { entry_id: Some(entry_id.clone()), as_of_seq, ..Done::default() });
+        let custom = QueuedCustom { entry_id, custom_type: message.custom_type, display: message.display };
+        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer: true, custom: Some(custom) };
+        if self.is_busy() {
+            return self.enqueue(caller, item, reply);
+        }
+        let event = self.delivered(now, item, None);
+        self.append(vec![event], vec![caller.mark(reply)]);
+        Ok(())
+    }
+
+    /// What waited becomes an entry that hangs from the leaf.
+    fn delivered(&mut self, now: Timestamp, item: QueueItem, turn_id: Option<TurnId>) -> Event {
+        let (entry_id, data) = match item.custom {
+            None => (self.ids.next_id(), EntryData::Message(Message::new(Role::User, item.content))),
+            Some(QueuedCustom { entry_id, custom_type, display }) => {
+                let content = item.content;
+                (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }))
+            }
+        };
+        let entry = self.entry(now, entry_id, data);
+        appended(entry, turn_id, Some(item.command_id))
+    }
+
+    /// Tells the model, with the next request of the running turn, what was steered to it. Each step is written with
+    /// the queue that it leaves, so that nothing is in both or in neither.
+    pub(super) fn deliver_steered(&mut self, now: Timestamp) {
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        self.deliver(now, turn_id, |item| item.steer);
+    }
+
+    /// Writes what clients want to tell the model outside a turn.
+    pub(super) fn deliver_custom(&mut self, now: Timestamp) {
+        self.deliver(now, None, |item| item.custom.is_some());
+    }
+
+    fn deliver(&mut self, now: Timestamp, turn_id: Option<TurnId>, due: impl Fn(&QueueItem) -> bool) {
+        while let Some(at) = self.session.state.queue.iter().position(&due) {
+            let mut items = self.session.state.queue.clone();
+            let item = items.remove(at);
+            let entry = self.delivered(now, item, turn_id.clone());
+            self.append(vec![Event::QueueChanged(QueueChanged { items }), entry], Vec::new());
+        }
+    }
+
+    /// Begins a turn on the first input that waits.
+    pub(super) fn start_queued(&mut self, now: Timestamp) {
+        let mut items = self.session.state.queue.clone();
+        let first = items.remove(0);
+        let turn_id: TurnId = self.ids.next_id();
+        let command_id = first.command_id.clone();
+        let entry = self.delivered(now, first, Some(turn_id.clone()));
+        let started = self.turn_started(turn_id, vec![command_id]);
+        self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
+        self.proceed(now);
+    }
+}
+
+fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
+    let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
+    input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
+}
+
+fn not_queued(id: &reseed_protocol::CommandId, field: &str) -> ErrorBody {
+    ErrorBody::new(ErrorCode::NotQueued, format!("no input `{id}` is waiting")).with_field(field)
+}
+
+fn leaf_moved(what: String) -> ErrorBody {
+    ErrorBody::new(ErrorCode::LeafMoved, format!("{what}; look at it, then send the input again")).with_field("ifLeaf")
+}

@@ -1,0 +1,155 @@
+//! Where commands go that go elsewhere in the tree: read from the store before the agent loop is told, so that the loop
+//! stays a function of what it is given. The actor does one thing at a time, so nothing moves meanwhile.
+
+use super::{
+    load::{WayBack, entry, path_to},
+    shared::store_error,
+};
+use crate::{
+    core::{
+        context::counter::Counter,
+        session::{Place, SessionState, place::landing},
+    },
+    store::{EntryQuery, SessionStore, StoredRecord},
+};
+use reseed_protocol::{
+    Entry, EntryId, ErrorBody, ErrorCode, SessionId,
+    command::{Command, Navigate, NavigatePosition},
+};
+use std::collections::VecDeque;
+
+/// Bytes of a left branch that are read for its summary: several times what any model reads, and little memory.
+const LEFT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Who asks: a session's store and where it stands.
+pub(super) struct Places<'a> {
+    pub(super) store: &'a dyn SessionStore,
+    pub(super) session: &'a SessionId,
+    pub(super) state: &'a SessionState,
+}
+
+impl Places<'_> {
+    /// Where a command goes; `None` for those that stay.
+    ///
+    /// # Errors
+    /// `entry_not_found` where the command names an entry that this session does not have; the store's.
+    pub(super) async fn of(&self, command: &Command) -> Result<Option<Box<Place>>, ErrorBody> {
+        match command {
+            Command::Navigate(navigate) => self.of_move(navigate).await.map(|place| Some(Box::new(place))),
+            Command::UserInput(input) => match &input.parent_id {
+                // Where the session stands already.
+                Some(parent) if *parent == self.state.leaf => Ok(None),
+                Some(parent) => {
+                    if let Some(parent) = parent {
+                        self.entry(parent, "parentId").await?;
+                    }
+                    let place = Place { leaf: parent.clone(), tree: self.path(parent).await?, ..Place::default() };
+                    Ok(Some(Box::new(place)))
+                }
+                None => Ok(None),
+            },
+            Command::SetLabel(set) => {
+                let seq =
+                    self.store.entry_seq(self.session, &set.entry_id).await.map_err(|error| store_error(&error))?;
+                seq.map(|_| None).ok_or_else(|| not_found(&set.entry_id, "entryId"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn of_move(&self, navigate: &Navigate) -> Result<Place, ErrorBody> {
+        let (leaf, input) = match (&navigate.entry_id, navigate.position.unwrap_or(NavigatePosition::At)) {
+            (None, _) => (None, None),
+            (Some(below), NavigatePosition::Tip) => {
+                let records = self.read(EntryQuery::NewestLeaf { below: below.clone() }).await?;
+                let tip = self.first(&records)?.ok_or_else(|| not_found(below, "entryId"))?;
+                (Some(tip.entry_id), None)
+            }
+            (Some(id), position) => landing(&self.entry(id, "entryId").await?, position),
+        };
+        let left = match navigate.summarize {
+            Some(true) => self.left(leaf.clone()).await?,
+            _ => Vec::new(),
+        };
+        Ok(Place { tree: self.path(&leaf).await?, leaf, input, left })
+    }
+
+    async fn path(&self, leaf: &Option<EntryId>) -> Result<crate::core::session::SessionTree, ErrorBody> {
+        let counter = Counter::for_model(&self.state.model);
+        path_to(self.store, self.session, leaf.clone(), &counter).await.map_err(|error| store_error(&error))
+    }
+
+    async fn entry(&self, id: &EntryId, field: &str) -> Result<Entry, ErrorBody> {
+        let records = self.read(EntryQuery::Path { from: id.clone(), limit: 1 }).await?;
+        self.first(&records)?.ok_or_else(|| not_found(id, field))
+    }
+
+    async fn read(&self, query: EntryQuery) -> Result<Vec<StoredRecord>, ErrorBody> {
+        self.store.entries(self.session, query).await.map_err(|error| store_error(&error))
+    }
+
+    fn first(&self, records: &[StoredRecord]) -> Result<Option<Entry>, ErrorBody> {
+        match records.first() {
+            Some(record) => entry(self.session, record).map_err(|error| store_error(&error)),
+            None => Ok(None),
+        }
+    }
+
+    /// The entries from where the session stands back to the deepest one that is also on the path to `target`, that one
+    /// left out, newest first. Both ways are walked back by the log's order, the newer end first: an entry is always
+    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read.
+    async fn left(&self, target: Option<EntryId>) -> Result<Vec<Entry>, ErrorBody> {
+        let mut ours = Way::new(self.state.leaf.clone());
+        let mut theirs = Way::new(target);
+        let mut left = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let Some(at) = ours.newest(self).await? else { break };
+            match theirs.newest(self).await? {
+                Some(other) if other == at => break,
+                Some(other) if other > at => {
+                    theirs.step();
+                    continue;
+                }
+                _ => {}
+            }
+            let Some(entry) = ours.step() else { break };
+            bytes += serde_json::to_vec(&entry).map_or(0, |json| json.len());
+            left.push(entry);
+            if bytes > LEFT_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// A way back whose newest entry can be looked at before it is taken.
+struct Way {
+    back: WayBack,
+    page: VecDeque<(u64, Entry)>,
+}
+
+impl Way {
+    fn new(leaf: Option<EntryId>) -> Self {
+        Self { back: WayBack::from(leaf), page: VecDeque::new() }
+    }
+
+    /// The place in the log of the next entry; `None` at the root.
+    async fn newest(&mut self, places: &Places<'_>) -> Result<Option<u64>, ErrorBody> {
+        if self.page.is_empty() {
+            let page = self.back.next_page(places.store, places.session).await;
+            self.page = page.map_err(|error| store_error(&error))?.into();
+        }
+        Ok(self.page.front().map(|(seq, _)| *seq))
+    }
+
+    fn step(&mut self) -> Option<Entry> {
+        self.page.pop_front().map(|(_, entry)| entry)
+    }
+}
+
+fn not_found(id: &EntryId, field: &str) -> ErrorBody {
+    let message = format!("there is no entry `{id}` in this session");
+    ErrorBody::new(ErrorCode::EntryNotFound, message).with_field(field)
+}
