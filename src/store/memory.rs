@@ -352,7 +352,7 @@ impl SessionStore for MemoryStore {
                 head.head.state = "".into();
                 head
             });
-            Ok(ListPage { items: items.collect(), next_cursor })
+            Ok(ListPage { items: items.collect(), next_cursor, damaged: Vec::new() })
         })
     }
 

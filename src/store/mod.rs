@@ -19,7 +19,7 @@ pub use connect::{ConnectError, connect, connect_observed};
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{EntryId, SessionId, Timestamp};
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 /// A future that a store returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -85,7 +85,8 @@ pub struct Head {
     pub window_tokens: u64,
     /// Whether a turn or a compaction was at work.
     pub running: bool,
-    /// JSON of the fold of the whole log up to the last append, opaque to the store.
+    /// JSON of the fold of the whole log up to the last append, opaque to the store. Read back empty where it is damaged:
+    /// it is to be folded anew.
     pub state: Arc<str>,
 }
 
@@ -153,6 +154,9 @@ pub struct ListPage {
     pub items: Vec<SessionHead>,
     /// Where the next page starts; absent on the last.
     pub next_cursor: Option<String>,
+    /// Sessions that stand at this place but whose head is damaged, so that nothing is known of them, not even their
+    /// owner: told only where every owner's are listed. The page holds as many items less.
+    pub damaged: Vec<SessionId>,
 }
 
 /// Which entries to read.
@@ -199,6 +203,30 @@ pub enum EntryQuery {
     },
 }
 
+/// A part of what is kept of a session, for saying where damage is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The record with this `seq`.
+    Record(u64),
+    /// Its head: owner, term, length and what lists show.
+    Head,
+    /// The mark of a command.
+    Mark,
+    /// The pages of the database that hold it, as the database itself says.
+    Pages,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(seq) => write!(f, "record {seq}"),
+            Self::Head => f.write_str("the head"),
+            Self::Mark => f.write_str("a command's mark"),
+            Self::Pages => f.write_str("a page"),
+        }
+    }
+}
+
 /// Why the store could not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -241,19 +269,23 @@ pub enum Error {
         /// The entry.
         entry: EntryId,
     },
-    /// A record does not read back as it was written: its disk or file has gone bad. The rest of the log is still readable.
-    #[error("record {seq} of session `{session}` is damaged: {reason}")]
+    /// A part of the session does not read back as it was written: its disk or file has gone bad. Other sessions, and the
+    /// rest of this one's log, are still readable; nothing is appended to a session whose head is damaged.
+    #[error("{part} of session `{session}` is damaged: {reason}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// The record.
-        seq: u64,
+        /// What of it.
+        part: Part,
         /// What does not fit.
         reason: &'static str,
     },
     /// The cursor of a list did not come from this store: the client's fault, not the store's.
     #[error("`{0}` is not a cursor of a list")]
     Cursor(String),
+    /// The store was opened to be looked into.
+    #[error("the database is open for reading only")]
+    ReadOnly,
     /// It is not known whether the append was written: open again and read. Disk full and I/O errors are this.
     #[error("the store failed: {0}")]
     Unknown(String),
@@ -279,14 +311,14 @@ pub trait SessionStore: Send + Sync {
     /// Becomes the only writer of a session: its term grows by one.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>>;
 
     /// Appends at `first_seq`, which must be the next one. Durable when `Ok`.
     ///
     /// # Errors
     /// [`Error::Fenced`], [`Error::DuplicateCommand`], [`Error::DuplicateEntry`], [`Error::NotFound`] (deleted
-    /// meanwhile), [`Error::Unknown`]. With all but the last nothing was written.
+    /// meanwhile), [`Error::Damaged`], [`Error::Unknown`]. With all but the last nothing was written.
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Gives the lease back. Harmless when it is stale.
@@ -327,7 +359,7 @@ pub trait SessionStore: Send + Sync {
     /// The `seq` of the record that appended an entry, if there is one.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn entry_seq<'a>(
         &'a self,
         session: &'a SessionId,
@@ -337,7 +369,7 @@ pub trait SessionStore: Send + Sync {
     /// The mark of a command, if there is such a session and it has it.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::Damaged`], [`Error::Unknown`].
     fn command<'a>(
         &'a self,
         session: &'a SessionId,
@@ -347,7 +379,7 @@ pub trait SessionStore: Send + Sync {
     /// What is known of a session without opening it.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>>;
 
     /// Lists sessions. `head.state` is left empty, so that a page stays small however much the sessions hold.
@@ -359,7 +391,7 @@ pub trait SessionStore: Send + Sync {
     /// Deletes a session and all it holds, whoever has it open.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Waits until everything accepted is durable and closes the store: every later read and write

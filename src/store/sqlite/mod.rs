@@ -1,8 +1,9 @@
 //! The default store: one SQLite file, for one node.
 //!
 //! All writes go through one thread that commits them in groups with `synchronous=FULL`; reads have connections of their
-//! own. One process at a time may have the file.
+//! own. One process at a time may write to the file; others may look into it meanwhile.
 
+mod checksum;
 mod lock;
 mod open;
 mod read;
@@ -16,10 +17,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use open::OpenError;
+pub use open::{OpenError, Options};
 
 use super::{
-    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
+    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead, SessionStore, StoreFuture,
     StoredNode, StoredRecord, SubtreeQuery, walk,
 };
 use readers::{READERS, Readers};
@@ -46,8 +47,37 @@ pub struct CommitStats {
 enum Fault {
     /// By our own rules; nothing was changed.
     Refused(Error),
+    /// Found only after something was changed: that is to be taken back, and others go on.
+    Undone(Error),
     /// The database failed.
     Sqlite(rusqlite::Error),
+}
+
+impl Fault {
+    /// Tells damage that the database itself found while it read a session as damage of that session.
+    fn reading(self, session: &SessionId) -> Self {
+        match self {
+            Self::Sqlite(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
+            other => other,
+        }
+    }
+}
+
+fn damaged_pages(session: &SessionId) -> Error {
+    Error::Damaged { session: session.clone(), part: Part::Pages, reason: "the database cannot read it" }
+}
+
+/// Whether what was read makes no sense, to SQLite or as the type that it should have.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error as E;
+    match error {
+        E::SqliteFailure(failure, _) => failure.code == rusqlite::ErrorCode::DatabaseCorrupt,
+        E::FromSqlConversionFailure(..)
+        | E::IntegralValueOutOfRange(..)
+        | E::Utf8Error(..)
+        | E::InvalidColumnType(..) => true,
+        _ => false,
+    }
 }
 
 impl From<Error> for Fault {
@@ -65,7 +95,7 @@ impl From<rusqlite::Error> for Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(error) => error,
+            Fault::Refused(error) | Fault::Undone(error) => error,
             Fault::Sqlite(error) => Self::Unknown(format!("read: {error}")),
         }
     }
@@ -74,7 +104,8 @@ impl From<Fault> for Error {
 /// Sessions in a SQLite file. Dropping it without [`SessionStore::close`] waits for the writes already accepted.
 pub struct SqliteStore {
     readers: Readers,
-    writer: Arc<Writer>,
+    /// `None` where the file is only read.
+    writer: Option<Arc<Writer>>,
 }
 
 impl SqliteStore {
@@ -83,7 +114,7 @@ impl SqliteStore {
     /// # Errors
     /// [`OpenError`]: in use, not ours, of a newer version, or not to be opened at all.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::open_observed(path, |_| {})
+        Self::open_with(path, Options::default())
     }
 
     /// Like [`Self::open`], and calls `observer` after each commit, before its writes are answered. It runs on the
@@ -92,10 +123,34 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_observed(path: &Path, observer: impl Fn(CommitStats) + Send + 'static) -> Result<Self, OpenError> {
-        let opened = open::open(path, READERS)?;
-        let writer = Writer::start(opened.writer, opened.lock, Box::new(observer))
+        Self::open_with(path, Options { observer: Box::new(observer), ..Options::default() })
+    }
+
+    /// Like [`Self::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let opened = open::open(path, READERS, options.vfs.as_deref())?;
+        let writer = Writer::start(opened.writer, opened.lock, options.observer, options.checkpoint_pages)
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Self { readers: Readers::new(opened.readers), writer: Arc::new(writer) })
+        Ok(Self { readers: Readers::new(opened.readers), writer: Some(Arc::new(writer)) })
+    }
+
+    /// Opens the file at `path` to look into it, also while a server has it: reads see what that has acknowledged, writes
+    /// are [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`OpenError`]: not there, not ours, of another version.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        Ok(Self { readers: Readers::new(open::open_read_only(path, READERS)?), writer: None })
+    }
+
+    async fn write<W: writer::Write>(&self, write: W) -> Result<W::Output, Error> {
+        match &self.writer {
+            Some(writer) => writer.call(write).await,
+            None => Err(Error::ReadOnly),
+        }
     }
 }
 
@@ -103,7 +158,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close_now();
         // Whoever opens the file next finds it free. A panic of the writer has been reported by its own thread.
-        let _ = self.writer.close();
+        let _ = self.writer.as_ref().map(|writer| writer.close());
     }
 }
 
@@ -117,16 +172,16 @@ impl SessionStore for SqliteStore {
         Box::pin(async move {
             let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
             let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
-            self.writer.call(Create { session, owner, epoch, now }).await
+            self.write(Create { session, owner, epoch, now }).await
         })
     }
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
-        Box::pin(self.writer.call(Open(session.clone())))
+        Box::pin(self.write(Open(session.clone())))
     }
 
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
-        Box::pin(self.writer.call(AppendAt { lease: lease.clone(), first_seq, append }))
+        Box::pin(self.write(AppendAt { lease: lease.clone(), first_seq, append }))
     }
 
     fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
@@ -140,8 +195,7 @@ impl SessionStore for SqliteStore {
         after_seq: u64,
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        let session = session.clone();
-        Box::pin(self.readers.ask(move |db| read::records(db, &session, after_seq, limit)))
+        Box::pin(self.readers.ask_of(session, move |db, session| read::records(db, session, after_seq, limit)))
     }
 
     fn entries<'a>(
@@ -149,8 +203,7 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        let session = session.clone();
-        Box::pin(self.readers.ask(move |db| read::entries(db, &session, &query)))
+        Box::pin(self.readers.ask_of(session, move |db, session| read::entries(db, session, &query)))
     }
 
     fn subtree<'a>(
@@ -158,8 +211,7 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
-        let session = session.clone();
-        Box::pin(self.readers.ask(move |db| walk::subtree(&tree::Tree::of(db, &session)?, &query)))
+        Box::pin(self.readers.ask_of(session, move |db, session| walk::subtree(&tree::Tree::of(db, session)?, &query)))
     }
 
     fn entry_seq<'a>(
@@ -167,8 +219,8 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
-        let (session, entry) = (session.clone(), entry.clone());
-        Box::pin(self.readers.ask(move |db| read::entry_seq(db, &session, &entry)))
+        let entry = entry.clone();
+        Box::pin(self.readers.ask_of(session, move |db, session| read::entry_seq(db, session, &entry)))
     }
 
     fn command<'a>(
@@ -176,13 +228,12 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         command_id: &'a str,
     ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
-        let (session, command_id) = (session.clone(), command_id.to_owned());
-        Box::pin(self.readers.ask(move |db| read::command(db, &session, &command_id)))
+        let command_id = command_id.to_owned();
+        Box::pin(self.readers.ask_of(session, move |db, session| read::command(db, session, &command_id)))
     }
 
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
-        let session = session.clone();
-        Box::pin(self.readers.ask(move |db| read::head(db, &session)))
+        Box::pin(self.readers.ask_of(session, |db, session| Ok(read::head(db, session)?.head)))
     }
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
@@ -190,14 +241,14 @@ impl SessionStore for SqliteStore {
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
-        Box::pin(self.writer.call(Delete(session.clone())))
+        Box::pin(self.write(Delete(session.clone())))
     }
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             // The readers first: the last connection to go copies the WAL back, and theirs cannot write.
             self.readers.close().await;
-            let writer = self.writer.clone();
+            let Some(writer) = self.writer.clone() else { return Ok(()) };
             let closed = tokio::task::spawn_blocking(move || writer.close()).await;
             closed.unwrap_or_else(|_| Err(Error::Unknown("close did not end".into())))
         })

@@ -3,11 +3,13 @@
 //! Until all of that is settled nothing is written, so a file that is refused stays as it was.
 
 use super::{
+    CommitStats,
     lock::{self, Lock, Refused},
     schema,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::{
+    cmp::Ordering,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -52,6 +54,20 @@ pub enum OpenError {
         /// The newest version known.
         known: i64,
     },
+    /// The file was written by an older program, and is only to be read. It was not touched.
+    #[error(
+        "the database `{}` has version {version}, this program reads version {known}: start the server on it once, \
+         which brings it up",
+        path.display()
+    )]
+    Older {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+        /// The version that can be read.
+        known: i64,
+    },
     /// A file or directory cannot be made or read.
     #[error("open the database `{}`: {source}", path.display())]
     Io {
@@ -74,43 +90,103 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
+/// How a database is opened.
+pub struct Options {
+    /// Told of each commit before its writes are answered, on the writer's thread: it must be quick.
+    pub observer: Box<dyn Fn(CommitStats) + Send>,
+    /// Pages of the write-ahead log at which it is copied back.
+    pub checkpoint_pages: u32,
+    /// The name of a VFS that is registered with SQLite and holds the file, for tests of what a disk may do. The path is
+    /// then a name in that VFS: no file of the system is touched, and no lock kept.
+    pub vfs: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // 32 MB: with SQLite's own 1,000 a busy writer spends its time copying the log back.
+        Self { observer: Box::new(|_| {}), checkpoint_pages: 4000, vfs: None }
+    }
+}
+
 /// What a store works with.
 pub(super) struct Opened {
     /// The one connection that writes.
     pub(super) writer: Connection,
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
-    pub(super) lock: Lock,
+    pub(super) lock: Option<Lock>,
 }
 
 /// Opens the database at `path` with so many readers; makes it, and the directories above it, where there is none.
-pub(super) fn open(path: &Path, readers: usize) -> Result<Opened, OpenError> {
-    let io = |source| OpenError::Io { path: path.to_owned(), source };
-    let path = &resolve(path).map_err(io)?;
-    if !is_ours_or_new(path).map_err(io)? {
-        return Err(OpenError::NotOurs { path: path.clone() });
-    }
-    let lock = Lock::take(&lock::path_of(path)).map_err(|refused| match refused {
-        Refused::Held(pid) => OpenError::InUse { path: path.clone(), pid },
-        Refused::Io(source) => OpenError::Io { path: lock::path_of(path), source },
-    })?;
-    make_private(path).map_err(io)?;
-
-    let sqlite = |source| OpenError::Sqlite { path: path.clone(), source };
-    let mut writer = Connection::open_with_flags(path, flags(OpenFlags::SQLITE_OPEN_READ_WRITE)).map_err(sqlite)?;
-    let version = schema::version(&writer).map_err(sqlite)?;
+pub(super) fn open(path: &Path, readers: usize, vfs: Option<&str>) -> Result<Opened, OpenError> {
+    let (path, lock) = match vfs {
+        None => {
+            let path = resolve(path).map_err(io_error(path))?;
+            let lock = settle(&path)?;
+            (path, Some(lock))
+        }
+        Some(_) => (path.to_owned(), None),
+    };
+    let sqlite = sqlite_error(&path);
+    let mode = match vfs {
+        None => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Some(_) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+    };
+    let mut writer = connect(&path, mode, vfs).map_err(&sqlite)?;
+    let version = schema::version(&writer).map_err(&sqlite)?;
     if version > schema::VERSION {
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
-    prepare(&mut writer).map_err(sqlite)?;
-    let readers = (0..readers).map(|_| open_reader(path)).collect::<Result<_, _>>().map_err(sqlite)?;
+    prepare(&mut writer).map_err(&sqlite)?;
+    let readers = open_readers(&path, readers, vfs).map_err(&sqlite)?;
     Ok(Opened { writer, readers, lock })
+}
+
+/// Opens readers of the database at `path`, which may be open elsewhere. Nothing is made or changed, but for the files
+/// beside it in which SQLite keeps who reads.
+pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {
+    let path = &fs::canonicalize(path).map_err(io_error(path))?;
+    if header_of(path).map_err(io_error(path))? != Header::Ours {
+        return Err(OpenError::NotOurs { path: path.clone() });
+    }
+    let sqlite = sqlite_error(path);
+    let readers = open_readers(path, readers, None).map_err(&sqlite)?;
+    let version = readers.first().map_or(Ok(schema::VERSION), schema::version).map_err(&sqlite)?;
+    match version.cmp(&schema::VERSION) {
+        Ordering::Less => Err(OpenError::Older { path: path.clone(), version, known: schema::VERSION }),
+        Ordering::Equal => Ok(readers),
+        Ordering::Greater => Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION }),
+    }
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> OpenError {
+    move |source| OpenError::Io { path: path.to_owned(), source }
+}
+
+fn sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
+    move |source| OpenError::Sqlite { path: path.to_owned(), source }
+}
+
+/// Takes the file's lock, and makes it where there is none; refuses one that is something else.
+fn settle(path: &Path) -> Result<Lock, OpenError> {
+    let header = header_of(path).map_err(io_error(path))?;
+    if header == Header::Foreign {
+        return Err(OpenError::NotOurs { path: path.to_owned() });
+    }
+    let lock = Lock::take(&lock::path_of(path)).map_err(|refused| match refused {
+        Refused::Held(pid) => OpenError::InUse { path: path.to_owned(), pid },
+        Refused::Io(source) => OpenError::Io { path: lock::path_of(path), source },
+    })?;
+    if header == Header::New {
+        make_private(path).and_then(|()| sync_directory(path)).map_err(io_error(path))?;
+    }
+    Ok(lock)
 }
 
 /// The one true name of the file, so that two names of it (a link, a relative path) find the same lock.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
+    make_directories(directory)?;
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
@@ -120,16 +196,48 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Makes a directory and those above it, each durably: a file is lost with a directory that is.
+fn make_directories(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = directory.parent().filter(|above| !above.as_os_str().is_empty()) {
+        make_directories(above)?;
+    }
+    fs::create_dir_all(directory)?;
+    sync_directory(directory)
+}
+
+/// Makes it durable that `path` is in its directory.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Elsewhere a directory cannot be opened, and is not to be synced.
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Header {
+    /// Not there, or empty.
+    New,
+    Ours,
+    Foreign,
+}
+
 /// Reads the header with plain file calls: SQLite would already write beside a foreign database when it opens one.
-fn is_ours_or_new(path: &Path) -> io::Result<bool> {
+fn header_of(path: &Path) -> io::Result<Header> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     match File::open(path) {
         Ok(file) => file.take(HEADER_BYTES as u64).read_to_end(&mut header)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Header::New),
         Err(error) => return Err(error),
     };
     let ours = header.starts_with(b"SQLite format 3\0") && header.ends_with(&schema::APPLICATION_ID.to_be_bytes());
-    Ok(header.is_empty() || (header.len() == HEADER_BYTES && ours))
+    Ok(match header.len() {
+        0 => Header::New,
+        HEADER_BYTES if ours => Header::Ours,
+        _ => Header::Foreign,
+    })
 }
 
 /// Makes the file, readable by its owner alone: it holds what people said. SQLite gives the files beside it the same mode.
@@ -142,31 +250,34 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// No mutex inside SQLite: each connection is used by one thread at a time.
-fn flags(mode: OpenFlags) -> OpenFlags {
-    mode | OpenFlags::SQLITE_OPEN_NO_MUTEX
+fn connect(path: &Path, mode: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<Connection> {
+    let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match vfs {
+        None => Connection::open_with_flags(path, flags)?,
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs)?,
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}
+
+fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Result<Vec<Connection>> {
+    (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
 }
 
 fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
-    writer.busy_timeout(BUSY_TIMEOUT)?;
+    // What the log holds may be there for reading only: a process that ended after a sync that failed leaves pages that the
+    // system shows and the disk has not. Copied back and synced, all that is seen now is durable before anything builds on
+    // it. (Someone who looks into the file may be in the way; then it is left for later.)
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     // Pages of 8 KiB hold a handful of usual bodies without overflow; it works only before the first table is made.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
     writer.pragma_update(None, "journal_mode", "WAL")?;
     // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits when the power goes.
     writer.pragma_update(None, "synchronous", "FULL")?;
-    // In pages, 32 MB: with the default of 1,000 a busy writer spends its time copying the WAL back.
-    writer.pragma_update(None, "wal_autocheckpoint", 4000)?;
-    // In KiB: a group touches a leaf of three indexes for each of its sessions.
+    // In KiB: a group touches a leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     // What is deleted is overwritten: a page that SQLite only marks as free would keep what people said.
-    writer.pragma_update(None, "secure_delete", true)?;
-    writer.set_prepared_statement_cache_capacity(32);
-    Ok(())
-}
-
-fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let reader = Connection::open_with_flags(path, flags(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-    reader.busy_timeout(BUSY_TIMEOUT)?;
-    reader.set_prepared_statement_cache_capacity(32);
-    Ok(reader)
+    writer.pragma_update(None, "secure_delete", true)
 }

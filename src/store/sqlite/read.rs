@@ -1,12 +1,12 @@
 //! The questions, each answered on one connection inside one snapshot.
 
 use super::{
-    Fault,
+    Fault, checksum, is_damage,
     record::{self, COLUMNS},
-    tree::Tree,
+    tree::{MISPLACED, Tree},
 };
 use crate::store::{
-    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, SessionHead, StoredRecord,
+    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord,
     page::{self, Cursor},
     walk::{self, Links as _},
 };
@@ -15,8 +15,15 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 use std::sync::Arc;
 
 /// Columns of a [`SessionHead`] but its state, in the order in which [`session_head`] reads them.
-const HEAD_COLUMNS: &str = "id, owner, epoch, last_seq, name, created_at, updated_at, entries, token_count, \
-                            window_tokens, running";
+pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
+                                       updated_at, entries, token_count, window_tokens, running";
+
+/// A session's row.
+pub(super) struct FoundHead {
+    pub(super) number: i64,
+    pub(super) term: u64,
+    pub(super) head: SessionHead,
+}
 
 /// A number as SQLite keeps it. It has no larger ones; counts that stand beyond are held there.
 pub(super) fn int(number: u64) -> i64 {
@@ -42,11 +49,24 @@ pub(super) fn records(
     after_seq: u64,
     limit: u32,
 ) -> Result<Vec<StoredRecord>, Fault> {
-    let number = number(db, session)?;
+    let found = db
+        .prepare_cached("SELECT number, last_seq FROM session WHERE id = ?1")?
+        .query_row([session.as_str()], |row| Ok((row.get::<_, i64>(0)?, count(row, 1)?)))
+        .optional()?;
+    let (number, last_seq) = found.ok_or_else(|| Error::NotFound(session.clone()))?;
     let statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
     ))?;
-    collect(session, statement, (number, int(after_seq), limit))
+    let records = collect(session, statement, (number, int(after_seq), limit))?;
+    // A log has no gaps: a record that is not there is one that was lost.
+    let wanted = last_seq.saturating_sub(after_seq).min(limit.into());
+    let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
+    for (at, seq) in missing.enumerate() {
+        if records.get(at).is_none_or(|record| record.seq != seq) {
+            return Err(record::damaged(session, seq, "it is missing"));
+        }
+    }
+    Ok(records)
 }
 
 fn collect(
@@ -123,7 +143,11 @@ fn path(
     while let Some(entry) = next.filter(|_| path.len() < limit as usize) {
         let mut rows = step.query((number, &entry))?;
         let Some(row) = rows.next()? else { break };
-        path.push(record::decode(session, row)?);
+        let record = record::decode(session, row)?;
+        if row.get_ref(record::ENTRY)?.as_str().ok() != Some(&*entry) {
+            return Err(record::damaged(session, record.seq, MISPLACED));
+        }
+        path.push(record);
         next = row.get(record::PARENT)?;
     }
     Ok(path)
@@ -137,48 +161,72 @@ pub(super) fn entry_seq(db: &Connection, session: &SessionId, entry: &EntryId) -
 
 pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) -> Result<Option<CommandMark>, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT fingerprint, reply FROM mark \
+        "SELECT fingerprint, reply, checksum FROM mark \
          WHERE session = (SELECT number FROM session WHERE id = ?1) AND command = ?2",
     )?;
-    let mark = |row: &Row<'_>| {
-        // The bits of the hash, of which SQLite sees a signed number.
-        let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
-        Ok(CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? })
-    };
-    Ok(statement.query_row((session.as_str(), command_id), mark).optional()?)
+    let mut rows = statement.query((session.as_str(), command_id))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    // The bits of the hash, of which SQLite sees a signed number.
+    let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
+    let mark = CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? };
+    if !checksum::fits(row.get_ref(2)?, checksum::mark(session, &mark)) {
+        return Err(damaged(session, Part::Mark).into());
+    }
+    Ok(Some(mark))
 }
 
-pub(super) fn head(db: &Connection, session: &SessionId) -> Result<SessionHead, Fault> {
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT {HEAD_COLUMNS}, state FROM session JOIN session_state ON session = number WHERE id = ?1"
-    ))?;
-    let mut rows = statement.query([session.as_str()])?;
-    let row = rows.next()?.ok_or_else(|| Error::NotFound(session.clone()))?;
-    let mut found = session_head(row, 0)?;
-    found.head.state = row.get(11)?;
+fn damaged(session: &SessionId, part: Part) -> Error {
+    Error::Damaged { session: session.clone(), part, reason: "its checksum does not fit" }
+}
+
+/// The session's row and its state, which is left empty where it is damaged: it can be folded anew.
+pub(super) fn head(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
+    let mut found = head_without_state(db, session)?;
+    let mut statement = db.prepare_cached("SELECT state, checksum FROM session_state WHERE session = ?1")?;
+    let mut rows = statement.query([found.number])?;
+    if let Some(row) = rows.next()?
+        && let Ok(state) = row.get_ref(0)?.as_str()
+        && checksum::fits(row.get_ref(1)?, checksum::state(session, state))
+    {
+        found.head.head.state = state.into();
+    }
     Ok(found)
 }
 
-/// Reads [`HEAD_COLUMNS`] from column `at` on; the state is left empty.
-fn session_head(row: &Row<'_>, at: usize) -> Result<SessionHead, Fault> {
-    let id: String = row.get(at)?;
-    let session = id.parse().map_err(|error| Error::Unknown(format!("the id of a session does not read: {error}")))?;
-    Ok(SessionHead {
-        session,
-        owner: row.get(at + 1)?,
-        epoch: row.get(at + 2)?,
-        last_seq: count(row, at + 3)?,
-        head: Head {
-            name: row.get(at + 4)?,
-            created_at: Timestamp(row.get(at + 5)?),
-            updated_at: Timestamp(row.get(at + 6)?),
-            entries: count(row, at + 7)?,
-            token_count: count(row, at + 8)?,
-            window_tokens: count(row, at + 9)?,
-            running: row.get(at + 10)?,
+/// The session's row; the state is left empty.
+pub(super) fn head_without_state(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
+    let mut statement = db.prepare_cached(&format!("SELECT {HEAD_COLUMNS} FROM session WHERE id = ?1"))?;
+    let mut rows = statement.query([session.as_str()])?;
+    let row = rows.next()?.ok_or_else(|| Error::NotFound(session.clone()))?;
+    match session_head(row)? {
+        Some(found) if found.head.session == *session => Ok(found),
+        _ => Err(damaged(session, Part::Head).into()),
+    }
+}
+
+/// Reads a row of [`HEAD_COLUMNS`]; `None` where it is damaged.
+fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
+    let columns = || -> rusqlite::Result<Option<FoundHead>> {
+        let Ok(session) = row.get_ref(3)?.as_str().unwrap_or_default().parse() else { return Ok(None) };
+        let head = Head {
+            name: row.get(7)?,
+            created_at: Timestamp(row.get(8)?),
+            updated_at: Timestamp(row.get(9)?),
+            entries: count(row, 10)?,
+            token_count: count(row, 11)?,
+            window_tokens: count(row, 12)?,
+            running: row.get(13)?,
             state: Arc::from(""),
-        },
-    })
+        };
+        let head = SessionHead { session, owner: row.get(4)?, epoch: row.get(5)?, last_seq: count(row, 6)?, head };
+        Ok(Some(FoundHead { number: row.get(0)?, term: count(row, 1)?, head }))
+    };
+    let found = match columns() {
+        Err(error) if is_damage(&error) => None,
+        found => found?,
+    };
+    let stored = row.get_ref(2)?;
+    Ok(found.filter(|found| checksum::fits(stored, checksum::head(&found.head, found.term))))
 }
 
 pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {
@@ -193,14 +241,23 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     };
     let mut page = ListPage::default();
     let mut last = None;
+    let mut rows_left = query.limit;
     while let Some(row) = rows.next()? {
-        if page.items.len() == query.limit as usize {
+        if rows_left == 0 {
             page.next_cursor = last.map(|last: Cursor| last.to_string());
             break;
         }
-        let item = session_head(row, 1)?;
-        last = Some(Cursor { updated_at: item.head.updated_at.0, number: row.get(0)? });
-        page.items.push(item);
+        rows_left -= 1;
+        // As the index has it, which is what the next page begins after.
+        last = Some(Cursor { updated_at: row.get(14)?, number: row.get(0)? });
+        match session_head(row)? {
+            Some(found) => page.items.push(found.head),
+            // Whose it is, is not known: nobody but an operator is told.
+            None if query.owner.is_none() => {
+                page.damaged.extend(row.get_ref(3)?.as_str().ok().and_then(|id| id.parse().ok()));
+            }
+            None => {}
+        }
     }
     Ok(page)
 }
@@ -210,7 +267,7 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
 fn list_sql(of_owner: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };
     format!(
-        "SELECT number, {HEAD_COLUMNS} FROM session \
+        "SELECT {HEAD_COLUMNS}, updated_at FROM session \
          WHERE (updated_at, number) < (?1, ?2) {owner} AND instr(name_folded, ?3) > 0 \
          ORDER BY updated_at DESC, number DESC LIMIT ?4"
     )

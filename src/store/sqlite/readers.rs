@@ -3,6 +3,7 @@
 
 use super::Fault;
 use crate::store::Error;
+use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
@@ -60,6 +61,16 @@ impl Readers {
             Ok(answer) => answer.map_err(Error::from),
             Err(_) => Err(Error::Unknown("the read did not end".into())),
         }
+    }
+
+    /// Like [`Self::ask`] about one session: damage that is found is told as damage of it.
+    pub(super) async fn ask_of<T: Send + 'static>(
+        &self,
+        session: &SessionId,
+        question: impl FnOnce(&Connection, &SessionId) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Error> {
+        let session = session.clone();
+        self.ask(move |db| question(db, &session).map_err(|fault| fault.reading(&session))).await
     }
 
     /// Waits for the reads under way, refuses further ones and closes the connections.

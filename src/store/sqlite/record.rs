@@ -4,7 +4,7 @@
 //! a body, and also one in a parent, which would lead a path astray, is found when the record is read.
 
 use super::Fault;
-use crate::store::{EntryColumns, Error, StoredRecord};
+use crate::store::{EntryColumns, Error, Part, StoredRecord};
 use reseed_protocol::SessionId;
 use rusqlite::{Row, types::ValueRef};
 
@@ -44,10 +44,15 @@ fn checksum_of(session: &SessionId, seq: u64, columns: [Option<&[u8]>; 3], body:
     crc.finalize()
 }
 
+/// A record that does not read back as it was written.
+pub(super) fn damaged(session: &SessionId, seq: u64, reason: &'static str) -> Fault {
+    Error::Damaged { session: session.clone(), part: Part::Record(seq), reason }.into()
+}
+
 /// Reads a row of [`COLUMNS`] and checks it.
 pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
     let seq = row.get::<_, i64>(0)?.cast_unsigned();
-    let damaged = |reason| Fault::Refused(Error::Damaged { session: session.clone(), seq, reason });
+    let damaged = |reason| damaged(session, seq, reason);
     let text = |column| match row.get_ref(column)? {
         ValueRef::Text(bytes) => Ok(Some(bytes)),
         ValueRef::Null => Ok(None),

@@ -19,6 +19,7 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 ///
 /// Step 1: children are found by their parent, and labels among thousands of messages by their kind; messages themselves
 /// stay out of that index, since nobody asks for all of them and each append would pay.
+/// Heads, states and marks get checksums; what was written before has none (see `checksum.rs`).
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -70,6 +71,10 @@ CREATE UNIQUE INDEX mark_command ON mark (session, command);
 CREATE INDEX record_parent ON record (session, parent, seq) WHERE parent IS NOT NULL;
 CREATE INDEX record_root ON record (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
 CREATE INDEX record_kind ON record (session, kind, seq) WHERE kind <> 'message';
+
+ALTER TABLE session ADD COLUMN checksum INTEGER;
+ALTER TABLE session_state ADD COLUMN checksum INTEGER;
+ALTER TABLE mark ADD COLUMN checksum INTEGER;
 ",
 ];
 

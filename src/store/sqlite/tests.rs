@@ -1,9 +1,12 @@
 //! What only the SQLite store promises: its file, its lock, its columns.
 
+mod damage;
+mod read_only;
+
 use super::{CommitStats, OpenError, SqliteStore, schema};
 use crate::store::{
-    Append, CommandMark, EntryQuery, Error, Head, SessionStore,
-    conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log, short},
+    Append, CommandMark, Head, SessionStore,
+    conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
 };
 use futures_util::future::join_all;
 use rusqlite::Connection;
@@ -149,37 +152,6 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     assert!(matches!(error, OpenError::Newer { version: 99, known: schema::VERSION, .. }), "{error:?}");
     assert!(error.to_string().contains("has version 99, this program knows versions up to 2"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
-}
-
-#[tokio::test]
-async fn damage_is_found_named_and_confined() {
-    let cases = [
-        ("body = 'E2'", "its checksum does not fit"),
-        ("body = CAST(x'ff' AS TEXT)", "its checksum does not fit"),
-        // SQLite turns the number into text: it is a text column.
-        ("body = 2", "its checksum does not fit"),
-        ("body = x'6532'", "a column is not text"),
-        ("entry = 'f2'", "its checksum does not fit"),
-        ("parent = 'e0'", "its checksum does not fit"),
-        ("parent = NULL", "its checksum does not fit"),
-        ("kind = 'custom'", "its checksum does not fit"),
-        ("checksum = checksum + 1", "its checksum does not fit"),
-        ("checksum = 'x'", "its checksum does not fit"),
-        ("version = 2", "its format version is not known"),
-    ];
-    for (change, reason) in cases {
-        let (_dir, path) = written().await;
-        tamper(&path, &format!("UPDATE record SET {change} WHERE seq = 2"));
-        let store = SqliteStore::open(&path).unwrap();
-        let damaged = Error::Damaged { session: id("s"), seq: 2, reason };
-        assert_eq!(store.read(&id("s"), 0, 9).await.unwrap_err(), damaged, "{change}");
-        assert_eq!(short(&store.read(&id("s"), 0, 1).await.unwrap()), "1:e1", "{change}");
-        assert_eq!(short(&store.read(&id("s"), 2, 9).await.unwrap()), "3:e3", "{change}");
-        if !change.starts_with("entry") {
-            let path = EntryQuery::Path { from: id("e3"), limit: 9 };
-            assert_eq!(store.entries(&id("s"), path).await.unwrap_err(), damaged, "{change}");
-        }
-    }
 }
 
 /// What one record of version 1 looks like in the file. These are the bytes on people's disks: a change of the format is a

@@ -8,10 +8,7 @@ use super::{
     read::{self, int},
     record::{self, COLUMNS, PARENT},
 };
-use crate::store::{
-    Error,
-    walk::{Found, Links},
-};
+use crate::store::walk::{Found, Links};
 use reseed_protocol::{EntryId, SessionId};
 use rusqlite::{Connection, Row};
 
@@ -33,6 +30,9 @@ SELECT seq FROM record AS below WHERE session = ?1 AND parent > ''
 pub(super) fn children_sql() -> String {
     format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND parent = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4")
 }
+
+/// An index leads to a record, sound in itself, that is not the one that was asked for.
+pub(super) const MISPLACED: &str = "it is not what the index says";
 
 /// The entries of one session.
 pub(super) struct Tree<'a> {
@@ -63,7 +63,7 @@ impl<'a> Tree<'a> {
     }
 
     fn damaged(&self, seq: u64, reason: &'static str) -> Fault {
-        Error::Damaged { session: self.session.clone(), seq, reason }.into()
+        record::damaged(self.session, seq, reason)
     }
 
     fn roots(&self, after_seq: u64, limit: u32) -> Result<Vec<Found>, Fault> {
@@ -92,7 +92,11 @@ impl Links for Tree<'_> {
         let mut step =
             self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
         let mut rows = step.query((self.number, entry.as_str()))?;
-        rows.next()?.map(|row| self.found(row)).transpose()
+        let found = rows.next()?.map(|row| self.found(row)).transpose()?;
+        match found {
+            Some(found) if found.entry != *entry => Err(self.damaged(found.record.seq, MISPLACED)),
+            found => Ok(found),
+        }
     }
 
     fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Fault> {
@@ -103,7 +107,7 @@ impl Links for Tree<'_> {
         while let Some(row) = rows.next()? {
             let child = self.found(row)?;
             if row.get_ref(PARENT)?.as_str_or_null().ok().flatten() != Some(parent.as_str()) {
-                return Err(self.damaged(child.record.seq, "it is not where the index of parents has it"));
+                return Err(self.damaged(child.record.seq, MISPLACED));
             }
             children.push(child);
         }

@@ -2,14 +2,14 @@
 //! can still be committed.
 
 use super::{
-    Fault, read,
-    read::int,
+    Fault, checksum, damaged_pages, is_damage,
+    read::{self, FoundHead, int},
     record,
     writer::{Size, Write},
 };
-use crate::store::{Append, Error, Lease, SessionHead, page};
+use crate::store::{Append, Error, Head, Lease, SessionHead, page};
 use reseed_protocol::{SessionId, Timestamp};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, ErrorCode};
 
 /// Makes a session.
 pub(super) struct Create {
@@ -24,16 +24,24 @@ impl Write for Create {
     type Output = Lease;
 
     fn write(&self, db: &Connection) -> Result<Lease, Fault> {
-        match read::number(db, &self.session) {
+        match read::number(db, &self.session).map_err(|fault| fault.reading(&self.session)) {
             Ok(_) => return Err(Error::Exists(self.session.clone()).into()),
             Err(Fault::Refused(Error::NotFound(_))) => {}
             Err(fault) => return Err(fault),
         }
+        let head = SessionHead {
+            session: self.session.clone(),
+            owner: self.owner.clone(),
+            epoch: self.epoch.clone(),
+            last_seq: 0,
+            head: Head { created_at: self.now, updated_at: self.now, ..Head::default() },
+        };
         db.prepare_cached(
             "INSERT INTO session (id, owner, epoch, term, last_seq, name, name_folded, created_at, updated_at, \
-             entries, token_count, window_tokens, running) VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0)",
+             entries, token_count, window_tokens, running, checksum) \
+             VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0, ?5)",
         )?
-        .execute((self.session.as_str(), &self.owner, &self.epoch, self.now.0))?;
+        .execute((self.session.as_str(), &self.owner, &self.epoch, self.now.0, checksum::head(&head, 1)))?;
         db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?
             .execute([db.last_insert_rowid()])?;
         Ok(Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: self.epoch.clone() })
@@ -47,16 +55,14 @@ impl Write for Open {
     type Output = (Lease, SessionHead);
 
     fn write(&self, db: &Connection) -> Result<Self::Output, Fault> {
-        let head = read::head(db, &self.0)?;
-        let term: i64 = db
-            .prepare_cached("UPDATE session SET term = term + 1 WHERE id = ?1 RETURNING term")?
-            .query_row([self.0.as_str()], |row| row.get(0))?;
-        let lease = Lease {
-            session: self.0.clone(),
-            term: term.cast_unsigned(),
-            next_seq: head.last_seq + 1,
-            epoch: head.epoch.clone(),
-        };
+        let FoundHead { number, term, head } = read::head(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
+        let term = term + 1;
+        db.prepare_cached("UPDATE session SET term = ?2, checksum = ?3 WHERE number = ?1")?.execute((
+            number,
+            int(term),
+            checksum::head(&head, term),
+        ))?;
+        let lease = Lease { session: self.0.clone(), term, next_seq: head.last_seq + 1, epoch: head.epoch.clone() };
         Ok((lease, head))
     }
 }
@@ -79,43 +85,45 @@ impl Write for AppendAt {
     }
 
     fn write(&self, db: &Connection) -> Result<(), Fault> {
-        let number = self.check(db)?;
-        self.write_records(db, number)?;
-        self.write_marks(db, number)?;
-        self.write_head(db, number)
+        let session = &self.lease.session;
+        let found = self.check(db).map_err(|fault| fault.reading(session))?;
+        let written = self
+            .write_records(db, found.number)
+            .and_then(|()| self.write_marks(db, found.number))
+            .and_then(|()| self.write_head(db, found));
+        written.map_err(|error| match error.sqlite_error_code() {
+            // What was looked for and not found is there all the same.
+            Some(ErrorCode::ConstraintViolation) => Fault::Undone(damaged_pages(session)),
+            _ => error.into(),
+        })
     }
 }
 
 impl AppendAt {
-    /// The session's number, when the append may be written.
-    fn check(&self, db: &Connection) -> Result<i64, Fault> {
+    /// The session's row, when the append may be written.
+    fn check(&self, db: &Connection) -> Result<FoundHead, Fault> {
         let session = &self.lease.session;
-        let found = db
-            .prepare_cached("SELECT number, epoch, term, last_seq FROM session WHERE id = ?1")?
-            .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
-            .optional()?;
-        let (number, epoch, term, last_seq): (i64, String, i64, i64) =
-            found.ok_or_else(|| Error::NotFound(session.clone()))?;
-        self.lease.check(self.first_seq, &epoch, term.cast_unsigned(), last_seq.cast_unsigned())?;
+        let found = read::head_without_state(db, session)?;
+        self.lease.check(self.first_seq, &found.head.epoch, found.term, found.head.last_seq)?;
         self.append.check_distinct(&self.lease)?;
 
         let mut mark = db.prepare_cached("SELECT 1 FROM mark WHERE session = ?1 AND command = ?2")?;
-        for found in &self.append.marks {
-            if mark.exists((number, &found.command_id))? {
-                let (session, command_id) = (session.clone(), found.command_id.clone());
+        for seen in &self.append.marks {
+            if mark.exists((found.number, &seen.command_id))? {
+                let (session, command_id) = (session.clone(), seen.command_id.clone());
                 return Err(Error::DuplicateCommand { session, command_id }.into());
             }
         }
         let mut entry = db.prepare_cached("SELECT 1 FROM record WHERE session = ?1 AND entry = ?2")?;
-        for found in self.append.records.iter().filter_map(|record| record.entry.as_ref()) {
-            if entry.exists((number, found.entry_id.as_str()))? {
-                return Err(Error::DuplicateEntry { session: session.clone(), entry: found.entry_id.clone() }.into());
+        for seen in self.append.records.iter().filter_map(|record| record.entry.as_ref()) {
+            if entry.exists((found.number, seen.entry_id.as_str()))? {
+                return Err(Error::DuplicateEntry { session: session.clone(), entry: seen.entry_id.clone() }.into());
             }
         }
-        Ok(number)
+        Ok(found)
     }
 
-    fn write_records(&self, db: &Connection, number: i64) -> Result<(), Fault> {
+    fn write_records(&self, db: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut insert = db.prepare_cached(
             "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -136,24 +144,27 @@ impl AppendAt {
         Ok(())
     }
 
-    fn write_marks(&self, db: &Connection, number: i64) -> Result<(), Fault> {
-        let mut insert =
-            db.prepare_cached("INSERT INTO mark (session, command, fingerprint, reply) VALUES (?1, ?2, ?3, ?4)")?;
+    fn write_marks(&self, db: &Connection, number: i64) -> rusqlite::Result<()> {
+        let mut insert = db.prepare_cached(
+            "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
         for mark in &self.append.marks {
-            insert.execute((number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply))?;
+            let checksum = checksum::mark(&self.lease.session, mark);
+            insert.execute((number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum))?;
         }
         Ok(())
     }
 
-    fn write_head(&self, db: &Connection, number: i64) -> Result<(), Fault> {
+    fn write_head(&self, db: &Connection, found: FoundHead) -> rusqlite::Result<()> {
         let head = &self.append.head;
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
+        let written = SessionHead { last_seq, head: Head { state: "".into(), ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
-             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10 WHERE number = ?1",
+             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11 WHERE number = ?1",
         )?
         .execute((
-            number,
+            found.number,
             int(last_seq),
             &head.name,
             page::fold(&head.name),
@@ -163,8 +174,14 @@ impl AppendAt {
             int(head.token_count),
             int(head.window_tokens),
             head.running,
+            checksum::head(&written, found.term),
         ))?;
-        db.prepare_cached("UPDATE session_state SET state = ?2 WHERE session = ?1")?.execute((number, &*head.state))?;
+        let checksum = checksum::state(&self.lease.session, &head.state);
+        db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((
+            found.number,
+            &*head.state,
+            checksum,
+        ))?;
         Ok(())
     }
 }
@@ -176,11 +193,16 @@ impl Write for Delete {
     type Output = ();
 
     fn write(&self, db: &Connection) -> Result<(), Fault> {
-        let number = read::number(db, &self.0)?;
+        let number = read::number(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
         for table in
             ["record WHERE session", "mark WHERE session", "session_state WHERE session", "session WHERE number"]
         {
-            db.prepare_cached(&format!("DELETE FROM {table} = ?1"))?.execute([number])?;
+            let deleted = db.prepare_cached(&format!("DELETE FROM {table} = ?1"))?.execute([number]);
+            deleted.map_err(
+                |error| {
+                    if is_damage(&error) { Fault::Undone(damaged_pages(&self.0)) } else { error.into() }
+                },
+            )?;
         }
         Ok(())
     }

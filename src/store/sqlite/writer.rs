@@ -3,15 +3,19 @@
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
-//! - after a `COMMIT` that failed nothing more is written: what a disk holds after a failed sync is not known, and a
-//!   second sync that succeeds does not mean that the first one's pages are there.
+//! - after a sync that failed nothing more is written: what the disk holds is not known then, and a second sync that
+//!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but for
+//!   a full disk, and after damage that was found while writing: what other sessions share with it is not known.
 
 use super::{CommitStats, Fault, lock::Lock};
 use crate::store::Error;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 use std::{
     io,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -44,10 +48,18 @@ pub(super) trait Write: Send + 'static {
     }
 }
 
+/// Why a group cannot be committed as it is.
+enum Spoiled {
+    /// By this write alone, which has its answer; the others can be done again.
+    Alone,
+    /// By the database.
+    Sqlite(rusqlite::Error),
+}
+
 /// A write on its way through the thread, whatever its output.
 trait Job: Send {
-    /// Does the write and keeps its result. An error is the database's and spoils the transaction.
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
+    /// Does the write and keeps its result. May be called again after all was taken back.
+    fn run(&mut self, db: &Connection) -> Result<(), Spoiled>;
 
     /// What was written; `None` when it was refused.
     fn written(&self) -> Option<Size>;
@@ -65,13 +77,15 @@ struct Call<W: Write> {
 }
 
 impl<W: Write> Job for Call<W> {
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        self.result = Some(match self.write.write(db) {
-            Ok(output) => Ok(output),
-            Err(Fault::Refused(error)) => Err(error),
-            Err(Fault::Sqlite(error)) => return Err(error),
-        });
-        Ok(())
+    fn run(&mut self, db: &Connection) -> Result<(), Spoiled> {
+        let (result, spoiled) = match self.write.write(db) {
+            Ok(output) => (Ok(output), Ok(())),
+            Err(Fault::Refused(error)) => (Err(error), Ok(())),
+            Err(Fault::Undone(error)) => (Err(error), Err(Spoiled::Alone)),
+            Err(Fault::Sqlite(error)) => return Err(Spoiled::Sqlite(error)),
+        };
+        self.result = Some(result);
+        spoiled
     }
 
     fn written(&self) -> Option<Size> {
@@ -101,14 +115,37 @@ struct Thread {
     commit: Commit,
     observer: Box<dyn Fn(CommitStats) + Send>,
     stats: CommitStats,
-    /// Set for good by a `COMMIT` that failed.
+    /// Set for good by what the invariants above name.
     poison: Option<Error>,
+    wal: Wal,
+}
+
+/// How long the write-ahead log is, and when it is copied back next.
+struct Wal {
+    /// Its pages after the last commit.
+    pages: Arc<AtomicU32>,
+    /// Pages at which it is copied back.
+    checkpoint_pages: u32,
+    /// The same, or more where a reader of an old snapshot let only a part be copied the last time.
+    due_at: u32,
 }
 
 impl Thread {
-    fn new(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>) -> Self {
+    fn new(
+        mut db: Connection,
+        observer: Box<dyn Fn(CommitStats) + Send>,
+        checkpoint_pages: u32,
+    ) -> rusqlite::Result<Self> {
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
-        Self { db, commit, observer, stats: CommitStats::default(), poison: None }
+        let pages = Arc::new(AtomicU32::new(0));
+        let seen = pages.clone();
+        // In the place of SQLite's own copying, which makes a commit wait for it and says nothing of a sync that failed.
+        db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            seen.store(pages.unsigned_abs(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let wal = Wal { pages, checkpoint_pages, due_at: checkpoint_pages };
+        Ok(Self { db, commit, observer, stats: CommitStats::default(), poison: None, wal })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
@@ -122,6 +159,7 @@ impl Thread {
                 group.push(next);
             }
             self.write_group(group);
+            self.checkpoint_when_due();
         }
     }
 
@@ -132,22 +170,30 @@ impl Thread {
         }
     }
 
-    fn try_group(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Error> {
-        if let Err(error) = self.run_group(group) {
+    /// Does a group's writes and commits them. One that spoils it is answered and leaves it, and the rest is done again: as
+    /// often as there are such, which damage makes and nothing else.
+    fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Error> {
+        while let Err((at, spoiled)) = self.run_group(group) {
             // Not committed, so nothing of it is there, and the writer can go on, unless it cannot even go back.
-            let failure = unknown("write", &error);
-            if !self.db.is_autocommit() && self.db.execute_batch("ROLLBACK").is_err() {
-                self.poison = Some(failure.clone());
+            if !self.db.is_autocommit()
+                && let Err(error) = self.db.execute_batch("ROLLBACK")
+            {
+                return Err(self.end(unknown("take a write back", &error)));
             }
-            return Err(failure);
+            match spoiled {
+                Spoiled::Alone => group.remove(at).answer(None),
+                Spoiled::Sqlite(error) if is_fatal(&error) => return Err(self.end(unknown("write", &error))),
+                Spoiled::Sqlite(error) => return Err(unknown("write", &error)),
+            }
         }
         let started = Instant::now();
         if let Err(error) = (self.commit)(&self.db) {
+            // It is unknown what of it is on the disk, whatever this says; that SQLite takes it back is known.
+            let back = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
             let failure = unknown("commit", &error);
-            self.poison = Some(failure.clone());
-            // Only to let go of the transaction; it is unknown what of it is on the disk, whatever this says.
-            let _ = self.db.execute_batch("ROLLBACK");
-            return Err(failure);
+            // A full disk refuses to write, which is before the sync; there may be room again.
+            let goes_on = back && error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+            return Err(if goes_on { failure } else { self.end(failure) });
         }
         let mut written = group.iter().filter_map(|job| job.written()).peekable();
         if written.peek().is_some() {
@@ -162,10 +208,44 @@ impl Thread {
         Ok(())
     }
 
-    fn run_group(&self, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
-        self.db.execute_batch("BEGIN IMMEDIATE")?;
-        group.iter_mut().try_for_each(|job| job.run(&self.db))
+    fn run_group(&self, group: &mut [Box<dyn Job>]) -> Result<(), (usize, Spoiled)> {
+        self.db.execute_batch("BEGIN IMMEDIATE").map_err(|error| (0, Spoiled::Sqlite(error)))?;
+        group.iter_mut().enumerate().try_for_each(|(at, job)| job.run(&self.db).map_err(|spoiled| (at, spoiled)))
     }
+
+    /// Writes no more; every later write gets this answer.
+    fn end(&mut self, failure: Error) -> Error {
+        tracing::error!(error = %failure, "the store takes no more writes until the server is started again");
+        self.poison = Some(failure.clone());
+        failure
+    }
+
+    /// Copies the write-ahead log back when it is long, after its writers were answered.
+    fn checkpoint_when_due(&mut self) {
+        let pages = self.wal.pages.load(Ordering::Relaxed);
+        if pages < self.wal.checkpoint_pages {
+            // It began anew.
+            self.wal.due_at = self.wal.checkpoint_pages;
+        }
+        if pages < self.wal.due_at || self.poison.is_some() {
+            return;
+        }
+        // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next commit.
+        self.wal.due_at = pages.saturating_add(self.wal.checkpoint_pages.div_ceil(4));
+        let copied = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        match copied {
+            Ok(()) => {}
+            Err(error) if is_fatal(&error) => drop(self.end(unknown("copy the write-ahead log back", &error))),
+            Err(error) => tracing::error!(%error, pages, "the write-ahead log could not be copied back; it grows"),
+        }
+    }
+}
+
+/// Whether after this nothing more may be written.
+fn is_fatal(error: &rusqlite::Error) -> bool {
+    let Some(failure) = error.sqlite_error() else { return false };
+    matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        || matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC)
 }
 
 fn unknown(step: &str, error: &rusqlite::Error) -> Error {
@@ -185,10 +265,16 @@ struct Running {
 
 impl Writer {
     /// Starts the thread. It holds `lock` until the connection is closed.
-    pub(super) fn start(db: Connection, lock: Lock, observer: Box<dyn Fn(CommitStats) + Send>) -> io::Result<Self> {
+    pub(super) fn start(
+        db: Connection,
+        lock: Option<Lock>,
+        observer: Box<dyn Fn(CommitStats) + Send>,
+        checkpoint_pages: u32,
+    ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+        let writing = Thread::new(db, observer, checkpoint_pages).map_err(io::Error::other)?;
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || {
-            Thread::new(db, observer).run(jobs);
+            writing.run(jobs);
             drop(lock);
         })?;
         Ok(Self { running: Mutex::new(Some(Running { queue, thread })) })
@@ -222,16 +308,21 @@ fn closed() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Fault, Job, Thread, Write, oneshot};
+    use super::{Call, CommitStats, Fault, Job, Thread, Write, ffi, oneshot};
     use crate::store::Error;
     use rusqlite::Connection;
     use std::sync::{Arc, Mutex};
 
-    /// Inserts a row, refuses, or fails as a full disk does.
+    /// Inserts a row, refuses, inserts one that must be taken back, or fails with a code of SQLite's.
     enum Step {
         Insert(i64),
         Refuse,
-        Fail,
+        Undo(i64),
+        Fail(i32),
+    }
+
+    fn failure(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
     }
 
     impl Write for Step {
@@ -240,23 +331,29 @@ mod tests {
             match self {
                 Self::Insert(value) => Ok(db.execute("INSERT INTO t VALUES (?1)", [value]).map(|_| *value)?),
                 Self::Refuse => Err(Error::NotFound("s".parse().unwrap()).into()),
-                Self::Fail => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None).into()),
+                Self::Undo(value) => {
+                    db.execute("INSERT INTO t VALUES (?1)", [value])?;
+                    Err(Fault::Undone(Error::NotFound("undone".parse().unwrap())))
+                }
+                Self::Fail(code) => Err(failure(*code).into()),
             }
         }
     }
 
-    /// Runs groups; the n-th commit fails for each n in `failing`. Answers as short text, and what the table holds.
-    fn check(groups: Vec<Vec<Step>>, failing: &'static [usize], want: &[&str], rows: &[i64], commits: &[u64]) {
+    /// Runs groups; the n-th commit fails with this code for each n in `failing`. Answers as short text, and what the
+    /// table holds.
+    fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str], rows: &[i64], commits: &[u64]) {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE TABLE t (value)").unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observed = seen.clone();
-        let mut thread = Thread::new(db, Box::new(move |stats| observed.lock().unwrap().push(stats.commits)));
+        let observer = Box::new(move |stats: CommitStats| observed.lock().unwrap().push(stats.commits));
+        let mut thread = Thread::new(db, observer, 1000).unwrap();
         let (mut at, mut commit) = (0, std::mem::replace(&mut thread.commit, Box::new(|_| Ok(()))));
         thread.commit = Box::new(move |db| {
             at += 1;
-            if failing.contains(&at) {
-                return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(10), None));
+            if let Some((_, code)) = failing.iter().find(|(commit, _)| *commit == at) {
+                return Err(failure(*code));
             }
             commit(db)
         });
@@ -283,6 +380,9 @@ mod tests {
     }
 
     const NOT_FOUND: &str = "there is no session `s`";
+    const UNDONE: &str = "there is no session `undone`";
+    const CORRUPT: &str = "the store failed: write: Error code 11: database disk image is malformed";
+    const SYNC: &str = "the store failed: write: Error code 1034: disk I/O error";
     const FULL: &str = "the store failed: write: Error code 13: database or disk is full";
     const DISK: &str = "the store failed: commit: Error code 10: disk I/O error";
 
@@ -296,14 +396,32 @@ mod tests {
     #[test]
     fn a_write_that_fails_takes_its_group_back_and_the_next_group_is_written() {
         use Step::{Fail, Insert};
-        let groups = vec![vec![Insert(1), Fail, Insert(2)], vec![Insert(3)]];
+        let groups = vec![vec![Insert(1), Fail(ffi::SQLITE_FULL), Insert(2)], vec![Insert(3)]];
         check(groups, &[], &[FULL, FULL, FULL, "3"], &[3], &[1]);
     }
 
     #[test]
-    fn after_a_commit_that_fails_nothing_more_is_written() {
+    fn a_write_that_must_be_taken_back_does_not_take_its_group_along() {
+        use Step::{Insert, Refuse, Undo};
+        let groups = vec![vec![Insert(1), Undo(2), Refuse, Undo(3), Insert(4)], vec![Undo(5)], vec![Insert(6)]];
+        check(groups, &[], &["1", UNDONE, NOT_FOUND, UNDONE, "4", UNDONE, "6"], &[1, 4, 6], &[1, 2]);
+    }
+
+    #[test]
+    fn after_a_sync_that_fails_and_after_damage_nothing_more_is_written() {
+        use Step::{Fail, Insert};
+        let groups = vec![vec![Insert(1), Fail(ffi::SQLITE_CORRUPT)], vec![Insert(2)]];
+        check(groups, &[], &[CORRUPT, CORRUPT, CORRUPT], &[], &[]);
+        let groups = vec![vec![Insert(1), Fail(ffi::SQLITE_IOERR_FSYNC)], vec![Insert(2)]];
+        check(groups, &[], &[SYNC, SYNC, SYNC], &[], &[]);
+    }
+
+    #[test]
+    fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full() {
         use Step::Insert;
-        let groups = vec![vec![Insert(1)], vec![Insert(2), Insert(3)], vec![Insert(4)]];
-        check(groups, &[2], &["1", DISK, DISK, DISK], &[1], &[1]);
+        let groups = || vec![vec![Insert(1)], vec![Insert(2), Insert(3)], vec![Insert(4)]];
+        check(groups(), &[(2, ffi::SQLITE_IOERR)], &["1", DISK, DISK, DISK], &[1], &[1]);
+        let full = "the store failed: commit: Error code 13: database or disk is full";
+        check(groups(), &[(2, ffi::SQLITE_FULL)], &["1", full, full, "4"], &[1, 4], &[1, 2]);
     }
 }

@@ -1,0 +1,56 @@
+//! Checksums of what is kept beside the records: heads, states and marks. (A record has its own, see `record.rs`.)
+//!
+//! Each is a CRC-32 (IEEE) over the session's id and what the row says: texts as their bytes and a zero byte, numbers as 8
+//! bytes little end first. A row without one was written by version 1 of the tables, which had none, and is taken as it is
+//! until it is written again.
+
+use crate::store::{CommandMark, SessionHead};
+use reseed_protocol::SessionId;
+use rusqlite::types::ValueRef;
+
+struct Crc(crc32fast::Hasher);
+
+impl Crc {
+    fn of(session: &SessionId) -> Self {
+        Self(crc32fast::Hasher::new()).text(session.as_str())
+    }
+
+    fn text(mut self, text: &str) -> Self {
+        self.0.update(text.as_bytes());
+        self.0.update(&[0]);
+        self
+    }
+
+    fn number(mut self, number: i64) -> Self {
+        self.0.update(&number.to_le_bytes());
+        self
+    }
+
+    fn end(self) -> u32 {
+        self.0.finalize()
+    }
+}
+
+/// Of a session's row: all of it but its number and the folded name, which only search uses.
+pub(super) fn head(found: &SessionHead, term: u64) -> u32 {
+    let head = &found.head;
+    let crc = Crc::of(&found.session).text(&found.owner).text(&found.epoch).text(&head.name);
+    let counts = [term, found.last_seq, head.entries, head.token_count, head.window_tokens];
+    let crc = counts.into_iter().fold(crc, |crc, count| crc.number(super::read::int(count)));
+    crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into()).end()
+}
+
+/// Of the copy of a session's state.
+pub(super) fn state(session: &SessionId, state: &str) -> u32 {
+    Crc::of(session).text(state).end()
+}
+
+/// Of a command's mark.
+pub(super) fn mark(session: &SessionId, mark: &CommandMark) -> u32 {
+    Crc::of(session).text(&mark.command_id).number(mark.fingerprint.cast_signed()).text(&mark.reply).end()
+}
+
+/// Whether a stored checksum is this one, or was not made yet.
+pub(super) fn fits(stored: ValueRef<'_>, want: u32) -> bool {
+    stored == ValueRef::Null || stored == ValueRef::Integer(want.into())
+}

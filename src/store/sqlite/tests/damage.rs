@@ -1,0 +1,220 @@
+//! What bad disks do to a file: it is found, named, and keeps no other session from working.
+
+use super::{place, tamper, written};
+use crate::store::{
+    Append, CommandMark, EntryQuery, Error, Head, ListQuery, Part, SessionStore, SubtreeQuery,
+    conformance::{NOW, append, append_of, entry, id, log, short},
+    sqlite::SqliteStore,
+};
+use std::{fs, path::Path};
+use tempfile::TempDir;
+
+#[tokio::test]
+async fn damage_is_found_named_and_confined() {
+    let cases = [
+        ("body = 'E2'", "its checksum does not fit"),
+        ("body = CAST(x'ff' AS TEXT)", "its checksum does not fit"),
+        // SQLite turns the number into text: it is a text column.
+        ("body = 2", "its checksum does not fit"),
+        ("body = x'6532'", "a column is not text"),
+        ("entry = 'f2'", "its checksum does not fit"),
+        ("parent = 'e0'", "its checksum does not fit"),
+        ("parent = NULL", "its checksum does not fit"),
+        ("kind = 'custom'", "its checksum does not fit"),
+        ("checksum = checksum + 1", "its checksum does not fit"),
+        ("checksum = 'x'", "its checksum does not fit"),
+        ("version = 2", "its format version is not known"),
+    ];
+    for (change, reason) in cases {
+        let (_dir, path) = written().await;
+        tamper(&path, &format!("UPDATE record SET {change} WHERE seq = 2"));
+        let store = SqliteStore::open(&path).unwrap();
+        let damaged = Error::Damaged { session: id("s"), part: Part::Record(2), reason };
+        assert_eq!(store.read(&id("s"), 0, 9).await.unwrap_err(), damaged, "{change}");
+        assert_eq!(short(&store.read(&id("s"), 0, 1).await.unwrap()), "1:e1", "{change}");
+        assert_eq!(short(&store.read(&id("s"), 2, 9).await.unwrap()), "3:e3", "{change}");
+        if !change.starts_with("entry") {
+            let path = EntryQuery::Path { from: id("e3"), limit: 9 };
+            assert_eq!(store.entries(&id("s"), path).await.unwrap_err(), damaged, "{change}");
+        }
+    }
+}
+
+/// A file with sessions `s` and `t`, each of two entries, a mark and a state.
+async fn two_sessions() -> (TempDir, std::path::PathBuf) {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    for name in ["s", "t"] {
+        let lease = store.create(&id(name), "alice", NOW).await.unwrap();
+        let full = Append {
+            marks: vec![CommandMark { command_id: "c".into(), fingerprint: 7, reply: "{}".into() }],
+            head: Head { name: name.into(), updated_at: NOW, state: "{\"seq\":2}".into(), ..Head::default() },
+            ..append(vec![entry("e1", ""), entry("e2", "e1")])
+        };
+        store.append(&lease, 1, full).await.unwrap();
+    }
+    store.close().await.unwrap();
+    (dir, path)
+}
+
+/// That the session `t` can do everything.
+async fn other_works(store: &SqliteStore) {
+    let (lease, head) = store.open(&id("t")).await.unwrap();
+    assert_eq!((head.last_seq, &*head.head.state), (2, "{\"seq\":2}"));
+    store.append(&lease, 3, append(vec![entry("e3", "e2")])).await.unwrap();
+    assert_eq!(log(store, &id("t")).await, "1:e1 2:e2 3:e3");
+    assert!(store.command(&id("t"), "c").await.unwrap().is_some());
+    let whole = SubtreeQuery { root: None, depth: 9, limit: 9 };
+    assert_eq!(store.subtree(&id("t"), whole).await.unwrap().len(), 3);
+    let mine = ListQuery { owner: Some("alice".into()), limit: 9, ..ListQuery::default() };
+    assert!(store.list(mine).await.unwrap().items.iter().any(|item| item.session == id("t")));
+}
+
+#[tokio::test]
+async fn a_damaged_head_closes_its_session_and_is_listed_for_operators_alone() {
+    let changes = [
+        "owner = 'mallory'",
+        "epoch = 'other'",
+        "term = 0",
+        "last_seq = 1",
+        "last_seq = last_seq + 1",
+        "name = 'x'",
+        "name = x'ff'",
+        "created_at = 1",
+        "entries = 9",
+        "token_count = 9",
+        "window_tokens = 9",
+        "running = 1",
+        "running = 'often'",
+        "checksum = checksum + 1",
+    ];
+    for change in changes {
+        let (_dir, path) = two_sessions().await;
+        tamper(&path, &format!("UPDATE session SET {change} WHERE id = 's'"));
+        let store = SqliteStore::open(&path).unwrap();
+        let damaged = Error::Damaged { session: id("s"), part: Part::Head, reason: "its checksum does not fit" };
+        assert_eq!(store.open(&id("s")).await.unwrap_err(), damaged, "{change}");
+        assert_eq!(store.head(&id("s")).await.unwrap_err(), damaged, "{change}");
+        let lease = crate::store::Lease { session: id("s"), term: 1, next_seq: 3, epoch: String::new() };
+        assert_eq!(store.append(&lease, 3, append_of(["x"])).await.unwrap_err(), damaged, "{change}");
+        // What is sound can be saved.
+        assert_eq!(short(&store.read(&id("s"), 0, 2).await.unwrap()), "1:e1 2:e2", "{change}");
+
+        for owner in ["alice", "mallory"] {
+            let list = ListQuery { owner: Some(owner.into()), limit: 9, ..ListQuery::default() };
+            let page = store.list(list).await.unwrap();
+            assert!(page.items.iter().all(|item| item.session == id("t")), "{change}: {page:?}");
+            assert_eq!(page.damaged, [], "{change}");
+        }
+        let page = store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap();
+        assert_eq!((page.items.len(), page.damaged), (1, vec![id("s")]), "{change}");
+        // Pages of one row each get past it.
+        let first = store.list(ListQuery { limit: 1, ..ListQuery::default() }).await.unwrap();
+        let next = ListQuery { limit: 1, cursor: first.next_cursor.clone(), ..ListQuery::default() };
+        let second = store.list(next).await.unwrap();
+        assert_eq!(first.items.len() + second.items.len(), 1, "{change}");
+        assert_eq!(first.damaged.len() + second.damaged.len(), 1, "{change}");
+        other_works(&store).await;
+        store.delete(&id("s")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_state_is_given_back_empty_so_that_the_log_is_folded() {
+    for change in ["state = '{\"seq\":1}'", "state = x'ff'", "state = ''", "checksum = 1"] {
+        let (_dir, path) = two_sessions().await;
+        tamper(&path, &format!("UPDATE session_state SET {change} WHERE session = 1"));
+        let store = SqliteStore::open(&path).unwrap();
+        assert_eq!(&*store.head(&id("s")).await.unwrap().head.state, "", "{change}");
+        let (lease, head) = store.open(&id("s")).await.unwrap();
+        assert_eq!((head.last_seq, &*head.head.state), (2, ""), "{change}");
+        let whole = Head { state: "folded".into(), ..head.head };
+        store.append(&lease, 3, Append { head: whole, ..append_of(["x"]) }).await.unwrap();
+        assert_eq!(&*store.head(&id("s")).await.unwrap().head.state, "folded", "{change}");
+        other_works(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_mark_gives_no_reply() {
+    for change in ["fingerprint = 8", "reply = '{\"ok\":1}'", "reply = x'ff'", "checksum = 1"] {
+        let (_dir, path) = two_sessions().await;
+        tamper(&path, &format!("UPDATE mark SET {change} WHERE session = 1"));
+        let store = SqliteStore::open(&path).unwrap();
+        let found = store.command(&id("s"), "c").await;
+        assert!(matches!(&found, Err(Error::Damaged { session, .. }) if *session == id("s")), "{change}: {found:?}");
+        other_works(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_gone_is_missed() {
+    for (seq, missing) in [(1, 1), (2, 2)] {
+        let (_dir, path) = two_sessions().await;
+        tamper(&path, &format!("DELETE FROM record WHERE session = 1 AND seq = {seq}"));
+        let store = SqliteStore::open(&path).unwrap();
+        let damaged = Error::Damaged { session: id("s"), part: Part::Record(missing), reason: "it is missing" };
+        assert_eq!(store.read(&id("s"), 0, 9).await.unwrap_err(), damaged);
+        assert_eq!(store.read(&id("s"), 0, u32::MAX).await.unwrap_err(), damaged);
+        assert_eq!(store.read(&id("s"), 2, 9).await.unwrap(), []);
+        other_works(&store).await;
+    }
+}
+
+/// Rows that an older program wrote have no checksums yet.
+#[tokio::test]
+async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
+    let (_dir, path) = two_sessions().await;
+    tamper(
+        &path,
+        "UPDATE session SET checksum = NULL; UPDATE mark SET checksum = NULL; UPDATE session_state SET checksum = NULL",
+    );
+    let store = SqliteStore::open(&path).unwrap();
+    other_works(&store).await;
+    store.close().await.unwrap();
+    tamper(&path, "UPDATE session SET name = 'x' WHERE id = 't'");
+    let store = SqliteStore::open(&path).unwrap();
+    assert!(matches!(store.open(&id("t")).await, Err(Error::Damaged { part: Part::Head, .. })));
+}
+
+/// The file's pages, and which of them hold the records of a session that has its own: those where a text of it stands.
+fn overwrite_pages_with(path: &Path, text: &str) -> usize {
+    let mut file = fs::read(path).unwrap();
+    let mut overwritten = 0;
+    // Never the first page: without it there is no database.
+    for page in file.chunks_mut(8192).skip(1) {
+        if page.windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
+            page.fill(0xa5);
+            overwritten += 1;
+        }
+    }
+    fs::write(path, file).unwrap();
+    overwritten
+}
+
+#[tokio::test]
+async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone() {
+    let (_dir, path) = two_sessions().await;
+    let store = SqliteStore::open(&path).unwrap();
+    // Session `big` has leaves of records of its own, and `t` gets some after them.
+    let lease = store.create(&id("big"), "alice", NOW).await.unwrap();
+    let body = |n: u64| format!("spoiled {n} {}", "x".repeat(3000));
+    for n in 1..=40 {
+        store.append(&lease, n, append_of([body(n).as_str()])).await.unwrap();
+    }
+    store.close().await.unwrap();
+    assert!(overwrite_pages_with(&path, "spoiled 20 ") > 0);
+
+    let store = SqliteStore::open(&path).unwrap();
+    let damaged = Error::Damaged { session: id("big"), part: Part::Pages, reason: "the database cannot read it" };
+    assert_eq!(store.read(&id("big"), 0, 99).await.unwrap_err(), damaged);
+    other_works(&store).await;
+    // Deleting it cannot be done; it is told so, and takes no other write along.
+    let (big, new) = (id("big"), id("new"));
+    let (first, second) = futures_util::join!(store.delete(&big), store.create(&new, "", NOW));
+    assert_eq!(first.unwrap_err(), damaged);
+    second.unwrap();
+    store.create(&id("newer"), "", NOW).await.unwrap();
+    let found = store.entries(&id("t"), EntryQuery::Path { from: id("e3"), limit: 9 }).await.unwrap();
+    assert_eq!(short(&found), "3:e3 2:e2 1:e1");
+}
