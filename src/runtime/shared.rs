@@ -57,6 +57,10 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
             ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
                 .with_field("sessionId")
         }
+        StoreError::Damaged { .. } => {
+            tracing::error!(%error, "a session is damaged; restore it from a backup");
+            ErrorBody::new(ErrorCode::SessionDamaged, error.to_string()).with_field("sessionId")
+        }
         // What went wrong inside is the operator's business and stands in the log.
         other => {
             tracing::error!(error = %other, "the store failed");
