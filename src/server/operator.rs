@@ -81,7 +81,7 @@ pub(super) async fn sessions(
         let message = format!("limit is 1 to {}, not {limit}", LIST_LIMIT.1);
         return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message).with_field("limit"));
     }
-    let query = ListQuery { owner: None, search: None, cursor: listing.cursor, limit };
+    let query = ListQuery { cursor: listing.cursor, limit, ..ListQuery::default() };
     let page = match app.registry.store().list(query).await {
         Ok(page) => page,
         Err(Error::Cursor(_)) => {

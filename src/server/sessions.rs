@@ -70,6 +70,7 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
         search: list.search.filter(|text| !text.is_empty()),
         cursor: list.cursor,
         limit: limit(list.limit, LIST_LIMIT)?,
+        ..ListQuery::default()
     };
     let page = asker.app.registry.store().list(query).await.map_err(|error| match error {
         Error::Cursor(_) => invalid("cursor", "the cursor is none of this server's".to_owned()),

@@ -2,7 +2,7 @@
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED,
     page::{self, Cursor},
     walk::{self, Found, Links},
 };
@@ -337,6 +337,7 @@ impl SessionStore for MemoryStore {
             let mut found: Vec<(Cursor, &SessionId, &Session)> = state
                 .sessions
                 .iter()
+                .filter(|(_, session)| (session.head.updated_at == UNFINISHED) == query.unfinished)
                 .filter(|(_, session)| query.owner.as_ref().is_none_or(|owner| *owner == session.owner))
                 .filter(|(_, session)| page::fold(&session.head.name).contains(&search))
                 .map(|(id, session)| {

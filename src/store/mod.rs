@@ -145,7 +145,13 @@ pub struct ListQuery {
     pub cursor: Option<String>,
     /// Most sessions to return.
     pub limit: u32,
+    /// Those that are still being made, and no others.
+    pub unfinished: bool,
 }
+
+/// In a head's `updated_at`, from `create` on: the session is still being made, by more appends than one. Lists leave it
+/// out, and whoever makes it says by a last append with a real time that it is whole.
+pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
 
 /// A page of sessions.
 #[derive(Debug, Clone, Default, PartialEq)]

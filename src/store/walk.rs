@@ -17,7 +17,13 @@ pub struct SubtreeQuery {
     pub depth: u32,
     /// Most nodes. What is left out shows by the counts of children.
     pub limit: u32,
+    /// No node is added once the bodies have so many bytes together, so that a tree of large entries is not held in memory
+    /// whole.
+    pub bytes_max: usize,
 }
+
+/// Children read at once: what is read beyond `bytes_max` is less than so many bodies.
+const CHILDREN_PAGE: u32 = 16;
 
 /// An entry as a walk sees it.
 pub(super) struct Found {
@@ -44,28 +50,68 @@ pub(super) trait Links {
 
 /// What [`SubtreeQuery`] asks for; nothing where its root is not there.
 pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<StoredNode>, L::Error> {
-    let first = match &query.root {
-        Some(root) if query.limit > 0 => links.find(root)?.into_iter().collect(),
-        Some(_) => Vec::new(),
-        None => links.children(None, 0, query.limit)?,
-    };
-    let mut seen: HashSet<u64> = first.iter().map(|found| found.record.seq).collect();
-    let mut level_of: Vec<(u32, Found)> = first.into_iter().map(|found| (0, found)).collect();
+    let mut part =
+        Part { links, room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
+    match &query.root {
+        Some(root) if query.limit > 0 => part.add(0, links.find(root)?.into_iter().collect()),
+        Some(_) => {}
+        None => part.add_children(0, None)?,
+    }
     let mut at = 0;
-    while let Some((level, found)) = level_of.get(at) {
-        let level = *level;
-        let room = query.limit.saturating_sub(u32::try_from(level_of.len()).unwrap_or(u32::MAX));
-        if level < query.depth && room > 0 {
-            let children = links.children(Some(&found.entry), 0, room)?;
-            let new = children.into_iter().filter(|child| seen.insert(child.record.seq));
-            level_of.extend(new.map(|child| (level + 1, child)));
+    while let Some((level, found)) = part.nodes.get(at) {
+        if *level < query.depth && !part.is_full() {
+            let (level, entry) = (level + 1, found.entry.clone());
+            part.add_children(level, Some(&entry))?;
         }
         at += 1;
     }
     let node = |(_, found): (u32, Found)| {
         Ok(StoredNode { child_count: links.child_count(&found.entry)?, record: found.record })
     };
-    level_of.into_iter().map(node).collect()
+    part.nodes.into_iter().map(node).collect()
+}
+
+/// The part of a tree that was read so far.
+struct Part<'a, L> {
+    links: &'a L,
+    room: u32,
+    bytes_left: usize,
+    seen: HashSet<u64>,
+    /// Each with its level.
+    nodes: Vec<(u32, Found)>,
+}
+
+impl<L: Links> Part<'_, L> {
+    fn is_full(&self) -> bool {
+        self.room == 0 || self.bytes_left == 0
+    }
+
+    fn add(&mut self, level: u32, found: Vec<Found>) {
+        for node in found {
+            if !self.is_full() && self.seen.insert(node.record.seq) {
+                self.room -= 1;
+                self.bytes_left = self.bytes_left.saturating_sub(node.record.body.len());
+                self.nodes.push((level, node));
+            }
+        }
+    }
+
+    fn add_children(&mut self, level: u32, of: Option<&EntryId>) -> Result<(), L::Error> {
+        let mut after_seq = 0;
+        while !self.is_full() {
+            // Roots are looked for in the whole session: once.
+            let page = if of.is_some() { self.room.min(CHILDREN_PAGE) } else { self.room };
+            let children = self.links.children(of, after_seq, page)?;
+            let last = children.last().map(|child| child.record.seq);
+            let all = children.len() < page as usize;
+            self.add(level, children);
+            match last {
+                Some(last) if !all => after_seq = last,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The newest entry without children at or below `below`. It looks at all that is below, at links only.

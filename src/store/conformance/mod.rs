@@ -46,10 +46,12 @@ macro_rules! contract_suite {
             trees: children_and_roots_come_in_the_order_of_the_log,
             trees: entries_of_one_kind_are_paged,
             trees: a_subtree_is_read_breadth_first_and_counts_children,
+            trees: a_subtree_ends_when_its_bodies_are_large_enough,
             trees: the_newest_leaf_below_an_entry_is_found,
             trees: a_circle_of_parents_ends_every_walk,
             trees: a_random_tree_answers_like_its_plain_model,
             reading: a_list_is_ordered_paged_searched_and_of_one_owner,
+            reading: a_session_that_is_being_made_is_not_listed_among_the_others,
             reading: pages_hold_each_session_once,
             reading: a_cursor_that_is_none_is_refused,
         );

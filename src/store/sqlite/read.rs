@@ -6,7 +6,7 @@ use super::{
     tree::{MISPLACED, Tree},
 };
 use crate::store::{
-    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord,
+    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED,
     page::{self, Cursor},
     walk::{self, Links as _},
 };
@@ -234,7 +234,8 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
     // One more than asked for, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;
-    let mut statement = db.prepare_cached(&list_sql(query.owner.is_some()))?;
+    let start = if query.unfinished { start.min(UNFINISHED_START) } else { start };
+    let mut statement = db.prepare_cached(&list_sql(query.owner.is_some(), query.unfinished))?;
     let mut rows = match &query.owner {
         Some(owner) => statement.query((start.updated_at, start.number, search, rows_max, owner))?,
         None => statement.query((start.updated_at, start.number, search, rows_max))?,
@@ -262,13 +263,17 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     Ok(page)
 }
 
+/// Before the sessions that are still being made: they stand at the end of the order.
+const UNFINISHED_START: Cursor = Cursor { updated_at: UNFINISHED.0 + 1, number: 0 };
+
 /// `instr` finds the empty text everywhere, so no search is a search for nothing. An index row ends with the number
 /// (SQLite's rowid), so the index has the order of the list without naming it.
-fn list_sql(of_owner: bool) -> String {
+fn list_sql(of_owner: bool, unfinished: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };
+    let finished = if unfinished { String::new() } else { format!("AND updated_at >= {}", UNFINISHED.0 + 1) };
     format!(
         "SELECT {HEAD_COLUMNS}, updated_at FROM session \
-         WHERE (updated_at, number) < (?1, ?2) {owner} AND instr(name_folded, ?3) > 0 \
+         WHERE (updated_at, number) < (?1, ?2) {finished} {owner} AND instr(name_folded, ?3) > 0 \
          ORDER BY updated_at DESC, number DESC LIMIT ?4"
     )
 }
@@ -284,8 +289,12 @@ mod tests {
         let mut db = Connection::open_in_memory().unwrap();
         schema::migrate(&mut db).unwrap();
         let cases = [
-            (list_sql(false), "SEARCH session USING INDEX session_recent (updated_at<?)"),
-            (list_sql(true), "SEARCH session USING INDEX session_recent_of_owner (owner=? AND updated_at<?)"),
+            (list_sql(false, true), "SEARCH session USING INDEX session_recent (updated_at<?)"),
+            (list_sql(false, false), "SEARCH session USING INDEX session_recent (updated_at>? AND updated_at<?)"),
+            (
+                list_sql(true, false),
+                "SEARCH session USING INDEX session_recent_of_owner (owner=? AND updated_at>? AND updated_at<?)",
+            ),
             (log_sql("ASC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
             (log_sql("DESC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
             (kind_sql(true), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),

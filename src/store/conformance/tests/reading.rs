@@ -1,7 +1,7 @@
 //! The contract of reading and listing.
 
 use super::{NOW, append, append_of, control, entry, id, short};
-use crate::store::{Append, EntryQuery, Error, Head, ListQuery, SessionStore};
+use crate::store::{Append, EntryQuery, Error, Head, ListQuery, SessionStore, UNFINISHED};
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 
 pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {
@@ -159,8 +159,12 @@ pub(crate) async fn a_list_is_ordered_paged_searched_and_of_one_owner(store: &dy
         (None, Some(""), 9, "s5 s1 s4 s3 s2 s6"),
     ];
     for (owner, search, limit, want) in cases {
-        let query =
-            ListQuery { owner: owner.map(str::to_owned), search: search.map(str::to_owned), cursor: None, limit };
+        let query = ListQuery {
+            owner: owner.map(str::to_owned),
+            search: search.map(str::to_owned),
+            limit,
+            ..ListQuery::default()
+        };
         assert_eq!(pages(store, query.clone()).await, want, "{query:?}");
     }
 
@@ -169,6 +173,26 @@ pub(crate) async fn a_list_is_ordered_paged_searched_and_of_one_owner(store: &dy
     assert_eq!(&*want.head.state, "large");
     want.head.state = "".into();
     assert_eq!(page.items, [want], "all of the head but its state");
+}
+
+pub(crate) async fn a_session_that_is_being_made_is_not_listed_among_the_others(store: &dyn SessionStore) {
+    sessions(store).await;
+    let mut leases = Vec::new();
+    for session in ["u1", "u2", "u3"] {
+        leases.push(store.create(&id(session), "alice", UNFINISHED).await.unwrap());
+    }
+    let head = |updated_at| Head { updated_at, ..Head::default() };
+    store.append(&leases[1], 1, Append { head: head(UNFINISHED), ..append_of(["a"]) }).await.unwrap();
+    let listed = |owner: Option<&str>, unfinished, limit| {
+        pages(store, ListQuery { owner: owner.map(str::to_owned), unfinished, limit, ..ListQuery::default() })
+    };
+    assert_eq!(listed(None, false, 4).await, "s5 s1 s4 s3 | s2 s6");
+    assert_eq!(listed(Some("alice"), false, 9).await, "s1 s4 s3");
+    assert_eq!(listed(None, true, 2).await, "u3 u2 | u1");
+    assert_eq!(listed(Some("bob"), true, 2).await, "");
+    store.append(&leases[1], 2, Append { head: head(Timestamp(55)), ..append_of([]) }).await.unwrap();
+    assert_eq!(listed(Some("alice"), false, 9).await, "u2 s1 s4 s3");
+    assert_eq!(listed(None, true, 9).await, "u3 u1");
 }
 
 pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {

@@ -10,7 +10,7 @@ async fn entries(store: &dyn SessionStore, session: &SessionId, query: EntryQuer
 
 /// A subtree as `seq:body(children)`.
 async fn subtree(store: &dyn SessionStore, session: &SessionId, root: Option<&str>, depth: u32, limit: u32) -> String {
-    let query = SubtreeQuery { root: root.map(id), depth, limit };
+    let query = SubtreeQuery { root: root.map(id), depth, limit, bytes_max: usize::MAX };
     let nodes = store.subtree(session, query).await.unwrap();
     let node = nodes.iter().map(|node| format!("{}:{}({})", node.record.seq, node.record.body, node.child_count));
     node.collect::<Vec<_>>().join(" ")
@@ -106,6 +106,37 @@ pub(crate) async fn a_subtree_is_read_breadth_first_and_counts_children(store: &
     }
 }
 
+pub(crate) async fn a_subtree_ends_when_its_bodies_are_large_enough(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let cases = [
+        (None, 0, ""),
+        (None, 1, "2:a"),
+        (None, 2, "2:a 10:g"),
+        (None, 3, "2:a 10:g 3:b"),
+        (Some("b"), 2, "3:b 4:c"),
+        (Some("b"), 99, "3:b 4:c 6:d 9:f 7:e"),
+    ];
+    for (root, bytes_max, want) in cases {
+        let query = SubtreeQuery { root: root.map(id), depth: 9, limit: 9, bytes_max };
+        let nodes = store.subtree(&session, query).await.unwrap();
+        let records: Vec<_> = nodes.into_iter().map(|node| node.record).collect();
+        assert_eq!(short(&records), want, "{root:?} {bytes_max}");
+    }
+    // A wide one: more children than are read at once.
+    let lease = store.create(&id("wide"), "", NOW).await.unwrap();
+    let names: Vec<String> = (0..50).map(|n| format!("child{n}")).collect();
+    let mut records = vec![entry("top", "")];
+    records.extend(names.iter().map(|name| entry(name, "top")));
+    store.append(&lease, 1, append(records)).await.unwrap();
+    for limit in [1, 16, 17, 33, 50, 51, 99] {
+        let query = SubtreeQuery { root: Some(id("top")), depth: 1, limit, bytes_max: usize::MAX };
+        let found = store.subtree(&lease.session, query).await.unwrap();
+        let found: Vec<_> = found.iter().map(|node| node.record.body.to_string()).collect();
+        let want: Vec<_> = ["top".to_owned()].into_iter().chain(names.clone()).take(limit as usize).collect();
+        assert_eq!(found, want, "{limit}");
+    }
+}
+
 pub(crate) async fn the_newest_leaf_below_an_entry_is_found(store: &dyn SessionStore) {
     let session = tree(store).await;
     for (of, want) in
@@ -167,7 +198,8 @@ pub(crate) async fn a_random_tree_answers_like_its_plain_model(store: &dyn Sessi
                 want.extend(level.clone());
             }
             want.truncate(limit as usize);
-            let query = SubtreeQuery { root: (!start.is_empty()).then(|| id::<EntryId>(&start)), depth, limit };
+            let root = (!start.is_empty()).then(|| id::<EntryId>(&start));
+            let query = SubtreeQuery { root, depth, limit, bytes_max: usize::MAX };
             let nodes = store.subtree(&lease.session, query).await.unwrap();
             let found: Vec<_> = nodes.iter().map(|node| (node.record.body.to_string(), node.child_count)).collect();
             let want: Vec<_> = want.into_iter().map(|name| (name.clone(), children(&name).len() as u64)).collect();

@@ -35,7 +35,7 @@ pub(crate) async fn a_session_that_is_not_there_is_not_found(store: &dyn Session
     assert_eq!(store.append(&lease, 1, append_of(["a"])).await.unwrap_err(), missing);
     assert_eq!(store.read(&session, 0, 1).await.unwrap_err(), missing);
     assert_eq!(store.entries(&session, path).await.unwrap_err(), missing);
-    let subtree = SubtreeQuery { root: None, depth: 9, limit: 9 };
+    let subtree = SubtreeQuery { root: None, depth: 9, limit: 9, bytes_max: 9 };
     assert_eq!(store.subtree(&session, subtree).await.unwrap_err(), missing);
     assert_eq!(store.entry_seq(&session, &id("e")).await.unwrap_err(), missing);
     assert_eq!(store.head(&session).await.unwrap_err(), missing);
