@@ -142,6 +142,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/tickets", post(operator::ticket).options(operator::preflight))
         .route("/api/sessions", get(operator::sessions))
         .route("/api/sessions/{id}/context", get(operator::session_context))
+        .route("/api/sessions/{id}/tree", get(operator::session_tree))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)

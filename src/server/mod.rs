@@ -4,7 +4,7 @@
 //! - `app`: the routes, and what every connection shares
 //! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection, whatever it speaks; `v2` and `v1`: its dialects
-//! - `sessions`: commands that the store answers: lists and entries
+//! - `sessions`, `tree`: commands that the store answers: lists, entries, the shape of a session
 //! - [`auth`]: tokens, tickets and origins; `limits`: how many and how fast
 //! - `operator`: health, metrics and numbers; `web`: the page
 
@@ -19,6 +19,7 @@ mod listen;
 mod operator;
 mod sessions;
 mod socket;
+mod tree;
 mod v1;
 mod v2;
 mod web;

@@ -1,6 +1,6 @@
 //! For operators and browsers: health, metrics, numbers of every session, and tickets.
 
-use super::{app::App, auth::bearer, handshake::anonymous, sessions::item};
+use super::{app::App, auth::bearer, handshake::anonymous, sessions::item, tree};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},
@@ -11,8 +11,8 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
-use serde::Deserialize;
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Sessions on a page where the operator does not say, and at most.
@@ -123,17 +123,64 @@ pub(super) async fn session_context(
     if let Some(refused) = refuse_strangers(&app, &headers) {
         return refused;
     }
-    let id: SessionId = match id.parse() {
-        Ok(id) => id,
-        Err(error) => {
-            let error = ErrorBody::new(ErrorCode::SessionNotFound, format!("this is no session's id: {error}"));
-            return problem(StatusCode::NOT_FOUND, error);
-        }
+    let answer = match session_id(&id) {
+        Ok(id) => app.registry.peek(&id).await,
+        Err(error) => Err(error),
     };
-    match app.registry.peek(&id).await {
-        Ok(snapshot) => Json(snapshot.context_info).into_response(),
-        Err(error) if error.code == ErrorCode::SessionNotFound => problem(StatusCode::NOT_FOUND, error),
-        Err(error) => problem(StatusCode::SERVICE_UNAVAILABLE, error),
+    answer_of(answer.map(|snapshot| snapshot.context_info))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TreePart {
+    root: Option<String>,
+    depth: Option<u32>,
+}
+
+/// The shape of a session's tree. What its entries say and are called only where operators may read content.
+pub(super) async fn session_tree(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(part): Query<TreePart>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refused) = refuse_strangers(&app, &headers) {
+        return refused;
+    }
+    answer_of(tree_of(&app, &id, part).await)
+}
+
+async fn tree_of(app: &App, id: &str, part: TreePart) -> Result<Tree, ErrorBody> {
+    let id = session_id(id)?;
+    let head = app.registry.store().head(&id).await.map_err(|error| store_error(&error))?;
+    let root = part.root.map(|root| root.parse()).transpose().map_err(|error| {
+        ErrorBody::new(ErrorCode::EntryNotFound, format!("`root` is no entry's id: {error}")).with_field("root")
+    })?;
+    let mut tree = tree::tree(app, &head, tree::Part { root, depth: part.depth }, "root").await?;
+    if !app.operators_read_content {
+        for node in &mut tree.nodes {
+            node.preview.clear();
+            node.label = None;
+        }
+    }
+    Ok(tree)
+}
+
+fn session_id(text: &str) -> Result<SessionId, ErrorBody> {
+    text.parse()
+        .map_err(|error| ErrorBody::new(ErrorCode::SessionNotFound, format!("this is no session's id: {error}")))
+}
+
+fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
+    match answer {
+        Ok(found) => Json(found).into_response(),
+        Err(error) => {
+            let status = match error.code {
+                ErrorCode::SessionNotFound | ErrorCode::EntryNotFound => StatusCode::NOT_FOUND,
+                ErrorCode::InvalidField => StatusCode::BAD_REQUEST,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            problem(status, error)
+        }
     }
 }
 

@@ -140,19 +140,26 @@ async fn read(asker: &Asker<'_>, session: &SessionId, query: EntryQuery) -> Resu
 }
 
 fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
-    let mut entries = Vec::with_capacity(records.len());
-    for record in records {
-        match serde_json::from_str(&record.body) {
-            Ok(Event::EntryAppended(appended)) => entries.push(appended.entry),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::error!(seq = record.seq, %error, "a stored entry cannot be read");
-                let message = format!("the stored record {} cannot be read by this version", record.seq);
-                return Err(ErrorBody::new(ErrorCode::Internal, message));
-            }
+    records.iter().filter_map(|record| entry(record).transpose()).collect()
+}
+
+/// The entry that a record appended, if it appended one.
+pub(super) fn entry(record: &StoredRecord) -> Result<Option<Entry>, ErrorBody> {
+    match serde_json::from_str(&record.body) {
+        Ok(Event::EntryAppended(appended)) => Ok(Some(appended.entry)),
+        Ok(_) => Ok(None),
+        Err(error) => {
+            tracing::error!(seq = record.seq, %error, "a stored entry cannot be read");
+            let message = format!("the stored record {} cannot be read by this version", record.seq);
+            Err(ErrorBody::new(ErrorCode::Internal, message))
         }
     }
-    Ok(entries)
+}
+
+/// The entry from which a session goes on.
+pub(super) async fn leaf(_app: &App, head: &SessionHead) -> Result<Option<EntryId>, ErrorBody> {
+    let state: Option<SessionState> = serde_json::from_str(&head.head.state).ok();
+    Ok(state.and_then(|state| state.leaf))
 }
 
 pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply, ErrorBody> {
@@ -166,8 +173,7 @@ pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply,
     }
     let count = limit(get.limit, ENTRIES_LIMIT)?;
     let head = asker.app.registry.head(&session, asker.owner).await?;
-    let state: Option<SessionState> = serde_json::from_str(&head.head.state).ok();
-    let leaf = state.and_then(|state| state.leaf);
+    let leaf = leaf(asker.app, &head).await?;
     let page = if get.path == Some(true) {
         on_path(asker, &session, &get, leaf.clone(), count).await?
     } else {
@@ -209,7 +215,7 @@ async fn seq_of(
     seq.map(Some).ok_or_else(|| entry_not_found(entry, field))
 }
 
-fn entry_not_found(entry: &EntryId, field: &str) -> ErrorBody {
+pub(super) fn entry_not_found(entry: &EntryId, field: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::EntryNotFound, format!("there is no entry `{entry}` here")).with_field(field)
 }
 

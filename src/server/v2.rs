@@ -6,6 +6,7 @@ use super::{
     handshake::anonymous,
     sessions,
     socket::{Connection, Speaks, count_reply},
+    tree,
 };
 use crate::{
     core::agent_loop::{Snapshot, check_offers},
@@ -79,6 +80,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
             app.registry.delete(&delete.session_id, &owner).await.map(|()| Some(done()))
         }
         Command::GetEntries(get) => sessions::entries(&asker(&app, &owner, session.as_ref()), get).await.map(Some),
+        Command::GetTree(get) => tree::get(&asker(&app, &owner, session.as_ref()), get).await.map(Some),
         Command::Ping(ping) => {
             let seq = connection.joined.as_ref().map_or(0, |joined| joined.feed.seq());
             let in_sync = ping.seq.is_none_or(|seen| seen == seq);
@@ -187,6 +189,7 @@ fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBo
         Command::GetContextInfo(_)
             | Command::GetContext(_)
             | Command::GetEntries(_)
+            | Command::GetTree(_)
             | Command::ListSessions(_)
             | Command::Ping(_)
             | Command::OpenSession(_)

@@ -17,5 +17,6 @@ mod source;
 mod support;
 mod tidy;
 mod tools;
+mod tree;
 mod turns;
 mod v1;

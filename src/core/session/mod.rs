@@ -7,6 +7,7 @@ pub mod fingerprint;
 pub mod ids;
 pub mod input;
 pub mod place;
+pub mod preview;
 pub mod state;
 pub mod tree;
 

@@ -1,0 +1,173 @@
+//! The beginning of what an entry says, for showing the tree.
+
+use reseed_protocol::{Entry, EntryData, Message, Part, Role};
+
+/// Characters of a preview at most, an ellipsis included.
+pub const PREVIEW_CHARS_MAX: usize = 80;
+
+/// One line of at most [`PREVIEW_CHARS_MAX`] characters: white space is one space, control characters, which could
+/// command a terminal, are left out. It looks only at as much text as it shows.
+#[must_use]
+pub fn preview(data: &EntryData) -> String {
+    let mut line = Line::default();
+    match data {
+        EntryData::Message(message) => line.message(message),
+        EntryData::Compaction(compaction) => line.text(&compaction.summary),
+        EntryData::BranchSummary(branch) => line.text(&branch.summary),
+        EntryData::Custom(custom) => line.text(&custom.custom_type),
+        EntryData::CustomMessage(custom) => line.parts(&custom.content),
+        EntryData::ModelChange(change) => line.text(&change.model),
+        EntryData::ThinkingLevelChange(change) => line.text(&change.thinking_level),
+        EntryData::Label(label) => line.text(label.label.as_deref().unwrap_or_default()),
+        EntryData::SessionInfo(info) => line.text(&info.name),
+        EntryData::Foreign(foreign) => line.text(&foreign.foreign_type),
+        EntryData::ContextTransform(_) | EntryData::Ephemeral(_) => {}
+    }
+    line.shown
+}
+
+/// The type of an entry as the tree names it: a message's has its role behind it.
+#[must_use]
+pub fn kind(entry: &Entry) -> &'static str {
+    match &entry.data {
+        EntryData::Message(Message { role: Role::User, .. }) => "message:user",
+        EntryData::Message(Message { role: Role::Assistant, .. }) => "message:assistant",
+        EntryData::Message(Message { role: Role::Tool, .. }) => "message:tool",
+        _ => entry.type_name(),
+    }
+}
+
+/// A preview in the making.
+#[derive(Default)]
+struct Line {
+    shown: String,
+    chars: usize,
+    /// White space came since the last character.
+    space: bool,
+    cut: bool,
+}
+
+impl Line {
+    fn message(&mut self, message: &Message) {
+        self.parts(&message.content);
+        if self.shown.is_empty() {
+            // An answer that only thinks is shown by its thoughts.
+            for part in &message.content {
+                if let Part::Reasoning { text, .. } = part {
+                    self.text(text);
+                }
+            }
+        }
+    }
+
+    fn parts(&mut self, parts: &[Part]) {
+        for part in parts {
+            match part {
+                Part::Text { text } => self.text(text),
+                Part::Image { .. } => self.text("[picture]"),
+                Part::Reasoning { .. } => {}
+                Part::ToolCall { name, arguments, .. } => {
+                    self.text(name);
+                    self.space = false;
+                    self.text("(");
+                    self.space = false;
+                    self.text(arguments);
+                    self.space = false;
+                    self.text(")");
+                }
+                Part::ToolResult { output, .. } => self.text(output),
+            }
+        }
+    }
+
+    /// More text, apart from what came before.
+    fn text(&mut self, text: &str) {
+        for c in text.chars() {
+            if self.cut {
+                return;
+            }
+            if c.is_whitespace() {
+                self.space = true;
+            } else if !c.is_control() {
+                if std::mem::take(&mut self.space) && self.chars > 0 {
+                    self.push(' ');
+                }
+                self.push(c);
+            }
+        }
+        self.space = true;
+    }
+
+    fn push(&mut self, c: char) {
+        if self.cut {
+            return;
+        }
+        if self.chars < PREVIEW_CHARS_MAX {
+            self.shown.push(c);
+            self.chars += 1;
+            return;
+        }
+        self.cut = true;
+        self.shown.pop();
+        let kept = self.shown.trim_end().len();
+        self.shown.truncate(kept);
+        self.shown.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::Timestamp;
+
+    #[test]
+    fn a_preview_is_one_short_line() {
+        let long = "x".repeat(1_000_000);
+        let cut = format!("{}…", "x".repeat(79));
+        let word = format!("{} {}", "x".repeat(78), "yy");
+        let word_cut = format!("{}…", "x".repeat(78));
+        let table = [
+            (r#"{"type":"message","role":"user","content":[{"type":"text","text":" a\n\tb  c "}]}"#, "a b c"),
+            (
+                r#"{"type":"message","role":"user","content":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AAAA"}]}"#,
+                "look [picture]",
+            ),
+            (
+                r#"{"type":"message","role":"assistant","content":[{"type":"reasoning","text":"Hm."},{"type":"tool_call","callId":"c","name":"weather","arguments":"{\"at\": 1}"}]}"#,
+                r#"weather({"at": 1})"#,
+            ),
+            (r#"{"type":"message","role":"assistant","content":[{"type":"reasoning","text":"Hm."}]}"#, "Hm."),
+            (
+                r#"{"type":"message","role":"tool","content":[{"type":"tool_result","callId":"c","output":"18 °C"}]}"#,
+                "18 °C",
+            ),
+            (r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u001b[31mb\u0000"}]}"#, "a[31mb"),
+            (r#"{"type":"custom","customType":"note","data":{"secret":1}}"#, "note"),
+            (r#"{"type":"label","targetId":"a"}"#, ""),
+            (r#"{"type":"label","targetId":"a","label":"here"}"#, "here"),
+            (r#"{"type":"compaction","summary":"Goal\nnone","tokensBefore":1}"#, "Goal none"),
+            (&format!(r#"{{"type":"session_info","name":"{long}"}}"#), &cut),
+            (&format!(r#"{{"type":"session_info","name":"{word}"}}"#), &word_cut),
+            (&format!(r#"{{"type":"session_info","name":"{}"}}"#, &long[..80]), &long[..80]),
+        ];
+        for (json, expected) in table {
+            let data = serde_json::from_str(json).unwrap();
+            assert_eq!(preview(&data), expected, "{}", &json[..json.len().min(200)]);
+            assert!(preview(&data).chars().count() <= PREVIEW_CHARS_MAX);
+        }
+    }
+
+    #[test]
+    fn a_message_is_named_with_its_role() {
+        for (json, expected) in [
+            (r#"{"type":"message","role":"tool","content":[]}"#, "message:tool"),
+            (r#"{"type":"message","role":"user","content":[]}"#, "message:user"),
+            (r#"{"type":"custom","customType":"note"}"#, "custom"),
+        ] {
+            let data = serde_json::from_str(json).unwrap();
+            let id = "entry".parse().unwrap();
+            let entry = Entry { entry_id: id, parent_id: None, timestamp: Timestamp(0), imported: None, data };
+            assert_eq!(kind(&entry), expected);
+        }
+    }
+}
