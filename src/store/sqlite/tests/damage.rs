@@ -64,7 +64,7 @@ async fn other_works(store: &SqliteStore) {
     store.append(&lease, 3, append(vec![entry("e3", "e2")])).await.unwrap();
     assert_eq!(log(store, &id("t")).await, "1:e1 2:e2 3:e3");
     assert!(store.command(&id("t"), "c").await.unwrap().is_some());
-    let whole = SubtreeQuery { root: None, depth: 9, limit: 9 };
+    let whole = SubtreeQuery { root: None, depth: 9, limit: 9, bytes_max: usize::MAX };
     assert_eq!(store.subtree(&id("t"), whole).await.unwrap().len(), 3);
     let mine = ListQuery { owner: Some("alice".into()), limit: 9, ..ListQuery::default() };
     assert!(store.list(mine).await.unwrap().items.iter().any(|item| item.session == id("t")));

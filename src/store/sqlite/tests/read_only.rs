@@ -25,7 +25,7 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
     // A second one, opened while the log that was not copied back holds most of it.
     let second = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(second.head(&id("s")).await.unwrap().last_seq, 50);
-    let whole = SubtreeQuery { root: None, depth: 99, limit: 99 };
+    let whole = SubtreeQuery { root: None, depth: 99, limit: 99, bytes_max: usize::MAX };
     assert_eq!(second.subtree(&id("s"), whole).await.unwrap().len(), 50);
 
     for store in [&viewer, &second] {
