@@ -2,16 +2,19 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromOpened, fromSnapshot, reduce, resumePoint, withOlder } from "../../src/server/web/fold.js";
+import { fromOpened, fromSnapshot, reduce, resumePoint, withPage } from "../../src/server/web/fold.js";
 import { World, seeded } from "./world.mjs";
 
 const SEEDS = 120;
 const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
-/** What a reader sees. Left out: how far a compaction is, void answers, and counts that move while a turn is running. */
+/**
+ * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, and what
+ * is known of other branches.
+ */
 function view(state) {
-  const { contextInfo, compaction, items, pending, outOfSync, warning, ...rest } = state;
+  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, ...rest } = state;
   assert.equal(outOfSync, null);
   const info = state.turnId || compaction ? null : { tokens: contextInfo.tokenCount, breakdown: contextInfo.breakdown, compactions: contextInfo.compactions };
   return {
@@ -20,6 +23,24 @@ function view(state) {
     items: items.filter((item) => !item.aborted),
     pending: pending.map(({ message, deadline, ...call }) => call),
   };
+}
+
+/** Compares a view with a reload. What fills the window is left out where the session has moved since it was told. */
+function same(state, world, message) {
+  const told = view(state);
+  const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
+  if (state.contextInfo.leafId !== state.leafId) told.info = now.info;
+  assert.deepEqual(told, now, message);
+}
+
+/** Asks for what is missing of the path, as the page does. */
+function complete(state, world) {
+  let whole = state;
+  while (whole.more) {
+    const before = whole.entries[0]?.entryId;
+    whole = withPage(whole, world.page({ ...(before ? { before } : {}), limit: 4 }));
+  }
+  return whole;
 }
 
 /** One thing that may happen now, chosen at random. */
@@ -40,8 +61,17 @@ function step(world, random) {
     if (world.lastTurn) moves.push(() => world.startTurn());
     if (world.queue.length > 0) moves.push(() => { world.dequeue(); world.startTurn(); });
     if (world.entries.length > 3) moves.push(() => world.startCompaction("manual"));
+    const anywhere = () => pick([null, ...world.tree.keys()]);
+    if (world.tree.size > 0) {
+      moves.push(() => world.move(anywhere()), () => world.startLeaving());
+      moves.push(() => world.append({ type: "label", targetId: pick([...world.tree.keys()]), label: text() }));
+      moves.push(() => { world.move(anywhere()); world.say(text(), world.id("c")); world.startTurn(); });
+    }
   }
-  if (world.compaction) {
+  if (world.compaction?.phase === "summarising_branch") {
+    moves.push(() => world.failCompaction("navigation_cancelled", "no"));
+    moves.push(() => world.move(pick([null, ...world.tree.keys()]), { summary: text(), ...(random() < 0.5 ? { label: "left" } : {}) }));
+  } else if (world.compaction) {
     moves.push(() => world.progress(1, 3), () => world.commitCompaction(`## Goal\n${text()}`));
     moves.push(() => world.failCompaction("compaction_failed", "no"));
   }
@@ -89,7 +119,8 @@ test("a view reached by events equals a reload at every moment", () => {
     play(seed, ({ frames, world, first, count }) => {
       state ??= fromSnapshot(first);
       for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
-      assert.deepEqual(view(state), view(fromSnapshot(world.snapshot({ entries: 1000 }))), `seed ${seed}, step ${count}`);
+      assert.equal(state.more, false, "what came by events is known");
+      same(state, world, `seed ${seed}, step ${count}`);
     });
   }
 });
@@ -102,9 +133,11 @@ test("a reload at any moment goes on as if nothing had been", () => {
       for (const reload of reloads) {
         for (; reload.applied < frames.length; reload.applied += 1) reload.state = reduce(reload.state, frames[reload.applied]);
       }
-      if (count % 9 === seed % 9) reloads.push({ state: fromSnapshot(world.snapshot({ entries: 1000 })), applied: frames.length });
-      const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
-      for (const { state } of reloads) assert.deepEqual(view(state), now, `seed ${seed}, step ${count}`);
+      if (count % 9 === seed % 9) reloads.push({ state: fromSnapshot(world.snapshot({ entries: 3 })), applied: frames.length });
+      // Now and then, so that events come while a part of the path is not known.
+      if (count % 4 !== 0) return;
+      for (const reload of reloads) reload.state = complete(reload.state, world);
+      for (const { state } of reloads) same(state, world, `seed ${seed}, step ${count}`);
     });
   }
 });
@@ -126,7 +159,7 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
         applied = frames.length;
       }
       for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
-      assert.deepEqual(view(state), view(fromSnapshot(world.snapshot({ entries: 1000 }))), `seed ${seed}, step ${count}`);
+      same(state, world, `seed ${seed}, step ${count}`);
       if (random() < 0.15) away = 1 + Math.floor(random() * 12);
     });
   }
@@ -135,9 +168,7 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
 test("older pages put before a snapshot give the whole path", () => {
   play(7, ({ world, count }) => {
     if (count % 10 !== 0) return;
-    let state = fromSnapshot(world.snapshot({ entries: 3 }));
-    while (state.more) state = withOlder(state, world.page({ before: state.entries[0].entryId, limit: 4 }));
-    assert.deepEqual(state.entries, world.entries);
+    for (const entries of [0, 3]) assert.deepEqual(complete(fromSnapshot(world.snapshot({ entries })), world).entries, world.entries);
   });
 });
 
@@ -175,14 +206,28 @@ test("an event that leaves a hole is not applied, an old one changes nothing", (
   assert.deepEqual([renamed(state.seq + 2).name, renamed(state.seq + 2).outOfSync], ["", "resume"]);
 });
 
-test("an entry that hangs from elsewhere begins a branch", () => {
+test("whatever moves the leaf moves the view", () => {
   const world = new World();
   for (const text of ["a", "b", "c"]) world.say(text, world.id("c"));
-  const [a] = world.entries;
+  const [a, b, c] = world.entries.map((entry) => entry.entryId);
   const state = fromSnapshot(world.snapshot());
-  const entry = { entryId: "other", parentId: a.entryId, timestamp: a.timestamp, type: "message", role: "user", content: [] };
-  const branch = (parentId) => reduce(state, { type: "entry_appended", seq: state.seq + 1, payload: { entry: { ...entry, parentId } } });
-  assert.deepEqual(branch(a.entryId).entries.map((e) => e.entryId), [a.entryId, "other"]);
-  assert.deepEqual(branch(null).entries.map((e) => e.entryId), ["other"]);
-  assert.equal(branch("not-loaded").outOfSync, "snapshot");
+  const short = fromSnapshot(world.snapshot({ entries: 1 }));
+  const entry = (parentId) => ({ entryId: "other", parentId, timestamp: world.createdAt, type: "message", role: "user", content: [] });
+  const grown = (from, parentId) => reduce(from, { type: "entry_appended", seq: from.seq + 1, payload: { entry: entry(parentId) } });
+  const moved = (from, leafId) => reduce(from, { type: "session_updated", seq: from.seq + 1, payload: { leafId } });
+  const table = [
+    ["an entry below another", grown(state, a), [a, "other"], false],
+    ["an entry that is a root", grown(state, null), ["other"], false],
+    ["an entry below one that is not known", grown(state, "elsewhere"), ["other"], true],
+    ["a move up", moved(state, b), [a, b], false],
+    ["a move before the first", moved(state, null), [], false],
+    ["a move to what is not known", moved(state, "elsewhere"), [], true],
+    ["a move away and back", moved(moved(state, "elsewhere"), c), [a, b, c], false],
+    ["a move to what is above the first that is known", moved(short, b), [], true],
+    ["an entry where nothing is shown", grown(moved(state, null), null), ["other"], false],
+  ];
+  for (const [name, next, path, more] of table) {
+    assert.deepEqual([next.entries.map((one) => one.entryId), next.more, next.outOfSync], [path, more, null], name);
+  }
+  assert.deepEqual(state.entries.map((one) => one.entryId), [a, b, c], "the old state is as it was");
 });

@@ -27,7 +27,9 @@ export class World {
     this.epoch = `epoch-${sessionId}`;
     this.seq = 0;
     this.log = [];
-    this.entries = [];
+    /** Every entry, in the order in which they came. */
+    this.tree = new Map();
+    this.leafId = null;
     this.queue = [];
     this.pending = [];
     this.turn = null;
@@ -38,7 +40,6 @@ export class World {
     this.name = "";
     this.generation = 1;
     this.compactions = 0;
-    this.summarised = 0;
     this.ids = 0;
     this.createdAt = this.updatedAt = new Date(Date.UTC(2026, 10, 21, 6, 45)).toISOString();
   }
@@ -52,8 +53,15 @@ export class World {
     return this.turn ? "running" : this.compaction ? "compacting" : "idle";
   }
 
-  get leafId() {
-    return this.entries.at(-1)?.entryId ?? null;
+  /** The path to an entry, oldest first. */
+  path(leafId = this.leafId) {
+    const path = [];
+    for (let entry = this.tree.get(leafId); entry; entry = this.tree.get(entry.parentId)) path.push(entry);
+    return path.reverse();
+  }
+
+  get entries() {
+    return this.path();
   }
 
   durable(type, payload) {
@@ -69,9 +77,10 @@ export class World {
 
   /** The next entry, not yet announced: `finish` may still set what depends on its being there. */
   append(data, { entryId, ...more } = {}, finish = () => undefined) {
-    const timestamp = new Date(Date.UTC(2026, 10, 21, 6, 45, this.entries.length)).toISOString();
+    const timestamp = new Date(Date.UTC(2026, 10, 21, 6, 45, this.tree.size)).toISOString();
     const entry = { entryId: entryId ?? this.id("e"), parentId: this.leafId, timestamp, ...data };
-    this.entries.push(entry);
+    this.tree.set(entry.entryId, entry);
+    this.leafId = entry.entryId;
     this.updatedAt = timestamp;
     finish(entry);
     this.durable("entry_appended", { entry, ...more });
@@ -170,9 +179,7 @@ export class World {
     this.compaction = null;
     this.generation += 1;
     this.compactions += 1;
-    const firstKept = this.entries.findLastIndex((entry) => entry.type === "message" && entry.role === "user");
-    const kept = this.entries[firstKept];
-    this.summarised = firstKept;
+    const kept = this.entries.findLast((entry) => entry.type === "message" && entry.role === "user");
     const data = { type: "compaction", summary, firstKeptEntryId: kept?.entryId, tokensBefore: before.tokenCount, trigger, durationMs: 420 };
     let after = before;
     const entry = this.append(data, {}, (appended) => {
@@ -201,20 +208,22 @@ export class World {
 
   contextInfo() {
     const breakdown = { ...ZERO, system: 60 };
-    const summary = this.entries.findLast((entry) => entry.type === "compaction");
-    if (summary) breakdown.summary = tokens(summary.summary);
-    for (const entry of this.entries.slice(this.compactions > 0 ? this.summarised : 0)) {
-      if (entry.type !== "message") continue;
+    const path = this.entries;
+    const summary = path.findLast((entry) => entry.type === "compaction");
+    const first = summary ? path.findIndex((entry) => entry.entryId === summary.firstKeptEntryId) : 0;
+    for (const entry of path) if (entry === summary || entry.type === "branch_summary") breakdown.summary += tokens(entry.summary);
+    for (const entry of path.slice(Math.max(0, first))) {
+      if (entry.type !== "message" && entry.type !== "custom_message") continue;
       for (const part of entry.content) {
         if (part.type === "tool_result") breakdown.toolResults += tokens(part.output);
-        else breakdown[entry.role === "user" ? "user" : "assistant"] += tokens(part.text ?? part.arguments);
+        else breakdown[entry.role === "assistant" ? "assistant" : "user"] += tokens(part.text ?? part.arguments);
       }
     }
     const tokenCount = Object.values(breakdown).reduce((sum, count) => sum + count, 0);
     const usageRatio = tokenCount / this.windowTokens;
     const full = this.strategy === "manual" && usageRatio >= 0.9;
     return {
-      tokenCount, usagePercent: Math.min(100, usageRatio * 100), transcriptLength: this.entries.length,
+      tokenCount, usagePercent: Math.min(100, usageRatio * 100), transcriptLength: path.length,
       maxTokens: this.windowTokens, strategy: this.strategy,
       ...(full ? { warning: "The window is nearly full, and this strategy never compacts by itself." } : {}),
       usageRatio, source: "mixed", usageTokens: tokenCount, trailingTokens: 0, errorBoundTokens: Math.ceil(tokenCount / 20),
@@ -252,14 +261,69 @@ export class World {
 
   /** A page of `get_entries`. */
   page({ before, limit = 100 }) {
-    const end = before === undefined ? this.entries.length : this.entries.findIndex((entry) => entry.entryId === before);
-    const start = Math.max(0, end - limit);
-    return structuredClone({ items: this.entries.slice(start, end), leafId: this.leafId, asOfSeq: this.seq, more: start > 0 });
+    const path = before === undefined ? this.path() : this.path(before).slice(0, -1);
+    const start = Math.max(0, path.length - limit);
+    return structuredClone({ items: path.slice(start), leafId: this.leafId, asOfSeq: this.seq, more: start > 0 });
+  }
+
+  /** The session goes on from another entry; a summary of the branch that is left, and a name, hang there. */
+  move(leafId, { summary, label, named, commandId } = {}) {
+    const left = this.leafId;
+    this.compaction = null;
+    this.lastTurn = null;
+    this.generation += 1;
+    this.leafId = leafId;
+    this.durable("session_updated", { leafId, generation: this.generation, ...(commandId ? { commandId } : {}) });
+    const about = summary === undefined
+      ? null
+      : this.append({ type: "branch_summary", fromId: leafId, ...(left ? { leftLeafId: left } : {}), summary }, { commandId });
+    if (label !== undefined) this.append({ type: "label", targetId: about?.entryId ?? named, label }, { commandId });
+    return about;
+  }
+
+  /** The newest leaf below an entry. */
+  tip(entryId) {
+    const below = [...this.tree.values()].filter((entry) => this.path(entry.entryId).some((one) => one.entryId === entryId));
+    const parents = new Set([...this.tree.values()].map((entry) => entry.parentId));
+    return below.findLast((entry) => !parents.has(entry.entryId)).entryId;
+  }
+
+  startLeaving() {
+    this.compaction = { jobId: this.id("j"), phase: "summarising_branch" };
+    this.ephemeral("compaction_progress", { ...this.compaction, done: 0, total: 2 });
+  }
+
+  children(parentId) {
+    return [...this.tree.values()].filter((entry) => entry.parentId === parentId);
+  }
+
+  /** What `get_tree` answers: level by level, as many as fit. */
+  nodes({ rootId, depth = Infinity } = {}, nodesMax = 2000) {
+    const nodes = [];
+    let level = rootId === undefined ? this.children(null) : [this.tree.get(rootId)];
+    let cut = false;
+    for (let count = 0; count < depth && level.length > 0; count += 1) {
+      for (const entry of level) {
+        if (nodes.length < nodesMax) nodes.push(this.node(entry));
+        else cut = true;
+      }
+      level = cut ? [] : level.flatMap((entry) => this.children(entry.entryId));
+    }
+    return { nodes, leafId: this.leafId, asOfSeq: this.seq, more: cut || level.length > 0 };
+  }
+
+  node(entry) {
+    const { entryId, parentId, timestamp } = entry;
+    const text = entry.content?.map((part) => part.text ?? part.output ?? part.name).join(" ") ?? entry.summary ?? entry.label ?? "";
+    const type = entry.type === "message" ? `message:${entry.role}` : entry.type;
+    const named = [...this.tree.values()].findLast((one) => one.type === "label" && one.targetId === entryId);
+    const label = named?.label === undefined ? {} : { label: named.label };
+    return { entryId, parentId, type, preview: text.replace(/\s+/g, " ").trim().slice(0, 80), ...label, timestamp, childCount: this.children(entryId).length };
   }
 
   item() {
     const { sessionId, name, createdAt, updatedAt, state } = this;
     const { tokenCount, usagePercent } = this.contextInfo();
-    return { sessionId, name, createdAt, updatedAt, entries: this.entries.length, tokenCount, usagePercent, state };
+    return { sessionId, name, createdAt, updatedAt, entries: this.tree.size, tokenCount, usagePercent, state };
   }
 }

@@ -21,7 +21,7 @@
 import { CommandError, Connection, ConnectionLost, newId } from "./connection.js";
 import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
-import { fromOpened, fromSnapshot, isRunning, partText, reduce, resumePoint, withContextInfo, withOlder } from "./fold.js";
+import { fromOpened, fromSnapshot, isRunning, needsPath, partText, reduce, resumePoint, withContextInfo, withPage } from "./fold.js";
 
 /** Entries that come with a session and with each older page: a few screens. */
 const PAGE_ENTRIES = 50;
@@ -176,6 +176,7 @@ export class App {
     this.opened = state.sessionId;
     this.quietUntil = asOfSeq;
     this.state = state;
+    this.completePath();
     this.listeners.onChange();
   }
 
@@ -237,16 +238,25 @@ export class App {
     this.sessions.forget(sessionId);
   }
 
+  /** Asks for more of the path: what comes before the first entry that is known of it. */
   async loadOlder() {
     const { state } = this;
-    const first = state?.entries[0];
-    if (!state?.more || !first || this.loadingOlder) return;
+    if (!state?.more || this.loadingOlder || this.opened !== state.sessionId) return;
     this.loadingOlder = true;
-    const page = await this.quietly(
-      this.connection.request("get_entries", { before: first.entryId, limit: PAGE_ENTRIES, path: true }));
+    const first = state.entries[0];
+    const ask = { ...(first ? { before: first.entryId } : {}), limit: PAGE_ENTRIES, path: true };
+    const page = await this.quietly(this.connection.request("get_entries", ask));
     this.loadingOlder = false;
-    if (page && this.state?.sessionId === state.sessionId) this.state = withOlder(this.state, page);
+    if (page && this.state?.sessionId === state.sessionId) {
+      this.state = withPage(this.state, page);
+      // Nothing new means that the leaf has moved meanwhile: the event that says so is on its way.
+      if (page.items.some((entry) => !state.known.has(entry.entryId))) this.completePath();
+    }
     this.listeners.onChange();
+  }
+
+  completePath() {
+    if (this.state && needsPath(this.state)) void this.loadOlder();
   }
 
   // Turns and context
@@ -347,6 +357,7 @@ export class App {
   receive(event) {
     if (!this.state || this.opened !== this.state.sessionId) return;
     this.state = reduce(this.state, event);
+    this.completePath();
     this.listeners.onChange();
     if (this.state.outOfSync && Date.now() - this.resyncedAt > RESYNC_MS) this.resync(this.state.outOfSync);
     else if (event.seq === undefined || event.seq > this.quietUntil) this.notify(event);

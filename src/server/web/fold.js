@@ -6,6 +6,7 @@
  * - a state that was reached by events equals the one that a reload at the same moment gives (ephemeral decoration,
  *   such as how far a compaction is, may be missing after a reload);
  * - a durable event is applied once and in order; one that would leave a hole sets `outOfSync` instead;
+ * - what is shown is the path to the leaf, as far as its entries are known: whatever moves the leaf moves the view;
  * - unknown events, entries and fields change nothing.
  *
  * @typedef {import("reseed-protocol").SessionOpened} SessionOpened
@@ -36,6 +37,7 @@
  * @property {string} [trigger]
  * @property {number} [done]
  * @property {number} [total]
+ * @property {number} [asOfSeq] up to which event this speaks, where the session was opened while it ran
  *
  * @typedef {object} State
  * @property {string} sessionId
@@ -51,8 +53,10 @@
  * @property {number} generation
  * @property {ContextInfo} contextInfo
  * @property {string | null} warning
+ * @property {ReadonlyMap<string, Entry>} known every entry that was seen, on whatever branch, by id
  * @property {Entry[]} entries the path to the leaf, oldest first, from some point on
- * @property {boolean} more whether there are older entries than these
+ * @property {boolean} more whether entries of the path are not known yet: those before the first of `entries`
+ * @property {string | null} top an entry of which the server has said that nothing is before it
  * @property {string | null} turnId the running turn
  * @property {Item[]} items
  * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
@@ -61,6 +65,12 @@
  * @property {Call[]} pending
  */
 
+/** The phase of a job that summarises the branch which is left. */
+export const SUMMARISING_BRANCH = "summarising_branch";
+
+/** Entries of a path below which the others are asked for without waiting for a reader to scroll there. */
+const PATH_ENTRIES_MIN = 20;
+
 /**
  * The state that a snapshot speaks of.
  * @param {SessionOpened} opened
@@ -68,13 +78,17 @@
  */
 export function fromSnapshot(opened) {
   const turnId = opened.turn?.turnId ?? null;
+  const entries = opened.entries ?? [];
+  const known = new Map(entries.map((entry) => [entry.entryId, entry]));
+  const top = opened.more === false ? entries[0]?.entryId ?? null : null;
   return {
     sessionId: opened.sessionId,
     role: opened.role,
     epoch: opened.epoch,
     seq: opened.asOfSeq,
     outOfSync: null,
-    leafId: opened.leafId,
+    known,
+    ...pathTo(known, opened.leafId, top),
     name: opened.name ?? "",
     model: opened.model,
     strategy: opened.strategy,
@@ -82,8 +96,6 @@ export function fromSnapshot(opened) {
     generation: opened.generation,
     contextInfo: opened.contextInfo,
     warning: opened.contextInfo.warning ?? null,
-    entries: opened.entries ?? [],
-    more: opened.more ?? false,
     turnId,
     items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
     lastTurn: opened.lastTurn ?? null,
@@ -117,7 +129,7 @@ export function fromOpened(state, opened) {
     ...state,
     role: opened.role,
     outOfSync: null,
-    compaction: opened.compaction ? { ...state.compaction, ...opened.compaction } : null,
+    compaction: opened.compaction ? { ...state.compaction, ...opened.compaction, asOfSeq: opened.asOfSeq } : null,
     contextInfo: opened.asOfSeq === state.seq ? opened.contextInfo : state.contextInfo,
     items: [...kept, ...fresh],
   };
@@ -134,15 +146,24 @@ export function resumePoint(state) {
 }
 
 /**
- * The state with a page of older entries before the others.
+ * The state with a page of `get_entries` of a path.
  * @param {State} state
  * @param {import("reseed-protocol").Entries} page
  * @returns {State}
  */
-export function withOlder(state, page) {
-  const known = new Set(state.entries.map((entry) => entry.entryId));
-  const older = page.items.filter((entry) => !known.has(entry.entryId));
-  return { ...state, entries: [...older, ...state.entries], more: page.more && older.length > 0 };
+export function withPage(state, page) {
+  const known = new Map(state.known);
+  for (const entry of page.items) known.set(entry.entryId, entry);
+  const top = page.more ? state.top : (page.items[0] ?? state.entries[0])?.entryId ?? null;
+  return { ...state, known, ...pathTo(known, state.leafId, top) };
+}
+
+/**
+ * Whether so little of the path is known that the rest should be asked for at once.
+ * @param {State} state
+ */
+export function needsPath(state) {
+  return state.more && state.entries.length < PATH_ENTRIES_MIN;
 }
 
 /**
@@ -225,37 +246,44 @@ function apply(state, event) {
 }
 
 /**
- * The path grows by one entry. One that hangs from elsewhere begins a branch: what came after its parent leaves the path.
+ * The tree grows by one entry, and the leaf is now this one: where it hangs from elsewhere, the view moves there.
  * @param {State} state
  * @param {Entry} entry
  * @returns {State}
  */
 function appendEntry(state, entry) {
-  const path = pathTo(state, entry.parentId);
+  const known = new Map(state.known).set(entry.entryId, entry);
+  const grows = entry.parentId === state.leafId && (state.entries.length > 0 || state.leafId === null);
+  const path = grows
+    ? { entries: [...state.entries, entry], leafId: entry.entryId }
+    : pathTo(known, entry.entryId, state.top);
   const items = state.items.filter((item) => item.itemId !== entry.entryId);
   const said = entry.type === "message" && entry.role === "user";
   return {
     ...state,
+    known,
     ...path,
-    entries: [...(path.entries ?? state.entries), entry],
-    leafId: entry.entryId,
     items: items.length === state.items.length ? state.items : items,
     lastTurn: said ? null : state.lastTurn,
   };
 }
 
 /**
- * What changes when `leafId` becomes the path's end.
- * @param {State} state
+ * The path to a leaf, from the first entry on above which all are known.
+ * @param {ReadonlyMap<string, Entry>} known
  * @param {string | null} leafId
- * @returns {Partial<State>}
+ * @param {string | null} top
  */
-function pathTo(state, leafId) {
-  if (leafId === state.leafId) return {};
-  if (leafId === null) return { entries: [], more: false, leafId };
-  const at = state.entries.findLastIndex((entry) => entry.entryId === leafId);
-  if (at >= 0) return { entries: state.entries.slice(0, at + 1), leafId };
-  return { outOfSync: "snapshot", leafId };
+function pathTo(known, leafId, top) {
+  const entries = [];
+  let id = leafId;
+  while (id !== null) {
+    const entry = known.get(id);
+    if (!entry) break;
+    entries.push(entry);
+    id = entry.entryId === top ? null : entry.parentId;
+  }
+  return { entries: entries.reverse(), more: id !== null, leafId, top };
 }
 
 /**
@@ -294,7 +322,7 @@ function addCall(state, call) {
 function updateSession(state, updated) {
   return {
     ...state,
-    ...(updated.leafId === undefined ? {} : pathTo(state, updated.leafId)),
+    ...(updated.leafId === undefined ? {} : moved(state, updated.leafId)),
     name: updated.name ?? state.name,
     model: updated.model ?? state.model,
     strategy: updated.strategy ?? state.strategy,
@@ -304,11 +332,25 @@ function updateSession(state, updated) {
 }
 
 /**
+ * What changes when the session goes on from `leafId`. What could be retried was asked elsewhere, and the summary of the
+ * branch that is left is done.
+ * @param {State} state
+ * @param {string | null} leafId
+ */
+function moved(state, leafId) {
+  const { compaction: running } = state;
+  // A replay may tell of an earlier move while the next is at work already.
+  const ends = running?.phase === SUMMARISING_BRANCH && state.seq > (running.asOfSeq ?? 0);
+  const compaction = ends ? null : running;
+  return { ...pathTo(state.known, leafId, state.top), lastTurn: null, compaction };
+}
+
+/**
  * @param {State} state
  * @param {import("reseed-protocol").ContextCompacted} compaction
  * @returns {State}
  */
-function compacted(state, { jobId, newTokenCount, generation, breakdown }) {
+function compacted(state, { jobId, entryId, newTokenCount, generation, breakdown }) {
   const usageRatio = newTokenCount / Math.max(1, state.contextInfo.maxTokens);
   const contextInfo = {
     ...state.contextInfo,
@@ -316,6 +358,7 @@ function compacted(state, { jobId, newTokenCount, generation, breakdown }) {
     usageRatio,
     usagePercent: Math.min(100, usageRatio * 100),
     breakdown: breakdown.after,
+    leafId: entryId,
     generation,
     compactions: state.contextInfo.compactions + 1,
     warning: undefined,
@@ -340,7 +383,7 @@ function withoutJob(state, jobId) {
  */
 function startItem(state, itemId, turnId) {
   if (state.items.some((item) => item.itemId === itemId)) return state;
-  if (state.entries.some((entry) => entry.entryId === itemId)) return state;
+  if (state.known.has(itemId)) return state;
   return { ...state, items: [...state.items, { itemId, turnId, parts: [] }] };
 }
 
