@@ -29,7 +29,21 @@ const ENTRIES_DEFAULT: u32 = 50;
 const CLIENT_ID_CHARS_MAX: usize = 64;
 
 /// What this server can do beyond the least.
-const FEATURES: &[&str] = &["resume", "queue", "tools", "compaction", "context", "sessions", "observers", "takeover"];
+const FEATURES: &[&str] = &[
+    "resume",
+    "queue",
+    "edit_queue",
+    "steer",
+    "tools",
+    "compaction",
+    "context",
+    "sessions",
+    "observers",
+    "takeover",
+    "tree",
+    "navigate",
+    "labels",
+];
 
 pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
     frame::encode(id.map_or(NAMELESS_ID, CommandId::as_str), &Reply::Error(error))
