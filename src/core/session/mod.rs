@@ -11,6 +11,9 @@ pub mod preview;
 pub mod state;
 pub mod tree;
 
+#[cfg(test)]
+mod random_trees;
+
 pub use ids::IdSource;
 pub use place::Place;
 pub use state::{OpenTurn, SessionState, Strategy};
