@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the settings of clippy exempt tests, and what they call is as much a test")]
 
 mod bad_input;
+mod branches;
 mod chat;
 mod compaction;
 mod conversation;
