@@ -3,11 +3,7 @@
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
 use crate::{CallId, CommandId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{SeqAccess, Visitor},
-};
-use std::fmt;
+use serde::{Deserialize, Deserializer, Serialize};
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal, writes: $writes:literal;)*) => {
@@ -134,6 +130,14 @@ macro_rules! payloads {
         )*
     };
 }
+
+mod input;
+mod tree;
+
+pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
+pub use tree::{
+    AppendCustom, AppendCustomMessage, ForkPosition, ForkSession, GetTree, Navigate, NavigatePosition, SetLabel,
+};
 
 payloads! {
     /// Payload of `hello`.
@@ -265,21 +269,6 @@ payloads! {
         seq: Option<u64>,
     }
 
-    /// Payload of `user_input`.
-    struct UserInput {
-        /// What the user says.
-        input: Input,
-        /// What to do when a turn is running; absent: `queue`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        when_busy: Option<WhenBusy>,
-        /// The entry to go on from, in the same durable step; `null` for the root, absent for the leaf.
-        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-        parent_id: Option<Option<EntryId>>,
-        /// Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first.
-        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-        if_leaf: Option<Option<EntryId>>,
-    }
-
     /// Payload of `edit_queue`.
     struct EditQueue {
         /// Waiting inputs to take out, by the ids of their commands.
@@ -288,75 +277,6 @@ payloads! {
         /// The waiting inputs that are left, all of them, first in line first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Vec<CommandId>>,
-    }
-
-    /// Payload of `navigate`.
-    struct Navigate {
-        /// The entry to move to; `null` for before the first.
-        #[serde(deserialize_with = "present_or_null")]
-        #[cfg_attr(feature = "codegen", schemars(required), ts(optional = false))]
-        entry_id: Option<EntryId>,
-        /// Where at it; absent: `at`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        position: Option<NavigatePosition>,
-        /// Whether the branch that is left should be summarised where the session goes on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summarize: Option<bool>,
-        /// What the summary should dwell on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
-        /// Whether `instructions` take the place of the server's own rather than being added to them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replace_instructions: Option<bool>,
-        /// A name for the summary, or, without one, for the entry that is moved to.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
-    }
-
-    /// Payload of `fork_session`.
-    struct ForkSession {
-        /// The entry at which the new session ends.
-        entry_id: EntryId,
-        /// Whether with it (`at`) or before it, its input handed back for editing (`before`).
-        position: ForkPosition,
-    }
-
-    /// Payload of `get_tree`.
-    struct GetTree {
-        /// Only what is below this entry, itself included; absent for the whole tree.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        root_id: Option<EntryId>,
-        /// How many levels, the first included, at least 1; absent: as many as fit.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        depth: Option<u32>,
-    }
-
-    /// Payload of `set_label`.
-    struct SetLabel {
-        /// The entry.
-        entry_id: EntryId,
-        /// Its name, 1 to 200 characters; absent to take it away.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
-    }
-
-    /// Payload of `append_custom`.
-    struct AppendCustom {
-        /// What kind of data, 1 to 200 characters of the client's own choice.
-        custom_type: String,
-        /// The data, any JSON.
-        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        data: serde_json::Value,
-    }
-
-    /// Payload of `append_custom_message`.
-    struct AppendCustomMessage {
-        /// What kind of message, 1 to 200 characters of the client's own choice.
-        custom_type: String,
-        /// What it says.
-        content: InputContent,
-        /// Whether it should be shown to people.
-        display: bool,
     }
 
     /// Payload of `cancel_turn`.
@@ -499,14 +419,6 @@ payloads! {
     }
 }
 
-impl UserInput {
-    /// Input without wishes: it is said at the leaf, and waits its turn.
-    #[must_use]
-    pub fn plain(input: Input) -> Self {
-        Self { input, when_busy: None, parent_id: None, if_leaf: None }
-    }
-}
-
 impl ToolOffer {
     /// The part of the offer that the model is told.
     #[must_use]
@@ -542,43 +454,6 @@ pub enum SessionRole {
     Observer,
 }
 
-/// What happens to input that comes while a turn is running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum WhenBusy {
-    /// It waits its turn.
-    Queue,
-    /// It is told to the model with the next request of the running turn; when that never comes, it waits its turn.
-    Steer,
-    /// It is refused with `turn_running`.
-    Reject,
-}
-
-/// Where at an entry a session goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum NavigatePosition {
-    /// From the entry before it; its input is handed back for editing.
-    Before,
-    /// From it.
-    At,
-    /// From the newest leaf below it.
-    Tip,
-}
-
-/// Where a fork ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum ForkPosition {
-    /// Before the entry.
-    Before,
-    /// With the entry.
-    At,
-}
-
 /// How `get_context` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
@@ -589,99 +464,3 @@ pub enum ContextFormat {
     /// The envelope as text to read.
     Markdown,
 }
-
-/// What the user says: a text, or OpenAI Responses input items.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(untagged)]
-pub enum Input {
-    /// A text.
-    Text(String),
-    /// Input items; only messages of role `user` are taken.
-    Items(Vec<InputItem>),
-}
-
-/// One input item of OpenAI's Responses API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(deny_unknown_fields)]
-pub struct InputItem {
-    /// `message`; absent means the same.
-    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// The item's id elsewhere; ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The item's state elsewhere; ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
-    /// `user`.
-    pub role: String,
-    /// A text, or parts.
-    pub content: InputContent,
-}
-
-/// The content of an input item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(untagged)]
-pub enum InputContent {
-    /// A text.
-    Text(String),
-    /// Parts.
-    Parts(Vec<InputPart>),
-}
-
-/// A part of an input item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum InputPart {
-    /// A text.
-    #[serde(alias = "text", alias = "output_text")]
-    InputText {
-        /// The text.
-        text: String,
-    },
-    /// A picture.
-    InputImage {
-        /// `https:` or `data:` URL.
-        image_url: String,
-        /// `low`, `high` or `auto`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "codegen", ts(optional))]
-        detail: Option<String>,
-    },
-}
-
-/// A text or a list, told apart by what is there: serde's own untagged reading would not name the field that is wrong.
-macro_rules! text_or_list {
-    ($name:ident, $list:ident, $item:ty, $expecting:literal) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct TextOrList;
-                impl<'de> Visitor<'de> for TextOrList {
-                    type Value = $name;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-                    fn visit_str<E>(self, text: &str) -> Result<$name, E> {
-                        Ok($name::Text(text.to_owned()))
-                    }
-                    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$name, A::Error> {
-                        let mut items: Vec<$item> = Vec::new();
-                        while let Some(item) = seq.next_element()? {
-                            items.push(item);
-                        }
-                        Ok($name::$list(items))
-                    }
-                }
-                deserializer.deserialize_any(TextOrList)
-            }
-        }
-    };
-}
-
-text_or_list!(Input, Items, InputItem, "a text, or a list of input items");
-text_or_list!(InputContent, Parts, InputPart, "a text, or a list of parts");

@@ -280,7 +280,7 @@ async fn operators_see_numbers_and_names_only_where_they_may_read_content() {
         let listed = http::get_as(&server.address(), "/api/sessions", OPS).await.json();
         let item = &listed["items"][0];
         assert_eq!((&item["sessionId"], &item["owner"]), (&json!(owned), &json!("ada")), "{listed}");
-        assert_eq!((&item["name"], &item["entries"], &item["open"]), (&json!(name), &json!(2), &json!(true)));
+        assert_eq!((&item["name"], &item["entries"], &item["open"]), (&json!(name), &json!(3), &json!(true)));
         assert!(item["tokenCount"].as_u64().is_some_and(|tokens| tokens > 0), "{listed}");
         for path in ["/healthz", "/readyz"] {
             assert_eq!(http::get(&server.address(), path).await.status, 200, "{path} is for everyone");

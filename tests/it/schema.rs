@@ -34,6 +34,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     let opened = client.ask("open_session", json!({ "tools": tools })).await;
     let session = opened["payload"]["sessionId"].clone();
     client.turn("My ferry leaves at 17:40.").await;
+    let entry = client.ask("get_entries", json!({})).await["payload"]["items"][0]["entryId"].clone();
     client.ask("user_input", json!({ "input": "use weather" })).await;
     let call = client.event("tool_call").await["payload"]["callId"].clone();
 
@@ -42,6 +43,9 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("hello", "already_greeted"),
         ("open_session", "session_already_open"),
         ("get_entries", "entry_not_found"),
+        ("edit_queue", "not_queued"),
+        // The turn is running.
+        ("navigate", "turn_running"),
         ("cancel_turn", "no_turn"),
         ("retry_turn", "turn_running"),
         ("approval_response", "no_pending_approval"),
@@ -57,7 +61,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     let first = Command::NAMES.iter().copied().filter(|name| !last.contains(name));
     for name in first.chain(last) {
         let mut payload = read(&format!("examples/v2/commands/{name}.json"))["payload"].take();
-        for (field, real) in [("sessionId", &session), ("callId", &call)] {
+        for (field, real) in [("sessionId", &session), ("callId", &call), ("entryId", &entry), ("rootId", &entry)] {
             if payload.get(field).is_some() {
                 payload[field] = real.clone();
             }
