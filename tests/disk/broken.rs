@@ -1,0 +1,144 @@
+//! Stores that are wrong on purpose, around the one that is right.
+
+use futures_util::poll;
+use reseed::store::{
+    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
+    StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
+};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use std::{collections::HashMap, sync::Mutex};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Right,
+    /// An append is `Ok` when it has been handed on.
+    AcknowledgesEarly,
+    /// An append is written under whatever term is the newest.
+    IgnoresTerm,
+    /// An append whose fate is not known is `Ok`.
+    HidesFailures,
+}
+
+/// The store, wrong in one way.
+pub(crate) struct Broken {
+    inner: SqliteStore,
+    how: How,
+    newest: Mutex<HashMap<SessionId, Lease>>,
+}
+
+impl Broken {
+    pub(crate) fn new(inner: SqliteStore, how: How) -> Self {
+        Self { inner, how, newest: Mutex::default() }
+    }
+
+    fn remember(&self, lease: &Lease) {
+        self.newest.lock().unwrap().insert(lease.session.clone(), lease.clone());
+    }
+}
+
+impl SessionStore for Broken {
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        Box::pin(async move {
+            let lease = self.inner.create(session, owner, now).await?;
+            self.remember(&lease);
+            Ok(lease)
+        })
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        Box::pin(async move {
+            let opened = self.inner.open(session).await?;
+            self.remember(&opened.0);
+            Ok(opened)
+        })
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            match self.how {
+                How::Right => self.inner.append(lease, first_seq, append).await,
+                How::AcknowledgesEarly => {
+                    let mut appending = self.inner.append(lease, first_seq, append);
+                    // It is in the writer's queue now, and is done also when nobody waits for it.
+                    let _ = poll!(&mut appending);
+                    Ok(())
+                }
+                How::IgnoresTerm => {
+                    let newest = self.newest.lock().unwrap().get(&lease.session).cloned();
+                    self.inner.append(newest.as_ref().unwrap_or(lease), first_seq, append).await
+                }
+                How::HidesFailures => match self.inner.append(lease, first_seq, append).await {
+                    Err(Error::Unknown(_)) => Ok(()),
+                    answer => answer,
+                },
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        self.inner.release(lease)
+    }
+
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.inner.read(session, after_seq, limit)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.inner.entries(session, query)
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        self.inner.subtree(session, query)
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        self.inner.entry_seq(session, entry)
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        self.inner.command(session, command_id)
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        self.inner.head(session)
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        self.inner.list(query)
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        self.inner.delete(session)
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,517 @@
+//! A disk in memory that may do whatever a real one may do to what was not synced.
+//!
+//! Files are written into a cache, as an operating system does. When the power goes, each sector of a file holds any of the
+//! versions that it had since the last sync: writes are dropped, reordered and torn. The same with sizes, and with names in
+//! the directory. After a sync that failed the cache shows what the disk does not have, and a later sync does not mend it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What is written whole or not at all.
+const SECTOR: usize = 512;
+
+/// What goes wrong, at a writing operation counted from the start of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The write fails; a part of it may be done.
+    Write,
+    /// The next sync fails, and what it should have made durable is lost in part.
+    Sync,
+    /// No file grows any more, for so many operations.
+    Full(u64),
+    /// The next read fails.
+    Read,
+}
+
+/// Syncs that are not done, though they say so: the proof that the tests would notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    None,
+    /// About every file.
+    Everywhere,
+    /// About the write-ahead log.
+    Log,
+    /// About the database itself.
+    Database,
+}
+
+/// How what was not synced fares when the power goes.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    All,
+    Nothing,
+    /// Writes are kept in their order up to one, which is torn.
+    Tail,
+    /// Each sector for itself.
+    Scattered,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write { offset: usize, data: Vec<u8> },
+    Truncate(usize),
+}
+
+impl Change {
+    fn sectors(&self, len: usize) -> std::ops::Range<usize> {
+        match self {
+            Self::Write { offset, data } => offset / SECTOR..(offset + data.len()).div_ceil(SECTOR),
+            Self::Truncate(to) => to / SECTOR..len.div_ceil(SECTOR),
+        }
+    }
+
+    /// Applies the part of it that lies within `range`, in a file that is long enough.
+    fn apply(&self, file: &mut [u8], range: std::ops::Range<usize>) {
+        match self {
+            Self::Write { offset, data } => {
+                let (from, to) = (range.start.max(*offset), range.end.min(offset + data.len()));
+                if from < to {
+                    file[from..to].copy_from_slice(&data[from - offset..to - offset]);
+                }
+            }
+            Self::Truncate(to) => {
+                let from = range.start.max(*to);
+                if from < range.end {
+                    file[from..range.end].fill(0);
+                }
+            }
+        }
+    }
+
+    fn len_after(&self, len: usize) -> usize {
+        match self {
+            Self::Write { offset, data } => len.max(offset + data.len()),
+            Self::Truncate(to) => *to,
+        }
+    }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Inode {
+    /// What the disk has.
+    durable: Vec<u8>,
+    /// What is read.
+    current: Vec<u8>,
+    /// From the one to the other, but for what a failed sync lost.
+    pending: Vec<Change>,
+}
+
+impl Inode {
+    /// What the disk has after the power went.
+    fn survivor(&self, random: &mut fastrand::Rng) -> Vec<u8> {
+        let loss = match random.u32(0..8) {
+            0 => Loss::All,
+            1 => Loss::Nothing,
+            2..5 => Loss::Tail,
+            _ => Loss::Scattered,
+        };
+        let count = self.pending.len();
+        let longest = self.pending.iter().fold(self.durable.len(), |longest, change| longest.max(change.len_after(0)));
+        let torn = random.usize(0..=count);
+        let keeps = |random: &mut fastrand::Rng| match loss {
+            Loss::All => 0,
+            Loss::Nothing => count,
+            Loss::Tail => torn + usize::from(torn < count && random.bool()),
+            Loss::Scattered => random.usize(0..=count),
+        };
+        let kept: Vec<usize> = (0..longest.div_ceil(SECTOR)).map(|_| keeps(random)).collect();
+        let mut file = self.durable.clone();
+        file.resize(longest, 0);
+        let mut len = self.durable.len();
+        let len_kept = keeps(random);
+        for (at, change) in self.pending.iter().enumerate() {
+            for sector in change.sectors(longest) {
+                if at < kept[sector] {
+                    change.apply(&mut file, sector * SECTOR..((sector + 1) * SECTOR).min(longest));
+                }
+            }
+            if at < len_kept {
+                len = change.len_after(len);
+            }
+        }
+        file.truncate(len);
+        file
+    }
+}
+
+#[derive(Debug, Default)]
+struct Directory(BTreeMap<String, u64>);
+
+/// Everything behind the lock.
+pub(crate) struct State {
+    random: fastrand::Rng,
+    inodes: BTreeMap<u64, Inode>,
+    next_inode: u64,
+    directory: Directory,
+    durable_directory: Directory,
+    /// Writing operations of this life.
+    operations: u64,
+    crash_at: Option<u64>,
+    faults: BTreeMap<u64, Fault>,
+    failing_sync: bool,
+    /// The next sync of this file fails.
+    failing_sync_of: Option<&'static str>,
+    failing_read: bool,
+    full_until: u64,
+    lie: Lie,
+    /// The power is gone, or the process: whatever is still asked fails.
+    dead: bool,
+    /// Something failed in this life; a sync did.
+    faulted: bool,
+    sync_failed: bool,
+    /// FNV-1a of all that was written, for comparing two runs.
+    trace: u64,
+    pub(crate) locks: super::locks::Locks,
+    gate: Gate,
+}
+
+/// Where a test lets the writer wait before it begins a transaction, so that what comes meanwhile is in the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Closed,
+    Waiting,
+}
+
+/// What an operation comes to.
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+/// Why an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Io,
+    Full,
+}
+
+/// The disk.
+pub(crate) struct Disk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Disk {
+    pub(crate) fn new(seed: u64, lie: Lie) -> Arc<Self> {
+        let state = State {
+            random: fastrand::Rng::with_seed(seed),
+            inodes: BTreeMap::new(),
+            next_inode: 1,
+            directory: Directory::default(),
+            durable_directory: Directory::default(),
+            operations: 0,
+            crash_at: None,
+            faults: BTreeMap::new(),
+            failing_sync: false,
+            failing_sync_of: None,
+            failing_read: false,
+            full_until: 0,
+            lie,
+            dead: false,
+            faulted: false,
+            sync_failed: false,
+            trace: 0xcbf2_9ce4_8422_2325,
+            locks: super::locks::Locks::default(),
+            gate: Gate::Open,
+        };
+        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a life: the power goes at the `crash_at`-th writing operation, faults happen at others.
+    pub(crate) fn begin(&self, crash_at: Option<u64>, faults: impl IntoIterator<Item = (u64, Fault)>) {
+        let mut state = self.state();
+        assert!(state.locks.is_free(), "something is still open");
+        state.operations = 0;
+        state.crash_at = crash_at;
+        state.faults = faults.into_iter().collect();
+        (state.failing_sync, state.failing_read, state.full_until) = (false, false, 0);
+        (state.dead, state.faulted, state.sync_failed, state.gate) = (false, false, false, Gate::Open);
+    }
+
+    /// Lets a fault happen at the next writing operation; a failing read with the next read.
+    pub(crate) fn fail_next(&self, fault: Fault) {
+        let mut state = self.state();
+        if fault == Fault::Read {
+            state.failing_read = true;
+        } else {
+            let next = state.operations + 1;
+            state.faults.insert(next, fault);
+        }
+    }
+
+    /// Files can grow again.
+    pub(crate) fn make_room(&self) {
+        self.state().full_until = 0;
+    }
+
+    /// Lets the next sync of a file fail whose name ends so.
+    pub(crate) fn fail_next_sync_of(&self, file: &'static str) {
+        self.state().failing_sync_of = Some(file);
+    }
+
+    /// Whether a failure of the store has a reason.
+    pub(crate) fn has_failed(&self) -> bool {
+        let state = self.state();
+        state.dead || state.faulted
+    }
+
+    /// Whether a sync failed in this life.
+    pub(crate) fn has_failed_to_sync(&self) -> bool {
+        self.state().sync_failed
+    }
+
+    /// From now on everything fails: the process that uses it is dead to the disk.
+    pub(crate) fn stop(&self) {
+        self.state().dead = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// The power goes: what was not synced fares as it may. Nothing may be open.
+    pub(crate) fn lose_power(&self) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        assert!(state.locks.is_free(), "something is still open");
+        let mut names = BTreeMap::new();
+        let both = state.directory.0.keys().chain(state.durable_directory.0.keys()).cloned();
+        for name in both.collect::<std::collections::BTreeSet<_>>() {
+            let new = state.random.bool();
+            let directory = if new { &state.directory } else { &state.durable_directory };
+            if let Some(inode) = directory.0.get(&name) {
+                names.insert(name, *inode);
+            }
+        }
+        state.inodes.retain(|inode, _| names.values().any(|named| named == inode));
+        for inode in state.inodes.values_mut() {
+            inode.durable = inode.survivor(&mut state.random);
+            inode.current.clone_from(&inode.durable);
+            inode.pending.clear();
+        }
+        state.durable_directory = Directory(names.clone());
+        state.directory = Directory(names);
+    }
+
+    /// What was written so far, as a number.
+    pub(crate) fn trace(&self) -> u64 {
+        self.state().trace
+    }
+
+    /// How many writing operations this life has had.
+    pub(crate) fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// Lets the next transaction wait until [`Self::open_gate`].
+    pub(crate) fn close_gate(&self) {
+        self.state().gate = Gate::Closed;
+    }
+
+    /// Waits a moment for the writer to stand at the gate; `true` when it does, or when it never will.
+    pub(crate) fn is_at_gate(&self) -> bool {
+        let state = self.state();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, Duration::from_micros(200), |state| state.gate == Gate::Closed && !state.dead);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.gate == Gate::Waiting || state.dead
+    }
+
+    pub(crate) fn open_gate(&self) {
+        self.state().gate = Gate::Open;
+        self.changed.notify_all();
+    }
+
+    /// Where a transaction begins.
+    pub(crate) fn pass_gate(&self) {
+        let mut state = self.state();
+        if state.gate == Gate::Closed {
+            state.gate = Gate::Waiting;
+            self.changed.notify_all();
+        }
+        drop(
+            self.changed
+                .wait_while(state, |state| state.gate != Gate::Open && !state.dead)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+}
+
+impl State {
+    /// Counts a writing operation; an error when it is not to be done. `true`: it is the last one, and torn.
+    fn operate(&mut self, what: &[u8], numbers: [usize; 2]) -> Outcome<bool> {
+        if self.dead {
+            return Err(Failure::Io);
+        }
+        self.operations += 1;
+        let numbers = numbers.map(usize::to_le_bytes).concat();
+        // A disk is mounted under another name each time.
+        let what = what.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        for byte in what.iter().chain(&numbers) {
+            self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        let fault = self.faults.remove(&self.operations);
+        self.faulted |= fault.is_some();
+        match fault {
+            Some(Fault::Write) => return Err(Failure::Io),
+            Some(Fault::Sync) => self.failing_sync = true,
+            Some(Fault::Read) => self.failing_read = true,
+            Some(Fault::Full(operations)) => self.full_until = self.operations + operations,
+            None => {}
+        }
+        let last = self.crash_at == Some(self.operations);
+        self.dead |= last;
+        Ok(last)
+    }
+
+    fn failed_if(last: bool) -> Outcome<()> {
+        if last { Err(Failure::Io) } else { Ok(()) }
+    }
+
+    /// The file of this name; made where `create` says so.
+    pub(crate) fn open(&mut self, name: &str, create: bool) -> Outcome<Option<u64>> {
+        if self.dead {
+            return Err(Failure::Io);
+        }
+        if let Some(inode) = self.directory.0.get(name) {
+            return Ok(Some(*inode));
+        }
+        if !create {
+            return Ok(None);
+        }
+        Self::failed_if(self.operate(name.as_bytes(), [0, 0])?)?;
+        let inode = self.open_nameless();
+        self.directory.0.insert(name.to_owned(), inode);
+        Ok(Some(inode))
+    }
+
+    /// A file without a name yet.
+    fn open_nameless(&mut self) -> u64 {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        self.inodes.insert(inode, Inode::default());
+        inode
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        !self.dead && self.directory.0.contains_key(name)
+    }
+
+    pub(crate) fn delete(&mut self, name: &str, sync: bool) -> Outcome<bool> {
+        let last = self.operate(name.as_bytes(), [1, 0])?;
+        let was_there = self.directory.0.remove(name).is_some();
+        if sync && !last && self.lie != Lie::Everywhere {
+            self.sync_directory();
+        }
+        Self::failed_if(last)?;
+        Ok(was_there)
+    }
+
+    fn sync_directory(&mut self) {
+        self.durable_directory = Directory(self.directory.0.clone());
+    }
+
+    /// Reads; what lies behind the end is not touched. How many bytes there were.
+    pub(crate) fn read(&mut self, inode: u64, offset: usize, into: &mut [u8]) -> Outcome<usize> {
+        if self.dead || std::mem::take(&mut self.failing_read) {
+            self.faulted = true;
+            return Err(Failure::Io);
+        }
+        let file = &self.inodes.get(&inode).ok_or(Failure::Io)?.current;
+        let there = file.get(offset..).unwrap_or_default();
+        let count = there.len().min(into.len());
+        into[..count].copy_from_slice(&there[..count]);
+        Ok(count)
+    }
+
+    pub(crate) fn write(&mut self, inode: u64, offset: usize, data: &[u8]) -> Outcome<()> {
+        let len = self.len(inode);
+        let tried = self.operate(b"write", [offset, data.len()]);
+        let full = self.operations <= self.full_until && offset + data.len() > len;
+        let failure = match tried {
+            Err(failure) if self.dead => return Err(failure),
+            Err(failure) => Some(failure),
+            Ok(true) => Some(Failure::Io),
+            Ok(false) => full.then_some(Failure::Full),
+        };
+        // What fails is done in part.
+        let done = if failure.is_some() { self.random.usize(0..=data.len()) } else { data.len() };
+        let done = if full { done.min(len.saturating_sub(offset)) } else { done };
+        if done > 0 {
+            self.change(inode, Change::Write { offset, data: data[..done].to_vec() })?;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn truncate(&mut self, inode: u64, len: usize) -> Outcome<()> {
+        let last = self.operate(b"truncate", [len, 0])?;
+        self.change(inode, Change::Truncate(len))?;
+        Self::failed_if(last)
+    }
+
+    fn change(&mut self, inode: u64, change: Change) -> Outcome<()> {
+        let inode = self.inodes.get_mut(&inode).ok_or(Failure::Io)?;
+        let len = change.len_after(inode.current.len());
+        inode.current.resize(len.max(inode.current.len()), 0);
+        let all = 0..inode.current.len();
+        change.apply(&mut inode.current, all);
+        inode.current.truncate(len);
+        inode.pending.push(change);
+        Ok(())
+    }
+
+    /// Makes a file durable; a file that was just made with its name, as the system's VFS does for logs and journals.
+    pub(crate) fn sync(&mut self, inode: u64, name: &str) -> Outcome<()> {
+        Self::failed_if(self.operate(b"sync", [0, 0])?)?;
+        let is_log = name.ends_with("-wal");
+        let is_beside = is_log || name.ends_with("-journal");
+        let named = self.failing_sync_of.is_some_and(|file| name.ends_with(file));
+        if named {
+            self.failing_sync_of = None;
+        }
+        let fails = std::mem::take(&mut self.failing_sync) || named;
+        let lies = match self.lie {
+            Lie::None => false,
+            Lie::Everywhere => true,
+            Lie::Log => is_log,
+            Lie::Database => !is_beside,
+        };
+        let found = self.inodes.get_mut(&inode).ok_or(Failure::Io)?;
+        if fails {
+            found.durable = found.survivor(&mut self.random);
+            found.pending.clear();
+            self.sync_failed = true;
+            return Err(Failure::Io);
+        }
+        if lies {
+            return Ok(());
+        }
+        if !found.pending.is_empty() {
+            // Not simply what is read: what an earlier failed sync has lost stays lost.
+            let longest =
+                found.pending.iter().fold(found.durable.len(), |longest, change| longest.max(change.len_after(0)));
+            let mut len = found.durable.len();
+            found.durable.resize(longest, 0);
+            for change in found.pending.drain(..) {
+                len = change.len_after(len);
+                change.apply(&mut found.durable, 0..longest);
+            }
+            found.durable.truncate(len);
+        }
+        if is_beside && self.directory.0.get(name) != self.durable_directory.0.get(name) {
+            self.sync_directory();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn len(&self, inode: u64) -> usize {
+        self.inodes.get(&inode).map_or(0, |inode| inode.current.len())
+    }
+}

@@ -1,0 +1,156 @@
+//! Single faults, each with what is promised of it.
+
+use super::{
+    device::{Disk, Fault, Lie},
+    vfs::{self, Mounted},
+};
+use reseed::store::{
+    Append, Error, Head, Lease, NewRecord, SessionStore,
+    sqlite::{Options, SqliteStore},
+};
+use reseed_protocol::{SessionId, Timestamp};
+use std::sync::Arc;
+
+struct Bench {
+    disk: Arc<Disk>,
+    mounted: Mounted,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let disk = Disk::new(1, Lie::None);
+        let mounted = Mounted::new(name.to_owned(), disk.clone());
+        disk.begin(None, []);
+        Self { disk, mounted }
+    }
+
+    /// The process ends at once, so that nothing is copied back; what the system has taken stays.
+    fn kill(&self, store: SqliteStore) {
+        self.disk.stop();
+        drop(store);
+        self.disk.begin(None, []);
+    }
+
+    fn open(&self, checkpoint_pages: u32) -> SqliteStore {
+        let options = Options { vfs: Some(vfs::NAME.into()), checkpoint_pages, ..Options::default() };
+        SqliteStore::open_with(&self.mounted.database(), options).unwrap()
+    }
+}
+
+fn session() -> SessionId {
+    "s".parse().unwrap()
+}
+
+fn append(body: &str) -> Append {
+    let record = NewRecord { body: body.into(), entry: None };
+    Append { records: vec![record], marks: Vec::new(), head: Head::default() }
+}
+
+async fn log(store: &SqliteStore) -> String {
+    let records = store.read(&session(), 0, 99).await.unwrap();
+    records.iter().map(|record| &record.body[..1]).collect()
+}
+
+async fn reopen(store: &SqliteStore) -> Lease {
+    store.open(&session()).await.unwrap().0
+}
+
+fn is_unknown<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    assert!(matches!(answer, Err(Error::Unknown(_))), "{answer:?}");
+}
+
+/// A failed sync says nothing of what is on the disk, and a second one that succeeds does not either.
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_written_until_the_store_is_opened_again() {
+    let bench = Bench::new("failed-sync");
+    let store = bench.open(4000);
+    let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
+    store.append(&lease, 1, append("a")).await.unwrap();
+    bench.disk.fail_next(Fault::Sync);
+    is_unknown(store.append(&lease, 2, append("b")).await);
+    let operations = bench.disk.operations();
+    for _ in 0..3 {
+        is_unknown(store.append(&lease, 2, append("c")).await);
+        is_unknown(store.open(&session()).await);
+        is_unknown(store.create(&"t".parse().unwrap(), "", Timestamp(0)).await);
+        is_unknown(store.delete(&session()).await);
+    }
+    assert_eq!(bench.disk.operations(), operations, "nothing was tried");
+    assert_eq!(log(&store).await, "a", "reads go on, and show what was acknowledged");
+    bench.kill(store);
+
+    // What an opened store shows stays, though the sync that should have made it durable had failed: the power goes next.
+    for round in 0..20 {
+        let store = bench.open(4000);
+        let lease = reopen(&store).await;
+        let shown = log(&store).await;
+        assert!(shown.starts_with('a'), "{shown}");
+        store.append(&lease, lease.next_seq, append("d")).await.unwrap();
+        bench.disk.fail_next(Fault::Sync);
+        is_unknown(store.append(&lease, lease.next_seq + 1, append("e")).await);
+        bench.kill(store);
+        let store = bench.open(4000);
+        let seen = log(&store).await;
+        assert!(seen.starts_with(&format!("{shown}d")), "{shown} then {seen}");
+        let lease = reopen(&store).await;
+        store.append(&lease, lease.next_seq, append("f")).await.unwrap();
+        bench.kill(store);
+        bench.disk.lose_power();
+        let store = bench.open(4000);
+        assert_eq!(log(&store).await, format!("{seen}f"), "round {round}");
+        drop(store);
+    }
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_while_the_log_is_copied_back_ends_the_writer_too() {
+    let bench = Bench::new("failed-copy");
+    let store = bench.open(1);
+    let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
+    store.append(&lease, 1, append("a")).await.unwrap();
+    assert!(!bench.disk.has_failed_to_sync());
+    bench.disk.fail_next_sync_of("reseed.db");
+    // It is synced in the log and acknowledged; the log is copied back after that.
+    store.append(&lease, 2, append("b")).await.unwrap();
+    is_unknown(store.append(&lease, 3, append("c")).await);
+    assert!(bench.disk.has_failed_to_sync());
+    is_unknown(store.append(&lease, 3, append("d")).await);
+    assert_eq!(log(&store).await, "ab");
+    bench.kill(store);
+    bench.disk.lose_power();
+    assert_eq!(log(&bench.open(1)).await, "ab");
+}
+
+#[tokio::test]
+async fn a_full_disk_acknowledges_nothing_and_writing_goes_on_when_there_is_room() {
+    let bench = Bench::new("full");
+    let store = bench.open(4000);
+    let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
+    store.append(&lease, 1, append("a")).await.unwrap();
+    bench.disk.fail_next(Fault::Full(30));
+    let long = "b".repeat(50_000);
+    for _ in 0..3 {
+        is_unknown(store.append(&lease, 2, append(&long)).await);
+        assert_eq!(log(&store).await, "a");
+    }
+    bench.disk.make_room();
+    let lease = reopen(&store).await;
+    assert_eq!(lease.next_seq, 2);
+    store.append(&lease, 2, append(&long)).await.unwrap();
+    bench.kill(store);
+    bench.disk.lose_power();
+    assert_eq!(log(&bench.open(4000)).await, "ab");
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_told_and_the_next_one_works() {
+    let bench = Bench::new("failed-read");
+    let store = bench.open(1);
+    let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
+    store.append(&lease, 1, append(&"a".repeat(20_000))).await.unwrap();
+    drop(store);
+    let store = bench.open(1);
+    bench.disk.fail_next(Fault::Read);
+    is_unknown(store.read(&session(), 0, 9).await);
+    assert_eq!(log(&store).await, "a");
+}
