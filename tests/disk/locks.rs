@@ -140,7 +140,7 @@ impl Locks {
     /// Takes slots of the shared memory's locks; `false` when another has one of them.
     pub(crate) fn lock_slots(&mut self, inode: u64, slots: std::ops::Range<usize>, exclusive: bool) -> bool {
         let memory = self.memories.entry(inode).or_default();
-        let is_free = |slot: usize| !memory.exclusive[slot] && !(exclusive && memory.shared[slot] > 0);
+        let is_free = |slot: usize| !(memory.exclusive[slot] || exclusive && memory.shared[slot] > 0);
         if !slots.clone().all(is_free) {
             return false;
         }

@@ -5,6 +5,8 @@
 //! are checked against a plain model (`world.rs`). `SEED=72 cargo test --test disk` repeats one seed, `SEEDS=10000` runs
 //! more of them. Stores that are wrong on purpose (`broken.rs`) show that the checks can fail.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
 mod broken;
 mod device;
 mod faults;
