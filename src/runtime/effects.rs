@@ -12,7 +12,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::{Append, CallModel, Effect, Input, Origin, RequestId},
-        model::{Delta, ModelFault},
+        model::{Delta, ModelFault, Purpose},
         session::{SessionState, fingerprint::fingerprint},
     },
     provider::DeltaSink,
@@ -239,7 +239,7 @@ impl Effects {
         let mut sink = Shown { feed: self.feed.clone(), item: item.clone(), first: self.measure.first_delta() };
         let purpose = body.purpose;
         let task = tokio::spawn(async move {
-            let mut report = Report { request, mailbox, done: false };
+            let mut report = Report { request, purpose, mailbox, done: false };
             let outcome = match &sink.item {
                 Some(_) => provider.answer(&body, &mut sink).await,
                 None => provider.answer(&body, &mut Unshown).await,
@@ -297,6 +297,7 @@ impl DeltaSink for Unshown {
 /// Reports the outcome of a request to its session, also when the provider panics: a turn must end.
 struct Report {
     request: RequestId,
+    purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
     done: bool,
 }
@@ -317,7 +318,11 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        let Some(mailbox) = self.mailbox.upgrade().filter(|_| !self.done) else { return };
+        if self.done {
+            return;
+        }
+        super::measure::model_left(self.purpose, std::thread::panicking());
+        let Some(mailbox) = self.mailbox.upgrade() else { return };
         let fault =
             ModelFault::new(ErrorCode::Internal, "asking the model ended without an outcome; see the server's log");
         let input = Input::Failed { request: self.request, fault };

@@ -86,6 +86,12 @@ impl Measure {
     }
 }
 
+/// A request that ended without an outcome: it was cancelled, or whoever made it panicked.
+pub(super) fn model_left(purpose: Purpose, panicked: bool) {
+    let outcome = if panicked { Outcome::Error(ErrorCode::Internal) } else { Outcome::Cancelled };
+    metrics::model_request_finished(purpose, outcome, None);
+}
+
 pub(super) fn model_answered(purpose: Purpose, outcome: &Result<Answer, ModelFault>) {
     match outcome {
         Ok(answer) => metrics::model_request_finished(purpose, Outcome::Ok, answer.usage),

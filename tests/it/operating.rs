@@ -47,6 +47,25 @@ async fn health_says_that_it_is_there_and_readiness_that_it_takes_sessions() {
 }
 
 #[tokio::test]
+async fn a_request_that_was_cancelled_is_counted_as_that() {
+    let folder = folder();
+    let server = Binary::start(folder.path(), &[("OFFLINE_WORD_MILLIS", "60000")]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "My ferry is called Aurora." })).await;
+    client.event("turn_started").await;
+    client.ask("cancel_turn", json!({})).await;
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "cancelled");
+    let name = r#"reseed_model_requests_total{purpose="turn",outcome="cancelled"}"#;
+    // The request's task ends after the turn.
+    let counted = async {
+        while samples(&server.address).await.get(name) != Some(&1.0) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), counted).await.expect("it is never counted");
+}
+
+#[tokio::test]
 async fn metrics_count_what_happened() {
     let folder = folder();
     let server = Binary::start(folder.path(), &QUICK).await;

@@ -6,6 +6,7 @@ use crate::core::{
         compaction::Order,
         envelope::{envelope, markdown},
         factory::{resolve, strategy},
+        window::TOKENS_MAX,
     },
     session::Place,
 };
@@ -18,9 +19,6 @@ use reseed_protocol::{
     event::{CompactionTrigger, TurnStatus},
     reply::{Accepted, Context, Reply},
 };
-
-/// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
-const TOKENS_MAX: u64 = 100_000_000;
 
 /// A command's sender, id and content hash: what its mark is made of.
 #[derive(Debug, Clone)]

@@ -1,10 +1,9 @@
 //! Makes strategies from their names. A new one is a file beside this one and a line in [`strategy`].
 
-use crate::core::context::{ContextManager, manual::Manual, strategy::Defaults, threshold::Threshold};
+use crate::core::context::{
+    ContextManager, manual::Manual, strategy::Defaults, threshold::Threshold, window::TOKENS_MAX,
+};
 use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
-
-/// Most tokens that a setting may name: ten times what the largest windows of 2026 have.
-const TOKENS_MAX: u64 = 100_000_000;
 
 /// The strategies by short name.
 pub const NAMES: [&str; 2] = ["threshold", "manual"];

@@ -4,6 +4,9 @@
 //! well-known models. A model that none of them knows has no window, and the caller says so instead of guessing: a guess
 //! that is too large fails in the middle of a conversation.
 
+/// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
+pub const TOKENS_MAX: u64 = 100_000_000;
+
 /// How many tokens a model takes, and how we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {

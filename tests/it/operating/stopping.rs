@@ -23,18 +23,22 @@ async fn begun(server: &Binary) -> (Client, String) {
     (client, opened["sessionId"].as_str().unwrap().to_owned())
 }
 
+/// How long a signal may take on a machine that is busy with other tests.
+const STOPPING_TIME: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Asks until the server says that it is stopping; the signal is on its way.
 async fn stopping(server: &Binary) {
-    loop {
-        let answered = http::get(&server.address, "/readyz").await;
-        match answered.status {
-            200 => tokio::task::yield_now().await,
-            status => {
-                assert_eq!((status, answered.body.as_str()), (503, "stopping\n"));
-                return;
+    let asked = async {
+        loop {
+            let answered = http::get(&server.address, "/readyz").await;
+            if answered.status != 200 {
+                return answered;
             }
+            tokio::task::yield_now().await;
         }
-    }
+    };
+    let answered = tokio::time::timeout(STOPPING_TIME, asked).await.expect("it does not say that it is stopping");
+    assert_eq!((answered.status, answered.body.as_str()), (503, "stopping\n"));
 }
 
 /// Opens a session again and returns its client and `session_opened`. The client before may have hung up so lately that
