@@ -122,7 +122,12 @@ pub enum Frame {
     /// A whole frame of text of the streamed answer.
     Delta(String),
     /// Durable events after this seq are no longer in memory: read them from the store, then come back.
-    Behind(u64),
+    Behind {
+        /// The last one that it was given.
+        after: u64,
+        /// The last one that was published: the store may have more by now, whose replies have not gone out yet.
+        up_to: u64,
+    },
     /// The session was closed: close the socket so.
     Closed(CloseCode),
 }
@@ -309,7 +314,7 @@ impl Inner {
                     Some(live) => {
                         live.next(&mut cursor.answer, bytes_max, &mut frames);
                     }
-                    None => frames.push(Frame::Behind(cursor.seq)),
+                    None => frames.push(Frame::Behind { after: cursor.seq, up_to: self.seq }),
                 }
                 return frames;
             }
@@ -405,7 +410,7 @@ mod tests {
     #[test]
     fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
         let long = "x".repeat(TAIL_BYTES_MAX + 1);
-        for (entry, then) in [("entry", &["2 entry", "3 end"][..]), (&long, &["Behind(1)"])] {
+        for (entry, then) in [("entry", &["2 entry", "3 end"][..]), (&long, &["Behind { after: 1, up_to: 3 }"])] {
             let feed = Feed::new(0);
             let (item, turn) = ids();
             feed.publish(&["begin".into()], None);
@@ -425,7 +430,7 @@ mod tests {
                 loop {
                     let frames = feed.next(&mut cursor, true, 4);
                     got.extend(frames.iter().map(text));
-                    if matches!(frames.last(), None | Some(Frame::Behind(_))) {
+                    if matches!(frames.last(), None | Some(Frame::Behind { .. })) {
                         break;
                     }
                 }
@@ -478,7 +483,7 @@ mod tests {
         for _ in 0..TAIL_EVENTS_MAX + 1 {
             feed.publish(&["x".into()], None);
         }
-        assert_eq!(feed.next(&mut cursor, true, 1024), [Frame::Behind(0)]);
+        assert_eq!(feed.next(&mut cursor, true, 1024), [Frame::Behind { after: 0, up_to: TAIL_EVENTS_MAX as u64 + 1 }]);
     }
 
     #[test]

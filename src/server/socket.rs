@@ -350,7 +350,7 @@ impl Connection {
                         self.send(frame).await?;
                         self.alarm.look_in(TEXT_MAY_WAIT);
                     }
-                    Frame::Behind(seq) => Box::pin(self.catch_up(seq)).await?,
+                    Frame::Behind { after, up_to } => Box::pin(self.catch_up(after, up_to)).await?,
                     Frame::Closed(CloseCode::NoSuchSession) => {
                         return Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"));
                     }
@@ -360,15 +360,16 @@ impl Connection {
         }
     }
 
-    /// Reads from the store what the feed no longer holds.
-    async fn catch_up(&mut self, seq: u64) -> Flow {
+    /// Reads from the store what the feed no longer holds. The store may already hold more than was published, of which the
+    /// replies are still to come.
+    async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
         let Some(joined) = &self.joined else { return Ok(()) };
         let id = joined.handle.id.clone();
-        let page = self.app.registry.store().read(&id, seq, BEHIND_PAGE).await.map_err(|error| {
+        let page = self.app.registry.store().read(&id, after, BEHIND_PAGE).await.map_err(|error| {
             tracing::error!(session = %id, %error, "read events for a client that is behind");
             End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume")
         })?;
-        for record in page {
+        for record in page.into_iter().take_while(|record| record.seq <= up_to) {
             self.durable(record.seq, &record.body).await?;
             if let Some(joined) = &mut self.joined {
                 joined.cursor.seq = record.seq;
