@@ -1,0 +1,107 @@
+//! Faults that the server must not have, each put between the server and the disk or between the server and a client.
+//! A suite that does not catch them could not catch the server's own.
+
+use crate::disk::Road;
+use reseed::{
+    runtime::{Frame, LeftOff},
+    store::{Append, Error, Lease, SessionHead},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What is broken in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// Nothing: the server as it is.
+    Nothing,
+    /// Appends are acknowledged before they are synced: a crash takes the newest.
+    AckBeforeSync,
+    /// Appends are acknowledged, and so published, a while before they are written.
+    PublishBeforeWrite,
+    /// A stale writer may write.
+    IgnoreTerm,
+    /// A session that is opened again has no queue.
+    LoseQueue,
+    /// A client that resumes is taken to have seen nothing of the running answer.
+    LoseOffset,
+    /// An event gets lost on its way to a client.
+    DropEvent,
+    /// An event comes twice.
+    RepeatEvent,
+    /// Two events come in the wrong order.
+    SwapEvents,
+    /// The text of an event is another than the stored one.
+    ChangeEvent,
+}
+
+/// How long an append is late that is acknowledged before it is written.
+const LATE: Duration = Duration::from_millis(5);
+
+impl Broken {
+    /// The lease with which a server gets through to the disk.
+    pub(crate) fn claimed(self, lease: &Lease, newest_term: u64) -> Lease {
+        let term = if self == Self::IgnoreTerm { newest_term } else { lease.term };
+        Lease { term, ..lease.clone() }
+    }
+
+    /// An append that is answered without being carried out as it should be.
+    pub(crate) async fn append(
+        self,
+        road: &Road,
+        lease: &Lease,
+        first_seq: u64,
+        append: &Append,
+    ) -> Option<Result<(), Error>> {
+        if self != Self::PublishBeforeWrite {
+            return None;
+        }
+        let disk = road.disk.clone();
+        disk.lock().late.push_back((road.node, lease.clone(), first_seq, append.clone()));
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            let late = disk.lock().late.pop_front();
+            if let Some((node, lease, first_seq, append)) = late {
+                drop(disk.append(node, &lease, first_seq, append).await);
+            }
+        });
+        Some(Ok(()))
+    }
+
+    /// What a server is told of a session that it opens.
+    pub(crate) fn opened(self, mut head: SessionHead) -> SessionHead {
+        if self == Self::LoseQueue
+            && let Ok(mut state) = serde_json::from_str::<serde_json::Value>(&head.head.state)
+        {
+            state["queue"] = serde_json::json!([]);
+            head.head.state = state.to_string().into();
+        }
+        head
+    }
+
+    /// How many of the newest appends a crash takes.
+    pub(crate) fn lost_in_a_crash(self, rng: &mut fastrand::Rng) -> usize {
+        if self == Self::AckBeforeSync { rng.usize(1..4) } else { 0 }
+    }
+
+    /// What a client's wish to resume becomes.
+    pub(crate) fn left_off(self, left_off: LeftOff) -> LeftOff {
+        if self == Self::LoseOffset { LeftOff { items: Vec::new(), ..left_off } } else { left_off }
+    }
+
+    /// What becomes of frames on their way to a client.
+    pub(crate) fn frames(self, mut frames: Vec<Frame>, rng: &mut fastrand::Rng) -> Vec<Frame> {
+        let durable: Vec<usize> = (0..frames.len()).filter(|at| matches!(frames[*at], Frame::Durable(..))).collect();
+        let Some(at) = rng.choice(&durable).copied().filter(|_| rng.u8(..8) == 0) else { return frames };
+        match self {
+            Self::DropEvent => drop(frames.remove(at)),
+            Self::RepeatEvent => frames.insert(at, frames[at].clone()),
+            Self::SwapEvents if durable.len() > 1 => frames.swap(durable[0], durable[1]),
+            Self::ChangeEvent => {
+                if let Frame::Durable(_, body) = &mut frames[at] {
+                    *body = Arc::from(body.replace("word", "sword"));
+                }
+            }
+            _ => {}
+        }
+        frames
+    }
+}

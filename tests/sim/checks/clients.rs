@@ -1,0 +1,129 @@
+//! What clients are given, and where they end.
+
+use crate::{
+    history::{History, What},
+    view::{Streamed, View, difference, texts},
+};
+use reseed_protocol::{
+    EntryData,
+    content::utf16_len,
+    event::{EphemeralEvent, Event},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Persist, then publish.
+pub(crate) fn published_after_written(history: &History) -> Result<(), String> {
+    for given in &history.given {
+        if let What::Durable { seq, .. } = given.what
+            && seq > given.durable
+        {
+            return Err(format!("client {} is given {seq} when {} are on the disk", given.client, given.durable));
+        }
+    }
+    Ok(())
+}
+
+/// Each client is given every event after the one it left off at, once, in order; on a replay it leaves off where it was.
+pub(crate) fn events_have_no_gap(history: &History) -> Result<(), String> {
+    let mut last: BTreeMap<usize, u64> = BTreeMap::new();
+    for given in &history.given {
+        let client = given.client;
+        let last = last.entry(client).or_default();
+        match given.what {
+            What::Opened { from, replay: true, .. } if from != *last => {
+                return Err(format!("client {client} had seen {last} and goes on after {from}"));
+            }
+            What::Opened { from, .. } => *last = from,
+            What::Durable { seq, .. } if seq != *last + 1 => {
+                return Err(format!("client {client} is given {seq} after {last}"));
+            }
+            What::Durable { seq, .. } => *last = seq,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An event is the same for everyone, for ever.
+pub(crate) fn given_what_the_log_says(history: &History) -> Result<(), String> {
+    for given in &history.given {
+        let What::Durable { seq, body } = &given.what else { continue };
+        let stored = usize::try_from(*seq).ok().and_then(|seq| history.log.get(seq.checked_sub(1)?));
+        if stored.is_none_or(|stored| stored.body != *body) {
+            return Err(format!("client {} was given another event {seq} than the log has", given.client));
+        }
+    }
+    Ok(())
+}
+
+/// Text goes on where it ended, across any number of connections, and is the beginning of what its entry says.
+pub(crate) fn streams_go_on(history: &History) -> Result<(), String> {
+    let mut streams: BTreeMap<usize, Option<Streamed>> = BTreeMap::new();
+    for given in &history.given {
+        let client = given.client;
+        let stream = streams.entry(client).or_default();
+        match &given.what {
+            What::Opened { replay: false, state, .. } => stream.clone_from(&state.streamed),
+            What::Ephemeral(EphemeralEvent::ItemStarted(started)) => {
+                let again = stream.as_ref().filter(|stream| stream.item == started.item_id);
+                if again.is_some_and(|stream| !stream.parts.is_empty()) {
+                    return Err(format!("client {client} has text of `{}`, which begins again", started.item_id));
+                }
+                *stream = Some(Streamed { item: started.item_id.clone(), parts: BTreeMap::new() });
+            }
+            What::Ephemeral(EphemeralEvent::ItemDelta(delta)) => {
+                let Some(text) = stream.as_mut().filter(|stream| stream.item == delta.item_id) else {
+                    return Err(format!("client {client} is given text of `{}` without its beginning", delta.item_id));
+                };
+                let text = text.parts.entry(delta.part).or_default();
+                if utf16_len(text) != delta.offset {
+                    let (item, end) = (&delta.item_id, utf16_len(text));
+                    return Err(format!("client {client} has {end} of `{item}` and is given {} on", delta.offset));
+                }
+                text.push_str(&delta.text);
+            }
+            What::Ephemeral(EphemeralEvent::ItemAborted(aborted)) => {
+                stream.take_if(|stream| stream.item == aborted.item_id);
+            }
+            What::Durable { seq, .. } => {
+                let event = usize::try_from(*seq).ok().and_then(|seq| history.events.get(seq.checked_sub(1)?));
+                match event {
+                    Some(Event::EntryAppended(appended)) => {
+                        let id = &appended.entry.entry_id;
+                        let Some(shown) = stream.take_if(|stream| stream.item == *id) else { continue };
+                        let EntryData::Message(message) = &appended.entry.data else { continue };
+                        let said: BTreeMap<u32, &str> = texts(&message.content).collect();
+                        let other = |(at, text): (&u32, &String)| !said.get(at).unwrap_or(&"").starts_with(&**text);
+                        if shown.parts.iter().any(other) {
+                            return Err(format!("client {client} was shown {shown:?}, and the entry says {said:?}"));
+                        }
+                    }
+                    Some(Event::TurnFinished(_)) => *stream = None,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whoever was cut off, however often, ends with exactly the state of the one that never was; and that is the log's.
+pub(crate) fn end_alike(history: &History) -> Result<(), String> {
+    let Some(undisturbed) = history.views.first() else { return Err("nobody was there".to_owned()) };
+    let folded = View::of(&undisturbed.epoch, &history.events);
+    let known: BTreeSet<_> = folded.entries.keys().collect();
+    for (client, view) in history.views.iter().enumerate() {
+        let stranger = view.entries.iter().find(|(id, entry)| folded.entries.get(*id) != Some(*entry));
+        if let Some((id, _)) = stranger {
+            let why = if known.contains(id) { "otherwise in" } else { "not in" };
+            return Err(format!("client {client} knows an entry `{id}` that is {why} the log"));
+        }
+        for (other, name) in [(&folded, "the log"), (undisturbed, "the undisturbed client")] {
+            if let Some(difference) = difference(view, other) {
+                return Err(format!("client {client} ends otherwise than {name}: {difference}"));
+            }
+        }
+    }
+    Ok(())
+}

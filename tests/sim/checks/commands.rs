@@ -1,0 +1,267 @@
+//! What becomes of commands: one reply each, before their events; nothing that was acknowledged is lost or doubled.
+
+use crate::{
+    checks::log::taken_out,
+    history::{History, What},
+};
+use reseed_protocol::{
+    CommandId, EntryData, ErrorCode, Part,
+    command::{AppendCustomMessage, Command, Input, InputContent, UserInput},
+    event::Event,
+    reply::Reply,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Errors that say nothing of what became of the command, or that another time it may go otherwise.
+const PASSING: &[ErrorCode] =
+    &[ErrorCode::StoreFailed, ErrorCode::ReadOnly, ErrorCode::ShuttingDown, ErrorCode::Overloaded, ErrorCode::Internal];
+
+/// The commands that caused an event.
+fn causes(event: &Event) -> Vec<&CommandId> {
+    match event {
+        Event::EntryAppended(appended) => appended.command_id.iter().collect(),
+        Event::TurnStarted(started) => started.command_ids.iter().collect(),
+        Event::SessionUpdated(updated) => updated.command_id.iter().collect(),
+        Event::ContextCompacted(compacted) => compacted.command_id.iter().collect(),
+        Event::QueueChanged(changed) => changed.items.iter().map(|item| &item.command_id).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// On the connection that sent a command first, the reply comes before what the command caused.
+pub(crate) fn replies_precede_events(history: &History) -> Result<(), String> {
+    let mut sent = history.sent.iter().peekable();
+    let mut known: BTreeSet<&CommandId> = BTreeSet::new();
+    let mut waiting: BTreeSet<(u64, &CommandId)> = BTreeSet::new();
+    for (at, given) in history.given.iter().enumerate() {
+        while let Some(sent) = sent.next_if(|sent| sent.given <= at) {
+            if known.insert(&sent.id) {
+                waiting.insert((sent.connection, &sent.id));
+            }
+        }
+        match &given.what {
+            What::Reply(id, _) => {
+                waiting.remove(&(given.connection, id));
+            }
+            What::Durable { seq, .. } => {
+                let event = usize::try_from(*seq).ok().and_then(|seq| history.events.get(seq.checked_sub(1)?));
+                let early = event.map(causes).unwrap_or_default();
+                if let Some(id) = early.into_iter().find(|id| waiting.contains(&(given.connection, *id))) {
+                    return Err(format!("client {} is given event {seq} of `{id}` before the reply", given.client));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// No command has more replies than it was sent, and on a connection that lives to the end none lacks one.
+pub(crate) fn answered_once(history: &History) -> Result<(), String> {
+    let mut open: BTreeMap<(u64, &CommandId), i64> = BTreeMap::new();
+    for sent in &history.sent {
+        *open.entry((sent.connection, &sent.id)).or_default() += 1;
+    }
+    let mut over: BTreeSet<u64> = BTreeSet::new();
+    for given in &history.given {
+        match &given.what {
+            What::Reply(id, _) => *open.entry((given.connection, id)).or_default() -= 1,
+            What::Closed(_) | What::Cut => drop(over.insert(given.connection)),
+            _ => {}
+        }
+    }
+    for ((connection, id), lacking) in open {
+        if lacking < 0 {
+            return Err(format!("`{id}` was answered more often than sent on connection {connection}"));
+        }
+        if lacking > 0 && !over.contains(&connection) {
+            return Err(format!("`{id}` was never answered on connection {connection}"));
+        }
+    }
+    Ok(())
+}
+
+/// The replies to each command, by its id.
+fn replies(history: &History) -> BTreeMap<&CommandId, Vec<&Reply>> {
+    let mut replies: BTreeMap<&CommandId, Vec<&Reply>> = BTreeMap::new();
+    for given in &history.given {
+        if let What::Reply(id, reply) = &given.what {
+            replies.entry(id).or_default().push(reply);
+        }
+    }
+    replies
+}
+
+/// What was sent under each id.
+fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
+    let mut contents: BTreeMap<&CommandId, Vec<&Command>> = BTreeMap::new();
+    for sent in &history.sent {
+        let sent_so_far = contents.entry(&sent.id).or_default();
+        if !sent_so_far.contains(&&sent.command) {
+            sent_so_far.push(&sent.command);
+        }
+    }
+    contents
+}
+
+/// A command that was done is not done again, and is answered as it was; only other content is a conflict.
+pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String> {
+    let contents = contents(history);
+    for (id, replies) in replies(history) {
+        let one_content = contents.get(id).is_some_and(|contents| contents.len() == 1);
+        let mut done: Option<Reply> = None;
+        for reply in replies {
+            let (reply, repeated) = match reply {
+                Reply::Accepted(accepted) => {
+                    let mut plain = accepted.clone();
+                    (
+                        Reply::Accepted({
+                            plain.duplicate = None;
+                            plain
+                        }),
+                        accepted.duplicate == Some(true),
+                    )
+                }
+                Reply::Navigated(navigated) => {
+                    let mut plain = navigated.clone();
+                    (
+                        Reply::Navigated({
+                            plain.duplicate = None;
+                            plain
+                        }),
+                        navigated.duplicate == Some(true),
+                    )
+                }
+                Reply::Ok(ok) if contents.get(id).is_some_and(|commands| commands[0].writes()) => {
+                    let mut plain = ok.clone();
+                    (
+                        Reply::Ok({
+                            plain.duplicate = None;
+                            plain
+                        }),
+                        ok.duplicate == Some(true),
+                    )
+                }
+                Reply::Error(error) if error.code == ErrorCode::IdempotencyConflict => match one_content {
+                    true => return Err(format!("`{id}` conflicts with itself")),
+                    false => continue,
+                },
+                // The result of a call that was answered before is taken without being written; the call may be far back
+                // when it comes again.
+                Reply::Error(error) if error.code == ErrorCode::UnknownCall => continue,
+                Reply::Error(error) if done.is_some() && one_content && !PASSING.contains(&error.code) => {
+                    return Err(format!("`{id}` was done and is then refused: {}", error.code));
+                }
+                _ => continue,
+            };
+            // A tool's answer may come again without having been written again.
+            let told_again = matches!(contents.get(id).map(|commands| commands[0]), Some(Command::ToolResult(_)));
+            match &done {
+                Some(done) if *done != reply && !told_again => {
+                    return Err(format!("`{id}` is answered {reply:?}, before {done:?}"));
+                }
+                Some(_) if !repeated && !told_again => return Err(format!("`{id}` is done twice")),
+                _ => done = Some(reply),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How often a command stands in the log as what it asked for, or waits in the queue, or was taken out of it; `None` for
+/// commands that leave no trace of their own.
+fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Result<usize, String>> {
+    let entries: Vec<&EntryData> = history
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::EntryAppended(appended) if appended.command_id.as_ref() == Some(id) => Some(&appended.entry.data),
+            _ => None,
+        })
+        .collect();
+    let updates = history
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::SessionUpdated(updated) if updated.command_id.as_ref() == Some(id)))
+        .count();
+    let queue = history.events.iter().rev().find_map(|event| match event {
+        Event::QueueChanged(changed) => Some(changed.items.as_slice()),
+        _ => None,
+    });
+    let waits = queue.unwrap_or_default().iter().filter(|item| item.command_id == *id);
+    let taken_out = taken_out(&history.events).into_iter().filter(|taken| *taken == id).count();
+    match commands.first()? {
+        Command::UserInput(_) | Command::AppendCustomMessage(_) => {
+            let said = entries.iter().filter_map(|data| match data {
+                EntryData::Message(message) => Some(message.content.as_slice()),
+                EntryData::CustomMessage(custom) => Some(custom.content.as_slice()),
+                _ => None,
+            });
+            let found: Vec<&[Part]> = said.chain(waits.map(|item| item.content.as_slice())).collect();
+            let asked = |content: &[Part]| commands.iter().any(|command| says(command, content));
+            match found.iter().all(|content| asked(content)) {
+                true => Some(Ok(found.len() + taken_out)),
+                false => Some(Err(format!("`{id}` says something else in the log than it was sent with"))),
+            }
+        }
+        // Another content under the same id may be of another kind.
+        _ if commands.len() > 1 => None,
+        Command::SetModel(_)
+        | Command::SetContextStrategy(_)
+        | Command::SetInstructions(_)
+        | Command::SetOptions(_)
+        | Command::RenameSession(_)
+        | Command::Navigate(_) => Some(Ok(updates)),
+        Command::SetLabel(_) | Command::AppendCustom(_) => Some(Ok(entries.len())),
+        _ => None,
+    }
+}
+
+fn says(command: &Command, content: &[Part]) -> bool {
+    let said = match command {
+        Command::UserInput(UserInput { input: Input::Text(text), .. })
+        | Command::AppendCustomMessage(AppendCustomMessage { content: InputContent::Text(text), .. }) => text,
+        _ => return false,
+    };
+    matches!(content, [Part::Text { text }] if said == text)
+}
+
+/// What was acknowledged is in the log or in the queue, once; what was not is there once at most.
+pub(crate) fn nothing_acknowledged_is_lost(history: &History) -> Result<(), String> {
+    let replies = replies(history);
+    for (id, commands) in contents(history) {
+        let Some(traces) = traces(history, id, &commands) else { continue };
+        let traces = traces?;
+        let answers = replies.get(id).map_or(&[][..], Vec::as_slice);
+        let acknowledged =
+            answers.iter().any(|reply| matches!(reply, Reply::Accepted(_) | Reply::Ok(_) | Reply::Navigated(_)));
+        let passing = |reply: &&Reply| matches!(reply, Reply::Error(error) if PASSING.contains(&error.code));
+        let refused = !answers.is_empty() && !answers.iter().any(passing) && commands.len() == 1;
+        match (acknowledged, traces) {
+            (true, 1) | (false, 0) => {}
+            (false, 1) if !refused => {}
+            (true, found) => return Err(format!("`{id}` was acknowledged and is there {found} times")),
+            (false, found) => return Err(format!("`{id}` was not acknowledged and is there {found} times")),
+        }
+    }
+    let mut results: BTreeMap<&str, usize> = BTreeMap::new();
+    for event in &history.events {
+        let Event::EntryAppended(appended) = event else { continue };
+        let EntryData::Message(message) = &appended.entry.data else { continue };
+        for part in &message.content {
+            if let Part::ToolResult { call_id, .. } = part {
+                *results.entry(call_id.as_str()).or_default() += 1;
+            }
+        }
+    }
+    for sent in &history.sent {
+        let Command::ToolResult(result) = &sent.command else { continue };
+        let answers = replies.get(&sent.id).map_or(&[][..], Vec::as_slice);
+        let acknowledged = answers.iter().any(|reply| matches!(reply, Reply::Ok(_)));
+        let found = results.get(result.call_id.as_str()).copied().unwrap_or_default();
+        if found > 1 || (acknowledged && found == 0) {
+            return Err(format!("call `{}` has {found} results, one was acknowledged", result.call_id));
+        }
+    }
+    Ok(())
+}

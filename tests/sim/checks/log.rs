@@ -1,0 +1,224 @@
+//! What the log must look like by itself, and that a session follows from it.
+
+use crate::history::History;
+use reseed_protocol::{
+    CommandId, EntryId, TurnId,
+    command::Command,
+    event::{Event, QueueChanged},
+    reply::QueueItem,
+};
+use std::collections::HashSet;
+
+/// What the store gives back is what it took, and each record is an event.
+pub(crate) fn what_was_written(history: &History) -> Result<(), String> {
+    let written: Vec<&str> = history.written().iter().map(|record| &*record.body).collect();
+    let log: Vec<&str> = history.log.iter().map(|record| &*record.body).collect();
+    if written != log {
+        return Err(format!("{} records were written, {} are read", written.len(), log.len()));
+    }
+    match history.events.len() {
+        events if events == log.len() => Ok(()),
+        events => Err(format!("of {} records {events} are events", log.len())),
+    }
+}
+
+/// A parent stands in the log before its child, an id stands for one entry, and the leaf is an entry.
+pub(crate) fn tree_is_well_formed(history: &History) -> Result<(), String> {
+    let mut entries: HashSet<&EntryId> = HashSet::new();
+    for (seq, event) in (1..).zip(&history.events) {
+        match event {
+            Event::EntryAppended(appended) => {
+                let (id, parent) = (&appended.entry.entry_id, appended.entry.parent_id.as_ref());
+                if let Some(parent) = parent.filter(|parent| !entries.contains(parent)) {
+                    return Err(format!("entry `{id}` at {seq} hangs from `{parent}`, which is not there"));
+                }
+                if !entries.insert(id) {
+                    return Err(format!("entry `{id}` at {seq} is there already"));
+                }
+            }
+            Event::SessionUpdated(updated) => {
+                if let Some(leaf) = updated.leaf_id.iter().flatten().find(|leaf| !entries.contains(leaf)) {
+                    return Err(format!("the leaf at {seq} is `{leaf}`, which is not there"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it.
+pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
+    let mut seen: HashSet<&TurnId> = HashSet::new();
+    let mut open: Option<&TurnId> = None;
+    // The entry that a turn answers stands just before its beginning.
+    let mut asked: Option<&TurnId> = None;
+    for (seq, event) in (1..).zip(&history.events) {
+        match event {
+            Event::TurnStarted(started) => {
+                if let Some(open) = open {
+                    return Err(format!("a turn begins at {seq} while `{open}` is open"));
+                }
+                if !seen.insert(&started.turn_id) {
+                    return Err(format!("turn `{}` begins twice, at {seq} again", started.turn_id));
+                }
+                if let Some(asked) = asked.take().filter(|asked| **asked != started.turn_id) {
+                    return Err(format!("turn `{asked}` was asked for and did not begin at {seq}"));
+                }
+                open = Some(&started.turn_id);
+            }
+            Event::TurnFinished(finished) if open.take() != Some(&finished.turn_id) => {
+                return Err(format!("turn `{}` ends at {seq} and is not open", finished.turn_id));
+            }
+            Event::EntryAppended(appended) => {
+                let Some(turn) = &appended.turn_id else { continue };
+                match open {
+                    Some(open) if open == turn => {}
+                    None if asked.is_none() && !seen.contains(turn) => asked = Some(turn),
+                    _ => return Err(format!("the entry at {seq} belongs to turn `{turn}`, which is not open")),
+                }
+            }
+            Event::ToolCall(call) if open != Some(&call.turn_id) => {
+                return Err(format!("the call at {seq} belongs to turn `{}`, which is not open", call.turn_id));
+            }
+            _ => {}
+        }
+    }
+    match open.or(asked) {
+        Some(open) if history.restless.is_none() => Err(format!("turn `{open}` never ended")),
+        _ => Ok(()),
+    }
+}
+
+/// How the queue changed.
+enum Change<'a> {
+    /// This item was put in line.
+    Added(&'a QueueItem),
+    /// This item left the line and is said.
+    Said(&'a QueueItem),
+    /// A client took items out, or put them in another order.
+    Edited { removed: Vec<&'a CommandId>, order: Vec<&'a CommandId> },
+}
+
+/// The changes of the queue, each with its place in the log and the queue before it.
+fn changes(events: &[Event]) -> impl Iterator<Item = (u64, &[QueueItem], Change<'_>)> {
+    let mut queue: &[QueueItem] = &[];
+    (1..).zip(events).filter_map(move |(seq, event)| {
+        let Event::QueueChanged(QueueChanged { items }) = event else { return None };
+        let before = std::mem::replace(&mut queue, items);
+        let said = match events.get(usize::try_from(seq).ok()?) {
+            Some(Event::EntryAppended(appended)) => appended.command_id.as_ref(),
+            _ => None,
+        };
+        let added = items.iter().find(|item| !before.contains(item));
+        let mut gone = before.iter().filter(|item| !items.contains(item));
+        let change = match (added, gone.clone().next()) {
+            (Some(added), _) => Change::Added(added),
+            (None, Some(gone)) if said == Some(&gone.command_id) => Change::Said(gone),
+            _ => Change::Edited {
+                removed: gone.by_ref().map(|item| &item.command_id).collect(),
+                order: items.iter().map(|item| &item.command_id).collect(),
+            },
+        };
+        Some((seq, before, change))
+    })
+}
+
+/// The inputs that clients took out of the line.
+pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
+    let edits = changes(events).filter_map(|(_, _, change)| match change {
+        Change::Edited { removed, .. } => Some(removed),
+        _ => None,
+    });
+    edits.flatten().collect()
+}
+
+/// What waits is said in its order: steered before queued, each first in, first out, unless a client edits the line.
+pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
+    for (seq, before, change) in changes(&history.events) {
+        let Event::QueueChanged(QueueChanged { items }) = &history.events[usize::try_from(seq).unwrap_or(0) - 1] else {
+            continue;
+        };
+        let mut due = before.to_vec();
+        match change {
+            Change::Added(item) => {
+                let steered = before.iter().take_while(|item| item.steer).count();
+                due.insert(if item.steer { steered } else { before.len() }, item.clone());
+                if due != *items {
+                    return Err(format!("`{}` is put in line at {seq} where it does not belong", item.command_id));
+                }
+            }
+            Change::Said(item) => {
+                let at = before.iter().position(|other| other == item).unwrap_or_default();
+                let alike =
+                    |other: &QueueItem| other.steer == item.steer && other.custom.is_some() == item.custom.is_some();
+                let overtakes = if item.steer { before[..at].iter().any(alike) } else { at > 0 };
+                due.remove(at);
+                if overtakes || due != *items {
+                    return Err(format!("`{}` is said after {seq}, before others that waited longer", item.command_id));
+                }
+            }
+            Change::Edited { removed, order } => {
+                let asked = history.sent.iter().any(|sent| match &sent.command {
+                    Command::EditQueue(edit) => {
+                        let remove: Vec<&CommandId> = edit.remove.iter().flatten().collect();
+                        let wanted: Option<Vec<&CommandId>> = edit.order.as_ref().map(|order| order.iter().collect());
+                        remove.len() == removed.len()
+                            && removed.iter().all(|id| remove.contains(id))
+                            && wanted.is_none_or(|wanted| wanted == order)
+                    }
+                    _ => false,
+                });
+                if !asked {
+                    return Err(format!(
+                        "the queue changes at {seq} to {order:?} without {removed:?}, which nobody asked for"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One request at a time on each server; only the newest writer writes; generations grow by one.
+pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
+    if let Some(asked) = history.asked.iter().find(|asked| asked.overlaps) {
+        return Err(format!("server {} asked twice at once, as of {}", asked.node, asked.as_of));
+    }
+    for (seq, record) in (1..).zip(history.written()) {
+        let (term, newest) = (record.term, record.newest_term);
+        if term != newest {
+            return Err(format!("server {} wrote record {seq} under term {term}, not {newest}", record.node));
+        }
+    }
+    let mut generation = 0;
+    for (seq, event) in (1..).zip(&history.events) {
+        let (told, grows) = match event {
+            Event::TurnStarted(started) => (Some(started.generation), false),
+            Event::SessionUpdated(updated) => (updated.generation, true),
+            Event::ContextCompacted(compacted) => (Some(compacted.generation), true),
+            _ => (None, false),
+        };
+        let Some(told) = told else { continue };
+        let right = if grows { told == generation + 1 } else { told == generation };
+        if !right {
+            return Err(format!("the loop is of generation {told} at {seq}, after {generation}"));
+        }
+        generation = told;
+    }
+    Ok(())
+}
+
+/// Once nothing goes wrong any more, whatever was running ends.
+pub(crate) fn comes_to_rest(history: &History) -> Result<(), String> {
+    history.restless.clone().map_or(Ok(()), Err)
+}
+
+/// Read from the log by a new server, the session stands where the old one had it.
+pub(crate) fn opened_as_it_was_left(history: &History) -> Result<(), String> {
+    let Some((left, opened)) = &history.ends else { return Err("it could not be looked at".to_owned()) };
+    // Counts are reckoned, and a server that was up for a while reckons better.
+    let mut opened = opened.clone();
+    opened.context_info = left.context_info.clone();
+    if *left == opened { Ok(()) } else { Err(format!("left {left:?}, opened {opened:?}")) }
+}

@@ -1,0 +1,43 @@
+//! The promises, each as a function of what a run leaves behind. `Err` says where the promise was broken.
+//!
+//! - `log`: what the log must look like by itself
+//! - `clients`: what clients are given, and where they end
+//! - `commands`: what becomes of commands
+//! - `context`: what the model is sent
+
+mod clients;
+mod commands;
+mod context;
+mod log;
+
+use crate::history::History;
+
+/// A promise.
+pub(crate) type Check = fn(&History) -> Result<(), String>;
+
+/// Every promise by its name.
+pub(crate) const CHECKS: &[(&str, Check)] = &[
+    ("the log is what was written", log::what_was_written),
+    ("the tree is well formed", log::tree_is_well_formed),
+    ("every turn ends once", log::turns_end_once),
+    ("the queue keeps its order", log::queue_keeps_its_order),
+    ("one writer, one live loop", log::one_live_loop),
+    ("nothing is published before it is written", clients::published_after_written),
+    ("events have no gap", clients::events_have_no_gap),
+    ("clients are given what the log says", clients::given_what_the_log_says),
+    ("streamed text goes on where it was", clients::streams_go_on),
+    ("clients that were cut off end like the one that was not", clients::end_alike),
+    ("a reply precedes its events", commands::replies_precede_events),
+    ("every command is answered once", commands::answered_once),
+    ("a repeated command is answered as before", commands::repeats_are_answered_alike),
+    ("nothing acknowledged is lost or doubled", commands::nothing_acknowledged_is_lost),
+    ("the model sees exactly what the log says", context::requests_are_what_the_log_says),
+    ("the context is reported as the log says", context::reports_are_what_the_log_says),
+    ("the session comes to rest", log::comes_to_rest),
+    ("a session is opened again as it was left", log::opened_as_it_was_left),
+];
+
+/// The promises that a run broke, with where.
+pub(crate) fn broken(history: &History) -> Vec<(&'static str, String)> {
+    CHECKS.iter().filter_map(|(name, check)| Some((*name, check(history).err()?))).collect()
+}

@@ -1,0 +1,480 @@
+//! A simulated client: joins, reads its feed at its own pace as the server's sockets do, sends commands, and is cut off at
+//! any moment. What it was given is noted in the history; what it makes of it is its view.
+
+use crate::{
+    disk::{Disk, Road},
+    history::{Given, History, Sent, Trace, What},
+    view::{Streamed, View, texts},
+};
+use fastrand::Rng;
+use reseed::{
+    core::agent_loop::{Origin, Snapshot},
+    runtime::{
+        Attach, Attached, Cursor, Frame, LeftOff, Outgoing, Reader, Registry, SessionHandle, handle::REPLIES_MAX,
+    },
+    store::{EntryQuery, SessionStore},
+};
+use reseed_protocol::{
+    CloseCode, CommandId, Entry, ErrorBody, ErrorCode, SessionId,
+    command::{Command, SessionRole, ToolOffer},
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::mpsc;
+
+/// Records or entries read at once from the store.
+const PAGE: u32 = 200;
+
+/// What every client of a run needs.
+pub(crate) struct Wire {
+    pub(crate) rng: Rng,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) trace: Trace,
+    pub(crate) history: History,
+    pub(crate) session: SessionId,
+    /// Bodies that were read before: each is read by every client.
+    read: BTreeMap<u64, (Arc<str>, Arc<Event>)>,
+    connections: u64,
+}
+
+/// A server, as clients reach it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) node: usize,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) road: Arc<Road>,
+}
+
+/// How a client wants to join.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) role: SessionRole,
+    pub(crate) takeover: bool,
+    pub(crate) named: bool,
+    pub(crate) resume: bool,
+    pub(crate) tools: Option<Vec<ToolOffer>>,
+    pub(crate) text: bool,
+}
+
+/// A client.
+pub(crate) struct Client {
+    pub(crate) number: usize,
+    pub(crate) view: View,
+    pub(crate) connection: Option<Connection>,
+    joining: Option<Joining>,
+    /// Commands that it has sent and that were not answered, also on connections that are gone.
+    pub(crate) unanswered: Vec<(CommandId, Command)>,
+    /// Commands that were answered, to be repeated.
+    pub(crate) answered: Vec<(CommandId, Command)>,
+}
+
+/// A connection that has joined.
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    pub(crate) role: SessionRole,
+    pub(crate) server: Server,
+    handle: SessionHandle,
+    reader: Reader,
+    cursor: Cursor,
+    text: bool,
+    incoming: mpsc::Receiver<Outgoing>,
+    outgoing: mpsc::Sender<Outgoing>,
+    /// Commands of this connection that were not answered yet.
+    pub(crate) waiting: Vec<CommandId>,
+}
+
+/// A connection that is about to join. Joining runs to its end also when the client is gone by then, as in the server.
+struct Joining {
+    number: u64,
+    wish: Wish,
+    server: Server,
+    incoming: mpsc::Receiver<Outgoing>,
+    outgoing: mpsc::Sender<Outgoing>,
+    place: Arc<Place>,
+}
+
+#[derive(Default)]
+struct Place {
+    given_up: AtomicBool,
+    joined: Mutex<Option<Result<Joined, ErrorBody>>>,
+}
+
+struct Joined {
+    handle: SessionHandle,
+    attached: Attached,
+    /// The path to the leaf, where the client is given the whole state.
+    path: Vec<Entry>,
+}
+
+impl Wire {
+    pub(crate) fn new(rng: Rng, disk: Arc<Disk>, trace: Trace, session: SessionId) -> Self {
+        let history = History { session: Some(session.clone()), ..History::default() };
+        Self { rng, disk, trace, history, session, read: BTreeMap::new(), connections: 0 }
+    }
+
+    fn event(&mut self, seq: u64, body: &Arc<str>) -> Option<Arc<Event>> {
+        if let Some((known, event)) = self.read.get(&seq)
+            && known == body
+        {
+            return Some(event.clone());
+        }
+        let event: Arc<Event> = Arc::new(serde_json::from_str(body).ok()?);
+        self.read.insert(seq, (body.clone(), event.clone()));
+        Some(event)
+    }
+}
+
+impl Client {
+    pub(crate) fn new(number: usize) -> Self {
+        Self {
+            number,
+            view: View::default(),
+            connection: None,
+            joining: None,
+            unanswered: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.connection.is_none() && self.joining.is_none()
+    }
+
+    pub(crate) fn is_on(&self, node: usize) -> bool {
+        let joined = self.connection.as_ref().map(|connection| connection.server.node);
+        joined.or(self.joining.as_ref().map(|joining| joining.server.node)) == Some(node)
+    }
+
+    pub(crate) fn owns(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.role == SessionRole::Owner)
+    }
+
+    /// Notes what the client was given, and takes it.
+    fn take(&mut self, wire: &mut Wire, connection: u64, what: What) {
+        match &what {
+            What::Opened { replay, state, .. } => {
+                if !replay {
+                    self.view = (**state).clone();
+                }
+            }
+            What::Durable { seq, body } => match wire.event(*seq, body) {
+                Some(event) => self.view.apply(&event),
+                None => wire.trace.line(format_args!("client {}: event {seq} cannot be read", self.number)),
+            },
+            What::Ephemeral(event) => {
+                if let Err(error) = self.view.decorate(event) {
+                    wire.trace.line(format_args!("client {}: {error}", self.number));
+                }
+            }
+            What::Reply(id, _) => {
+                if let Some(at) = self.unanswered.iter().position(|(waiting, _)| waiting == id) {
+                    self.answered.push(self.unanswered.remove(at));
+                }
+            }
+            What::Closed(_) | What::Cut => {}
+        }
+        let durable = wire.disk.durable(&wire.session);
+        let line = match &what {
+            What::Opened { from, replay: true, .. } => format!("resumes after {from}"),
+            What::Opened { from, .. } => format!("is given the state as of {from}"),
+            What::Durable { seq, .. } => format!("is given event {seq}"),
+            What::Ephemeral(EphemeralEvent::ItemDelta(delta)) => {
+                format!("is given text of {} part {} from {}", delta.item_id, delta.part, delta.offset)
+            }
+            What::Ephemeral(event) => format!("is told {}", word(&format!("{event:?}"))),
+            What::Reply(id, reply) => match &**reply {
+                Reply::Error(error) => format!("is answered {id}: {}", error.code),
+                reply => format!("is answered {id}: {}", word(&format!("{reply:?}"))),
+            },
+            What::Closed(code) => format!("is closed: {code:?}"),
+            What::Cut => "is cut off".to_owned(),
+        };
+        wire.trace.line(format_args!("client {}: {line}", self.number));
+        wire.history.given.push(Given { client: self.number, connection, durable, what });
+    }
+
+    /// Begins to join.
+    pub(crate) fn join(&mut self, wire: &mut Wire, server: &Server, wish: Wish) {
+        wire.connections += 1;
+        let number = wire.connections;
+        wire.trace.line(format_args!(
+            "client {}: joins node {} by connection {number} as {:?}{}{}",
+            self.number,
+            server.node,
+            wish.role,
+            if wish.takeover { ", taking over" } else { "" },
+            if wish.resume { ", resuming" } else { "" },
+        ));
+        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let place = Arc::new(Place::default());
+        let client_id = wish.named.then(|| format!("client {}", self.number));
+        let resume = (wish.resume && !self.view.epoch.is_empty()).then(|| self.view.left_off());
+        let resume = resume.map(|left_off| wire.disk.broken.left_off(left_off));
+        let joining =
+            Joining { number, wish: wish.clone(), server: server.clone(), incoming, outgoing, place: place.clone() };
+        let (server, session, outgoing) = (server.clone(), wire.session.clone(), joining.outgoing.clone());
+        self.joining = Some(joining);
+        tokio::spawn(async move {
+            let origin = Origin(number);
+            let joined = join(&server, &session, origin, &wish, client_id, resume, outgoing).await;
+            if place.given_up.load(Ordering::SeqCst) {
+                give_up(origin, joined);
+            } else {
+                *place.joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(joined);
+            }
+        });
+    }
+
+    /// Looks whether it has joined by now.
+    pub(crate) fn look(&mut self, wire: &mut Wire) {
+        let Some(joining) = &self.joining else { return };
+        let Some(joined) = joining.place.joined.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(Joining { number, wish, server, incoming, outgoing, .. }) = self.joining.take() else { return };
+        match joined {
+            Err(error) => {
+                wire.trace.line(format_args!("client {}: is refused: {}", self.number, error.code));
+            }
+            Ok(Joined { handle, attached, path }) => {
+                let Attached { snapshot, items, epoch, cursor, replay, feed } = attached;
+                let from = if replay { cursor.seq } else { snapshot.seq };
+                let mut state = Box::new(view(epoch, &snapshot, path));
+                state.streamed = items.first().map(|item| Streamed {
+                    item: item.item_id.clone(),
+                    parts: texts(&item.parts).map(|(at, text)| (at, text.to_owned())).collect(),
+                });
+                let (role, text, waiting) = (wish.role, wish.text, Vec::new());
+                let connection = Connection {
+                    number,
+                    role,
+                    server,
+                    handle,
+                    reader: feed,
+                    cursor,
+                    text,
+                    incoming,
+                    outgoing,
+                    waiting,
+                };
+                self.connection = Some(connection);
+                self.take(wire, number, What::Opened { from, replay, state });
+            }
+        }
+    }
+
+    /// The connection breaks.
+    pub(crate) fn cut(&mut self, wire: &mut Wire) {
+        self.leave(wire, What::Cut);
+    }
+
+    fn leave(&mut self, wire: &mut Wire, what: What) {
+        if let Some(joining) = self.joining.take() {
+            joining.place.given_up.store(true, Ordering::SeqCst);
+            let joined = joining.place.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(joined) = joined {
+                give_up(Origin(joining.number), joined);
+            }
+            wire.trace.line(format_args!("client {}: is cut off while it joins", self.number));
+        }
+        if let Some(Connection { number, handle, reader, incoming, .. }) = self.connection.take() {
+            drop((reader, incoming));
+            handle.left(Origin(number));
+            self.take(wire, number, what);
+        }
+    }
+
+    /// Sends a command.
+    pub(crate) async fn send(&mut self, wire: &mut Wire, id: CommandId, command: Command) {
+        let Some(connection) = &mut self.connection else { return };
+        wire.trace.line(format_args!("client {}: sends {id} {}", self.number, command.name()));
+        wire.history.sent.push(Sent {
+            connection: connection.number,
+            id: id.clone(),
+            command: command.clone(),
+            given: wire.history.given.len(),
+        });
+        if !self.unanswered.iter().any(|(known, _)| *known == id) {
+            self.unanswered.push((id.clone(), command.clone()));
+        }
+        let origin = Origin(connection.number);
+        let handed = connection.handle.command(origin, id.clone(), command, connection.outgoing.clone()).await;
+        let number = connection.number;
+        match handed {
+            Ok(()) => connection.waiting.push(id),
+            Err(_) => {
+                let error = ErrorBody::new(ErrorCode::StoreFailed, "the session has left memory");
+                self.take(wire, number, What::Reply(id, Box::new(Reply::Error(error))));
+                self.leave(wire, What::Cut);
+            }
+        }
+    }
+
+    /// Reads what there is, up to about so many bytes; of these frames it gets only so many before it is cut off, if it
+    /// is. Returns whether there was anything.
+    pub(crate) async fn read(&mut self, wire: &mut Wire, bytes_max: usize, cut_after: Option<usize>) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let mut frames: VecDeque<Frame> =
+            connection.reader.next(&mut connection.cursor, connection.text, bytes_max).into();
+        if wire.disk.broken != crate::broken::Broken::Nothing {
+            frames = wire.disk.broken.frames(frames.into(), &mut wire.rng).into();
+        }
+        let mut any = !frames.is_empty();
+        // A reply is put into the channel before its events are published: what is there now goes first.
+        while let Some(connection) = &mut self.connection
+            && let Ok(outgoing) = connection.incoming.try_recv()
+        {
+            any = true;
+            let number = connection.number;
+            match outgoing {
+                Outgoing::Reply(id, reply) => {
+                    connection.waiting.retain(|waiting| *waiting != id);
+                    self.take(wire, number, What::Reply(id, reply));
+                }
+                Outgoing::Close(code) => self.leave(wire, What::Closed(code)),
+            }
+        }
+        let mut taken = 0;
+        while let Some(frame) = frames.pop_front() {
+            if cut_after == Some(taken) {
+                self.cut(wire);
+            }
+            taken += 1;
+            if !self.frame(wire, frame).await {
+                return any;
+            }
+        }
+        any
+    }
+
+    /// Takes one frame; `false` when the connection is over.
+    async fn frame(&mut self, wire: &mut Wire, frame: Frame) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let number = connection.number;
+        match frame {
+            Frame::Durable(seq, body) => self.take(wire, number, What::Durable { seq, body }),
+            Frame::Ephemeral(text) => self.ephemeral(wire, number, &text),
+            Frame::Delta(text) => self.ephemeral(wire, number, &text),
+            Frame::Closed(code) => {
+                self.leave(wire, What::Closed(code));
+                return false;
+            }
+            Frame::Behind { after, up_to } => {
+                let Ok(page) = connection.server.road.read(&wire.session, after, PAGE).await else {
+                    self.leave(wire, What::Closed(CloseCode::Internal));
+                    return false;
+                };
+                for record in page.into_iter().take_while(|record| record.seq <= up_to) {
+                    if let Some(connection) = &mut self.connection {
+                        connection.cursor.seq = record.seq;
+                    }
+                    self.take(wire, number, What::Durable { seq: record.seq, body: record.body });
+                }
+            }
+        }
+        true
+    }
+
+    fn ephemeral(&mut self, wire: &mut Wire, connection: u64, text: &str) {
+        match serde_json::from_str(text) {
+            Ok(event) => self.take(wire, connection, What::Ephemeral(event)),
+            Err(error) => wire.trace.line(format_args!("client {}: a frame that cannot be read: {error}", self.number)),
+        }
+    }
+
+    /// Where the session stands, as the server says.
+    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
+        self.connection.as_ref()?.handle.snapshot().await.ok()
+    }
+}
+
+/// The first word of a value's debug form: its variant.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
+}
+
+async fn join(
+    server: &Server,
+    session: &SessionId,
+    origin: Origin,
+    wish: &Wish,
+    client_id: Option<String>,
+    resume: Option<LeftOff>,
+    outgoing: mpsc::Sender<Outgoing>,
+) -> Result<Joined, ErrorBody> {
+    // A session that leaves memory between being found and being joined is opened once more.
+    for _ in 0..2 {
+        let handle = server.registry.open(session, "").await?;
+        let attach = Attach {
+            origin,
+            role: wish.role,
+            takeover: wish.takeover,
+            client_id: client_id.clone(),
+            tools: wish.tools.clone(),
+            outgoing: outgoing.clone(),
+            resume: resume.clone(),
+        };
+        let Ok(attached) = handle.attach(attach).await else { continue };
+        let attached = attached?;
+        let path = if attached.replay { Ok(Vec::new()) } else { path(server, session, &attached.snapshot).await };
+        match path {
+            Ok(path) => return Ok(Joined { handle, attached, path }),
+            Err(error) => {
+                drop(attached);
+                handle.leave(origin).await;
+                return Err(error);
+            }
+        }
+    }
+    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))
+}
+
+async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Result<Vec<Entry>, ErrorBody> {
+    let mut path: Vec<Entry> = Vec::new();
+    let mut next = snapshot.leaf.clone();
+    while let Some(from) = next.take() {
+        let query = EntryQuery::Path { from, limit: PAGE };
+        let page = server.road.entries(session, query).await;
+        for record in page.map_err(|error| reseed::runtime::store_error(&error))? {
+            let event: Result<Event, _> = serde_json::from_str(&record.body);
+            if let Ok(Event::EntryAppended(appended)) = event {
+                next = appended.entry.parent_id.clone();
+                path.push(appended.entry);
+            }
+        }
+    }
+    Ok(path)
+}
+
+/// Nobody waits for the connection any more.
+fn give_up(origin: Origin, joined: Result<Joined, ErrorBody>) {
+    if let Ok(Joined { handle, attached, .. }) = joined {
+        drop(attached);
+        handle.left(origin);
+    }
+}
+
+fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View {
+    let snapshot = snapshot.clone();
+    View {
+        epoch,
+        seq: snapshot.seq,
+        leaf: snapshot.leaf,
+        name: snapshot.name,
+        model: snapshot.model,
+        strategy: snapshot.strategy,
+        settings: Some(snapshot.settings),
+        generation: snapshot.generation,
+        turn: snapshot.turn,
+        last_turn: snapshot.last_turn,
+        queue: snapshot.queue,
+        pending: snapshot.pending,
+        entries: path.into_iter().map(|entry| (entry.entry_id.clone(), entry)).collect(),
+        streamed: None,
+    }
+}

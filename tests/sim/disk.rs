@@ -1,0 +1,330 @@
+//! The store of a run: one disk that all servers of a run write to, and each server's road to it.
+//!
+//! The disk is the memory store, with a mirror of what it took. The road to it is slow at times, and fails at times before
+//! or after the write. A server that is dead gets no answer any more, so that a crash in the middle of an append leaves it
+//! written or not, and nobody told.
+
+use crate::{
+    broken::Broken,
+    history::{Trace, Written},
+};
+use fastrand::Rng;
+use reseed::store::{
+    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+};
+use reseed_protocol::{EntryId, SessionId, Timestamp};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// What all servers of a run write to.
+pub(crate) struct Disk {
+    seed: u64,
+    pub(crate) broken: Broken,
+    pub(crate) trace: Trace,
+    inner: Mutex<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) written: BTreeMap<SessionId, Vec<Written>>,
+    /// Everything that was done to the store, so that it can be made again as it was before.
+    done: Vec<Done>,
+    /// The newest term of each session.
+    terms: BTreeMap<SessionId, u64>,
+    /// Appends that are acknowledged and not yet written, on a disk that is broken so.
+    pub(crate) late: VecDeque<(usize, Lease, u64, Append)>,
+    rng: Rng,
+    /// How often something goes wrong, of a thousand; 0 for never.
+    faults_per_mille: u32,
+    /// How often the way is long: once in so many accesses; 0 for never.
+    slow_once_in: u8,
+    pub(crate) faults: u64,
+}
+
+#[derive(Clone)]
+enum Done {
+    Create(SessionId, Timestamp),
+    Open(SessionId),
+    Append(Lease, u64, Append, usize),
+}
+
+/// What becomes of an append.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Good,
+    /// It is not written, and its writer is not told.
+    FailsBefore,
+    /// It is written, and its writer is not told.
+    FailsAfter,
+}
+
+impl Disk {
+    pub(crate) fn new(seed: u64, broken: Broken, trace: Trace) -> Arc<Self> {
+        let inner = Inner {
+            store: Arc::new(MemoryStore::seeded(seed)),
+            written: BTreeMap::new(),
+            done: Vec::new(),
+            terms: BTreeMap::new(),
+            late: VecDeque::new(),
+            rng: Rng::with_seed(seed ^ 0xd15c),
+            faults_per_mille: 0,
+            slow_once_in: 0,
+            faults: 0,
+        };
+        Arc::new(Self { seed, broken, trace, inner: Mutex::new(inner) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many records of a session are on the disk.
+    pub(crate) fn durable(&self, session: &SessionId) -> u64 {
+        self.lock().written.get(session).map_or(0, Vec::len) as u64
+    }
+
+    /// The newest record that a server wrote.
+    pub(crate) fn last_of(&self, node: usize) -> u64 {
+        let inner = self.lock();
+        let places = inner.written.values().filter_map(|log| log.iter().rposition(|record| record.node == node));
+        places.max().map_or(0, |at| at as u64 + 1)
+    }
+
+    /// From now on so many of a thousand accesses fail, and one in so many is slow.
+    pub(crate) fn trouble(&self, faults_per_mille: u32, slow_once_in: u8) {
+        let mut inner = self.lock();
+        inner.faults_per_mille = faults_per_mille;
+        inner.slow_once_in = slow_once_in;
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn heal(&self) {
+        self.trouble(0, 0);
+    }
+
+    /// Loses the newest appends, as a disk does that was not told to sync: the store as it was before them.
+    pub(crate) async fn lose(&self, appends: usize) {
+        let mut done = self.lock().done.clone();
+        for _ in 0..appends {
+            let Some(last) = done.iter().rposition(|done| matches!(done, Done::Append(..))) else { break };
+            done.truncate(last);
+        }
+        let store = Arc::new(MemoryStore::seeded(self.seed));
+        {
+            let mut inner = self.lock();
+            inner.store = store.clone();
+            inner.written.clear();
+            inner.done.clear();
+        }
+        for done in done {
+            match done {
+                Done::Create(session, now) => drop(self.create(&session, now).await),
+                Done::Open(session) => drop(self.open(&session).await),
+                Done::Append(lease, first_seq, append, node) => {
+                    drop(self.append(node, &lease, first_seq, append).await);
+                }
+            }
+        }
+        self.trace.line("disk: the newest appends are lost");
+    }
+
+    fn store(&self) -> Arc<MemoryStore> {
+        self.lock().store.clone()
+    }
+
+    async fn create(&self, session: &SessionId, now: Timestamp) -> Result<Lease, Error> {
+        self.lock().done.push(Done::Create(session.clone(), now));
+        self.store().create(session, "", now).await
+    }
+
+    async fn open(&self, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
+        self.lock().done.push(Done::Open(session.clone()));
+        let (lease, head) = self.store().open(session).await?;
+        self.lock().terms.insert(session.clone(), lease.term);
+        Ok((lease, head))
+    }
+
+    /// Writes, and keeps the mirror true.
+    pub(crate) async fn append(&self, node: usize, lease: &Lease, first_seq: u64, append: Append) -> Result<(), Error> {
+        let newest = self.lock().terms.get(&lease.session).copied().unwrap_or(lease.term);
+        let claimed = self.broken.claimed(lease, newest);
+        self.store().append(&claimed, first_seq, append.clone()).await?;
+        let mut inner = self.lock();
+        let log = inner.written.entry(lease.session.clone()).or_default();
+        let (term, newest_term) = (lease.term, newest);
+        let written = |record: &NewRecord| Written { body: record.body.clone(), term, newest_term, node };
+        log.extend(append.records.iter().map(written));
+        let kinds: Vec<&str> = append.records.iter().map(|record| kind(&record.body)).collect();
+        self.trace.line(format_args!("disk: node {node} term {} at {first_seq}: {}", lease.term, kinds.join(" ")));
+        inner.done.push(Done::Append(lease.clone(), first_seq, append, node));
+        Ok(())
+    }
+}
+
+/// An event's type, for the trace.
+fn kind(body: &str) -> &str {
+    body.split('"').nth(3).unwrap_or("?")
+}
+
+/// One server's road to the disk.
+pub(crate) struct Road {
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) node: usize,
+    pub(crate) alive: Arc<AtomicBool>,
+}
+
+impl Road {
+    /// A dead server gets no answer.
+    async fn answered(&self) {
+        if !self.alive.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The way there or back, which takes a while at times.
+    async fn travel(&self) {
+        let millis = {
+            let mut inner = self.disk.lock();
+            let once_in = inner.slow_once_in;
+            if once_in > 0 && inner.rng.u8(..once_in) == 0 { inner.rng.u64(1..40) } else { 0 }
+        };
+        if millis > 0 {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+        self.answered().await;
+    }
+
+    fn fate(&self, what: &str) -> Fate {
+        let mut inner = self.disk.lock();
+        let per_mille = inner.faults_per_mille;
+        if inner.rng.u32(..1_000) >= per_mille {
+            return Fate::Good;
+        }
+        inner.faults += 1;
+        let fate = if inner.rng.bool() { Fate::FailsBefore } else { Fate::FailsAfter };
+        drop(inner);
+        let when = if fate == Fate::FailsBefore { "before" } else { "after" };
+        self.disk.trace.line(format_args!("disk: {what} of node {} fails {when} it is done", self.node));
+        fate
+    }
+
+    /// Does something there and comes back.
+    async fn asked<T>(&self, what: &str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.travel().await;
+        let fate = self.fate(what);
+        if fate == Fate::FailsBefore {
+            return Err(failed());
+        }
+        let done = work.await;
+        self.travel().await;
+        if fate == Fate::FailsAfter { Err(failed()) } else { done }
+    }
+}
+
+fn failed() -> Error {
+    Error::Unknown("a fault of the run".to_owned())
+}
+
+impl SessionStore for Road {
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        _owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        Box::pin(async move {
+            self.answered().await;
+            self.disk.create(session, now).await
+        })
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        Box::pin(async move {
+            let (lease, head) = self.asked("open", self.disk.open(session)).await?;
+            self.disk
+                .trace
+                .line(format_args!("disk: node {} opens at {} as term {}", self.node, head.last_seq, lease.term));
+            Ok((lease, self.disk.broken.opened(head)))
+        })
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if let Some(answer) = self.disk.broken.append(self, lease, first_seq, &append).await {
+                return answer;
+            }
+            self.asked("append", self.disk.append(self.node, lease, first_seq, append)).await
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.answered().await;
+            self.disk.store().release(lease).await
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        Box::pin(async move { self.asked("read", self.disk.store().read(session, after_seq, limit)).await })
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        Box::pin(async move { self.asked("entries", self.disk.store().entries(session, query)).await })
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        Box::pin(async move { self.asked("subtree", self.disk.store().subtree(session, query)).await })
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        Box::pin(async move { self.asked("entry_seq", self.disk.store().entry_seq(session, entry)).await })
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        Box::pin(async move { self.asked("command", self.disk.store().command(session, command_id)).await })
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        Box::pin(async move { self.asked("head", self.disk.store().head(session)).await })
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        Box::pin(async move { self.asked("list", self.disk.store().list(query)).await })
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.asked("delete", self.disk.store().delete(session)).await })
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move { Ok(()) })
+    }
+}

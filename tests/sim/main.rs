@@ -1,0 +1,226 @@
+//! A simulated world around the server's own actors and core: clients, a model, a disk and time, with what goes wrong among
+//! them, all of it decided by one seed. The promises of the server are checked on what each run leaves behind.
+//!
+//! - `SEED=72 cargo test --test sim` runs one seed and prints its trace; `SEEDS=20000 cargo test --test sim` runs more
+//! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model's server,
+//!   `disk` is the store of all servers of a run, `history` is what a run leaves behind, `checks` are the promises
+//! - `broken` holds faults that the server must not have, each of which the promises must catch
+//!
+//! # Reading a trace
+//!
+//! Each step begins with `-- step N at M ms`, where M is the time of day since the beginning of the run. What stands
+//! between two such lines happened in this order: `world:` something broke, `client N:` a client did something or was given
+//! something, `disk:` a server reached the disk (`node 2 term 3 at 17: turn_finished` is server 2 writing record 17 under
+//! its lease of term 3), `model:` a server asked the model. A client `is given event 17` when it reads it, which may be long
+//! after it was written. The promises that were broken stand in the failure itself; look in the trace for the seq, command
+//! or connection that they name.
+
+mod broken;
+mod checks;
+mod client;
+mod disk;
+mod history;
+mod model;
+mod script;
+mod view;
+mod world;
+
+use broken::Broken;
+use history::{History, What};
+use reseed_protocol::event::Event;
+use std::{
+    env, fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+/// Seeds of the normal run.
+const SEEDS: u64 = 1_000;
+
+/// Seeds within which a fault that was put in must be caught.
+const CAUGHT_WITHIN: u64 = 150;
+
+/// Runs that fail before the others are not tried any more.
+const FAILURES_MAX: usize = 8;
+
+/// Lines of a failing run's trace that are printed with it: its end. The whole is printed by `SEED=`.
+const TAIL_LINES: usize = 60;
+
+/// What happened in all runs together: a suite in which nothing happens proves nothing.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    turns: u64,
+    compactions: u64,
+    events: u64,
+    requests: u64,
+    replays: u64,
+    snapshots: u64,
+    cuts: u64,
+    closed: u64,
+    repeats: u64,
+    queued: u64,
+    faults: u64,
+}
+
+impl Tally {
+    fn of(history: &History) -> Self {
+        let events = |wanted: fn(&Event) -> bool| history.events.iter().filter(|event| wanted(event)).count() as u64;
+        let given = |wanted: fn(&What) -> bool| history.given.iter().filter(|given| wanted(&given.what)).count() as u64;
+        let mut ids: Vec<&str> = history.sent.iter().map(|sent| sent.id.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Self {
+            turns: events(|event| matches!(event, Event::TurnFinished(_))),
+            compactions: events(|event| matches!(event, Event::ContextCompacted(_))),
+            events: history.events.len() as u64,
+            requests: history.asked.len() as u64,
+            replays: given(|what| matches!(what, What::Opened { replay: true, .. })),
+            snapshots: given(|what| matches!(what, What::Opened { replay: false, .. })),
+            cuts: given(|what| matches!(what, What::Cut)),
+            closed: given(|what| matches!(what, What::Closed(_))),
+            repeats: (history.sent.len() - ids.len()) as u64,
+            queued: events(|event| matches!(event, Event::QueueChanged(_))),
+            faults: history.faults,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, repeats, queued, faults } =
+            other;
+        self.turns += turns;
+        self.compactions += compactions;
+        self.events += events;
+        self.requests += requests;
+        self.replays += replays;
+        self.snapshots += snapshots;
+        self.cuts += cuts;
+        self.closed += closed;
+        self.repeats += repeats;
+        self.queued += queued;
+        self.faults += faults;
+    }
+}
+
+/// A run that broke a promise.
+struct Failure {
+    seed: u64,
+    promises: Vec<(&'static str, String)>,
+    trace: String,
+}
+
+impl Failure {
+    fn line(&self) -> String {
+        let promises: Vec<&str> = self.promises.iter().map(|(promise, _)| *promise).collect();
+        format!("seed {} too: {}", self.seed, promises.join("; "))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} broke its promises; `SEED={} cargo test --test sim` repeats it", self.seed, self.seed)?;
+        let lines: Vec<&str> = self.trace.lines().collect();
+        for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+            writeln!(f, "    {line}")?;
+        }
+        for (promise, why) in &self.promises {
+            writeln!(f, "BROKEN: {promise}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+fn failure(seed: u64) -> Result<Tally, Failure> {
+    let (history, trace) = world::run(seed, Broken::Nothing);
+    let promises = checks::broken(&history);
+    if promises.is_empty() { Ok(Tally::of(&history)) } else { Err(Failure { seed, promises, trace }) }
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{value}`")))
+}
+
+#[test]
+fn whatever_happens_the_promises_hold() {
+    if let Some(seed) = number("SEED") {
+        let (history, trace) = world::run(seed, Broken::Nothing);
+        eprintln!("{trace}\n{:?}", Tally::of(&history));
+        let promises = checks::broken(&history);
+        assert!(promises.is_empty(), "{}", Failure { seed, promises, trace: String::new() });
+        return;
+    }
+    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(1);
+    let failures: Mutex<Vec<Failure>> = Mutex::default();
+    let work = || {
+        let mut tally = Tally::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed > seeds {
+                return tally;
+            }
+            match failure(seed) {
+                Ok(more) => tally.add(more),
+                Err(failure) => {
+                    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                    failures.push(failure);
+                    if failures.len() >= FAILURES_MAX {
+                        next.store(seeds + 1, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    };
+    let mut tally = Tally::default();
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(2, usize::from);
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().for_each(|thread| tally.add(thread.join().expect("a run does not panic")));
+    });
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort_by_key(|failure| failure.seed);
+    if let Some(first) = failures.first() {
+        let others: Vec<String> = failures[1..].iter().map(Failure::line).collect();
+        panic!("{first}\n{}", others.join("\n"));
+    }
+    eprintln!("{seeds} seeds: {tally:?}");
+}
+
+/// Each fault that the server must not have, and the promise by which it is found out at the latest.
+const FAULTS: &[(Broken, &str)] = &[
+    (Broken::AckBeforeSync, "nothing acknowledged is lost or doubled"),
+    (Broken::PublishBeforeWrite, "nothing is published before it is written"),
+    (Broken::IgnoreTerm, "one writer, one live loop"),
+    (Broken::LoseQueue, "nothing acknowledged is lost or doubled"),
+    (Broken::LoseOffset, "streamed text goes on where it was"),
+    (Broken::DropEvent, "events have no gap"),
+    (Broken::RepeatEvent, "events have no gap"),
+    (Broken::SwapEvents, "events have no gap"),
+    (Broken::ChangeEvent, "clients are given what the log says"),
+];
+
+#[test]
+fn every_fault_that_is_put_in_is_found() {
+    for (fault, promise) in FAULTS {
+        let found = |seed: &u64| {
+            let (history, _) = world::run(*seed, *fault);
+            checks::broken(&history).iter().any(|(broken, _)| broken == promise)
+        };
+        match (1..=CAUGHT_WITHIN).find(found) {
+            Some(seed) => eprintln!("{fault:?} is found by seed {seed}: {promise}"),
+            None => panic!("{fault:?} was put in, and {CAUGHT_WITHIN} seeds did not break `{promise}`"),
+        }
+    }
+}
+
+#[test]
+fn one_seed_run_twice_leaves_the_same_trace() {
+    for seed in 1..=20 {
+        let (_, first) = world::run(seed, Broken::Nothing);
+        let (_, second) = world::run(seed, Broken::Nothing);
+        let differs = first.lines().zip(second.lines()).find(|(first, second)| first != second);
+        assert!(first == second, "seed {seed} runs otherwise the second time: {differs:?}");
+    }
+}

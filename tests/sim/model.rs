@@ -1,0 +1,264 @@
+//! The scripted model of a run: it answers in pieces, calls tools, fails before or after its first word, refuses requests
+//! as too large, says nothing, and hangs. It notes every request and whether another one was still being answered.
+
+use crate::{
+    disk::Disk,
+    history::{Asked, Trace},
+};
+use fastrand::Rng;
+use reseed::{
+    core::{
+        context::summary::SECTIONS,
+        model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage},
+    },
+    provider::{AnswerFuture, DeltaSink, ModelsFuture, Provider},
+};
+use reseed_protocol::{ErrorCode, Part, StopReason};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{task::yield_now, time::sleep};
+
+/// How long a model that hangs does so: longer than any other wait of a run.
+const HANG: Duration = Duration::from_secs(300);
+
+/// In how many pieces a text comes at most.
+const PIECES_MAX: usize = 8;
+
+/// What all models of a run share.
+pub(crate) struct Script {
+    trace: Trace,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    rng: Rng,
+    calm: bool,
+    answers: u64,
+    asked: Vec<Asked>,
+    /// Nodes of the requests that are being answered.
+    open: Vec<usize>,
+}
+
+/// What the model does with a request.
+#[derive(Debug)]
+enum Plan {
+    Say {
+        parts: Vec<Part>,
+        stop_reason: StopReason,
+        usage: Option<ReportedUsage>,
+    },
+    /// It shows so much and fails.
+    Fail {
+        shown: String,
+        fault: ModelFault,
+    },
+    Hang {
+        shown: String,
+    },
+}
+
+impl Script {
+    pub(crate) fn new(seed: u64, trace: Trace) -> Arc<Self> {
+        let rng = Rng::with_seed(seed ^ 0x30de1);
+        let inner = Inner { rng, calm: false, answers: 0, asked: Vec::new(), open: Vec::new() };
+        Arc::new(Self { trace, inner: Mutex::new(inner) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it answers every request, at once.
+    pub(crate) fn calm_down(&self) {
+        self.lock().calm = true;
+    }
+
+    /// What it was asked, in order.
+    pub(crate) fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.lock().asked)
+    }
+}
+
+impl Inner {
+    fn plan(&mut self, request: &ModelRequest) -> Plan {
+        self.answers += 1;
+        let number = self.answers;
+        let shown = format!("half of {number} 🌍é");
+        match self.rng.u8(..100) {
+            _ if self.calm => {}
+            0..4 => {
+                let window_tokens = self.rng.bool().then_some(1_000);
+                let prompt_tokens = self.rng.bool().then(|| self.rng.u64(900..3_000));
+                let mut fault = ModelFault::new(ErrorCode::ContextOverflow, "too large");
+                fault.overflow = OverflowHint { prompt_tokens, window_tokens };
+                return Plan::Fail { shown: String::new(), fault };
+            }
+            4..14 => {
+                let codes = [
+                    ErrorCode::UpstreamError,
+                    ErrorCode::UpstreamEmpty,
+                    ErrorCode::UpstreamTruncated,
+                    ErrorCode::UpstreamAuth,
+                ];
+                let mut fault = ModelFault::new(codes[self.rng.usize(..codes.len())], "a fault of the run");
+                fault.shown = fault.code != ErrorCode::UpstreamEmpty && self.rng.bool();
+                return Plan::Fail { shown: if fault.shown { shown } else { String::new() }, fault };
+            }
+            14..18 => return Plan::Hang { shown: if self.rng.bool() { shown } else { String::new() } },
+            _ => {}
+        }
+        let mut parts = Vec::new();
+        match request.purpose {
+            Purpose::Summary if self.calm || self.rng.u8(..4) > 0 => {
+                let text = SECTIONS.iter().map(|section| format!("## {section}\n- of {number}\n")).collect();
+                parts.push(Part::Text { text });
+            }
+            Purpose::Turn if !self.calm && !request.envelope.tools.is_empty() && self.rng.u8(..100) < 40 => {
+                if self.rng.bool() {
+                    parts.push(Part::Text { text: format!("let me see {number}") });
+                }
+                parts.extend((0..self.rng.usize(1..4)).map(|_| some_call(&mut self.rng)));
+            }
+            _ => {
+                if self.rng.u8(..4) == 0 {
+                    parts.push(Part::Reasoning { text: format!("hm 🤔 {number}"), payload: None });
+                }
+                let words = self.rng.usize(1..60);
+                parts.push(Part::Text { text: format!("answer {number} 🌍 é {}", "said ".repeat(words)) });
+            }
+        }
+        let calls = parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+        let stop_reason = match calls {
+            true => StopReason::ToolCalls,
+            false if self.rng.u8(..20) == 0 => StopReason::Length,
+            false => StopReason::Stop,
+        };
+        let usage = self.rng.bool().then(|| ReportedUsage {
+            input_tokens: self.rng.u64(100..1_500),
+            output_tokens: self.rng.u64(..200),
+            ..ReportedUsage::default()
+        });
+        Plan::Say { parts, stop_reason, usage }
+    }
+
+    fn pause(&mut self) -> Duration {
+        let slow = !self.calm && self.rng.u8(..4) == 0;
+        Duration::from_millis(if slow { self.rng.u64(1..30) } else { 0 })
+    }
+}
+
+fn some_call(rng: &mut Rng) -> Part {
+    let (name, arguments) =
+        [("look", r#"{"at":"x"}"#), ("look", r#"{"at":"y"}"#), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
+    // Upstreams use the same call id in every answer.
+    Part::ToolCall { call_id: "call_0".parse().expect("an id"), name: name.into(), arguments: arguments.into() }
+}
+
+/// A server's model.
+pub(crate) struct Model {
+    pub(crate) script: Arc<Script>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) node: usize,
+    pub(crate) alive: Arc<AtomicBool>,
+}
+
+/// A request that is being answered, until it is answered or dropped.
+struct Answering<'a>(&'a Model);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.script.lock();
+        if let Some(at) = inner.open.iter().position(|node| *node == self.0.node) {
+            inner.open.swap_remove(at);
+        }
+    }
+}
+
+impl Model {
+    fn begin(&self, request: &ModelRequest) -> (Answering<'_>, Plan) {
+        let mut inner = self.script.lock();
+        let overlaps = inner.open.contains(&self.node);
+        inner.open.push(self.node);
+        let as_of = self.disk.last_of(self.node);
+        let plan = inner.plan(request);
+        let messages = request.messages().count();
+        let said = match &plan {
+            Plan::Say { parts, .. } => format!("{} parts", parts.len()),
+            Plan::Fail { fault, .. } => fault.code.to_string(),
+            Plan::Hang { .. } => "nothing".to_owned(),
+        };
+        self.script.trace.line(format_args!(
+            "model: node {} asks at {as_of} for a {:?} with {messages} messages; it will say {said}",
+            self.node, request.purpose
+        ));
+        inner.asked.push(Asked { node: self.node, as_of, request: request.clone(), overlaps });
+        (Answering(self), plan)
+    }
+
+    async fn pause(&self) {
+        let pause = self.script.lock().pause();
+        if pause.is_zero() {
+            yield_now().await
+        } else {
+            sleep(pause).await
+        }
+        if !self.alive.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn show(&self, part: usize, text: &str, reasoning: bool, sink: &mut dyn DeltaSink) {
+        let chars: Vec<char> = text.chars().collect();
+        for text in chars.chunks(chars.len().div_ceil(PIECES_MAX).max(3)) {
+            let text = &text.iter().collect::<String>();
+            sink.delta(if reasoning { Delta::Reasoning { part, text } } else { Delta::Text { part, text } });
+            self.pause().await;
+        }
+    }
+}
+
+impl Provider for Model {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            if !self.alive.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            let (_answering, plan) = self.begin(request);
+            self.pause().await;
+            match plan {
+                Plan::Say { parts, stop_reason, usage } => {
+                    for (at, part) in parts.iter().enumerate() {
+                        match part {
+                            Part::Text { text } => self.show(at, text, false, sink).await,
+                            Part::Reasoning { text, .. } => self.show(at, text, true, sink).await,
+                            _ => {}
+                        }
+                    }
+                    Ok(Answer { parts, stop_reason, usage })
+                }
+                Plan::Fail { shown, fault } => {
+                    self.show(0, &shown, false, sink).await;
+                    Err(fault)
+                }
+                Plan::Hang { shown } => {
+                    self.show(0, &shown, false, sink).await;
+                    sleep(HANG).await;
+                    Err(ModelFault::new(ErrorCode::UpstreamTimeout, "it hung"))
+                }
+            }
+        })
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}

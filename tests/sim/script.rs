@@ -1,0 +1,209 @@
+//! What clients do: one thing at a time, chosen by the seed.
+
+use crate::{
+    client::{Client, Wish},
+    world::World,
+};
+use reseed_protocol::{
+    CommandId,
+    command::{Command, SessionRole, ToolOffer},
+    reply::PendingCall,
+};
+use serde_json::{Value, json};
+
+/// Commands that one connection may have unanswered: below what its channel of replies holds.
+const WAITING_MAX: usize = 8;
+
+/// The undisturbed observer's number: it reads, is never cut off by itself, and writes nothing.
+pub(crate) const UNDISTURBED: usize = 0;
+
+pub(crate) fn owner_takes_over() -> Wish {
+    let tools = Some(vec![look()]);
+    Wish { role: SessionRole::Owner, takeover: true, named: true, resume: true, tools, text: true }
+}
+
+pub(crate) fn observer() -> Wish {
+    Wish { role: SessionRole::Observer, takeover: false, named: false, resume: true, tools: None, text: true }
+}
+
+fn look() -> ToolOffer {
+    let parameters = json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
+    ToolOffer { name: "look".into(), description: "Looks.".into(), parameters, timeout_ms: None, idempotent: None }
+}
+
+/// Some client does something.
+pub(crate) async fn act(world: &mut World) {
+    // Whoever owns the session has more to do than the others.
+    let owner = world.clients.iter().position(Client::owns).filter(|_| world.wire.rng.u8(..100) < 65);
+    let number = owner.unwrap_or_else(|| world.wire.rng.usize(..world.clients.len()));
+    if world.clients[number].is_away() {
+        join(world, number);
+        return;
+    }
+    if world.clients[number].connection.is_none() {
+        // It waits to be let in; at times it does not wait any longer.
+        if number != UNDISTURBED && world.wire.rng.u8(..100) < world.profile.cuts {
+            world.clients[number].cut(&mut world.wire);
+        }
+        return;
+    }
+    let chance = world.wire.rng.u8(..100);
+    if number != UNDISTURBED && chance < world.profile.cuts {
+        if world.wire.rng.bool() {
+            let frames = world.wire.rng.usize(..6);
+            world.clients[number].read(&mut world.wire, 64 * 1024, Some(frames)).await;
+        }
+        world.clients[number].cut(&mut world.wire);
+        // Twice in a row: it comes back and is cut off again before it has read a word.
+        if world.wire.rng.u8(..4) == 0 {
+            join(world, number);
+        }
+        return;
+    }
+    if chance < 35 || !world.clients[number].owns() {
+        let bytes = [1, 300, 64 * 1024][world.wire.rng.usize(..3)];
+        world.clients[number].read(&mut world.wire, bytes, None).await;
+        return;
+    }
+    let waiting = world.clients[number].connection.as_ref().map_or(0, |connection| connection.waiting.len());
+    if waiting < WAITING_MAX {
+        write(world, number).await;
+    }
+}
+
+fn join(world: &mut World, number: usize) {
+    let server = world.server();
+    let rng = &mut world.wire.rng;
+    let wish = if number == UNDISTURBED {
+        observer()
+    } else {
+        let owner = number == 1 || rng.u8(..3) == 0;
+        let tools = (owner && rng.u8(..4) > 0).then(|| vec![look()]);
+        Wish {
+            role: if owner { SessionRole::Owner } else { SessionRole::Observer },
+            takeover: rng.u8(..3) == 0,
+            named: rng.u8(..4) > 0,
+            resume: rng.u8(..5) > 0,
+            tools,
+            text: rng.u8(..8) > 0,
+        }
+    };
+    world.clients[number].join(&mut world.wire, &server, wish);
+}
+
+/// An owner sends a command: a new one, one of which it does not know what became, or one that was answered before.
+async fn write(world: &mut World, number: usize) {
+    let rng = &mut world.wire.rng;
+    let chance = rng.u8(..100);
+    let client = &world.clients[number];
+    if chance < 8 {
+        let waits = |id: &CommandId| client.connection.as_ref().is_some_and(|c| c.waiting.contains(id));
+        let open: Vec<_> = client.unanswered.iter().filter(|(id, _)| !waits(id)).collect();
+        let answered: Vec<_> = client.answered.iter().collect();
+        let again = rng.choice(&open).or(rng.choice(&answered)).map(|(id, command)| (id.clone(), command.clone()));
+        if let Some((id, command)) = again {
+            // The same id with other content, at times.
+            let command = if rng.u8(..6) == 0 { say("something else", None) } else { command };
+            world.clients[number].send(&mut world.wire, id, command).await;
+        }
+        return;
+    }
+    let Some(command) = command(world, number) else { return };
+    send(world, number, command).await;
+}
+
+async fn send(world: &mut World, number: usize, command: Command) {
+    world.commands += 1;
+    let id = format!("client{number}-command{:04}", world.commands).parse().expect("an id");
+    world.clients[number].send(&mut world.wire, id, command).await;
+}
+
+fn command(world: &mut World, number: usize) -> Option<Command> {
+    let words = world.wire.rng.usize(1..world.profile.words);
+    let told = world.commands + 1;
+    let rng = &mut world.wire.rng;
+    let view = &world.clients[number].view;
+    let entry = rng.choice(view.entries.keys().collect::<Vec<_>>()).cloned();
+    Some(match rng.u8(..140) {
+        0..40 => {
+            let when_busy = [None, Some("queue"), Some("steer"), Some("reject")][rng.usize(..4)];
+            say(&format!("input {told} of {number}: {}", "word ".repeat(words)), when_busy)
+        }
+        40..60 => {
+            let call = rng.choice(&view.pending)?.clone();
+            if rng.u8(..6) == 0 {
+                make("call_progress", json!({ "callId": call.call_id, "message": "at work" }))
+            } else {
+                tool_result(&call, &"result ".repeat(words), rng.u8(..5) == 0)
+            }
+        }
+        60..65 => make("cancel_turn", json!({})),
+        65..71 => make("retry_turn", json!({})),
+        71..78 => make("manual_compact", json!({})),
+        78..81 => make("cancel_compaction", json!({})),
+        81..84 => make("set_context_strategy", json!({ "strategy": if rng.bool() { "manual" } else { "threshold" } })),
+        84..87 => make("set_model", json!({ "model": format!("test-{}", rng.u8(..3)) })),
+        87..89 => make("set_instructions", json!({ "instructions": format!("Be kind {told}.") })),
+        89..91 => make("rename_session", json!({ "name": format!("name {told}") })),
+        91..93 => make("set_options", json!({ "temperature": 0.5 })),
+        93..95 => make("register_tools", json!({ "tools": if rng.bool() { vec![look()] } else { Vec::new() } })),
+        95..98 => make("get_context", json!({})),
+        98..100 => make("get_context_info", json!({})),
+        100..108 => {
+            let mut payload = json!({ "input": format!("branch {told} of {number}: {}", "word ".repeat(words)) });
+            match rng.u8(..3) {
+                0 => payload["ifLeaf"] = json!(view.leaf),
+                _ => payload["parentId"] = json!(entry),
+            }
+            make("user_input", payload)
+        }
+        108..120 => {
+            let position = ["before", "at", "tip"][rng.usize(..3)];
+            let mut payload = json!({ "entryId": entry, "position": position, "summarize": rng.u8(..3) > 0 });
+            if rng.u8(..3) == 0 {
+                payload["label"] = json!(format!("label {told}"));
+            }
+            make("navigate", payload)
+        }
+        120..126 => {
+            let mut ids: Vec<_> = view.queue.iter().map(|item| item.command_id.clone()).collect();
+            rng.shuffle(&mut ids);
+            let remove: Vec<_> = ids.split_off(rng.usize(..=ids.len()));
+            if rng.bool() {
+                make("edit_queue", json!({ "remove": remove, "order": ids }))
+            } else {
+                make("edit_queue", json!({ "remove": remove }))
+            }
+        }
+        126..131 => make("set_label", json!({ "entryId": entry?, "label": format!("name {told}") })),
+        131..134 => make("append_custom", json!({ "customType": "note", "data": { "number": told } })),
+        _ => {
+            let content = format!("note {told}: {}", "word ".repeat(words / 4));
+            make("append_custom_message", json!({ "customType": "note", "content": content, "display": true }))
+        }
+    })
+}
+
+fn say(text: &str, when_busy: Option<&str>) -> Command {
+    let mut payload = json!({ "input": text });
+    if let Some(when_busy) = when_busy {
+        payload["whenBusy"] = when_busy.into();
+    }
+    make("user_input", payload)
+}
+
+fn tool_result(call: &PendingCall, output: &str, is_error: bool) -> Command {
+    make("tool_result", json!({ "callId": call.call_id, "output": output, "isError": is_error }))
+}
+
+fn make(name: &str, payload: Value) -> Command {
+    serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
+}
+
+/// The owner's tools answer, so that no turn waits for them.
+pub(crate) async fn answer_calls(world: &mut World) {
+    let Some(number) = world.clients.iter().position(Client::owns) else { return };
+    for call in world.clients[number].view.pending.clone() {
+        send(world, number, tool_result(&call, "found", false)).await;
+    }
+}

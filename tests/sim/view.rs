@@ -1,0 +1,195 @@
+//! A client as PROTOCOL asks for it: a fold. It takes the state that it was given when it joined, applies events in the
+//! order of `seq`, and puts streamed text where its offset says. Written against the protocol, not against the server.
+
+use reseed::runtime::{LeftOff, Seen};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Part, TurnId,
+    content::utf16_len,
+    event::{EphemeralEvent, Event, ItemDelta, TurnStatus},
+    reply::{EndedTurn, PendingCall, QueueItem, SessionSettings},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a session stands, as a client knows it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct View {
+    pub(crate) epoch: String,
+    pub(crate) seq: u64,
+    pub(crate) leaf: Option<EntryId>,
+    pub(crate) name: String,
+    pub(crate) model: String,
+    pub(crate) strategy: String,
+    pub(crate) settings: Option<SessionSettings>,
+    pub(crate) generation: u64,
+    pub(crate) turn: Option<TurnId>,
+    pub(crate) last_turn: Option<EndedTurn>,
+    pub(crate) queue: Vec<QueueItem>,
+    pub(crate) pending: Vec<PendingCall>,
+    pub(crate) entries: BTreeMap<EntryId, Entry>,
+    /// The answer that is being streamed, as far as it was shown.
+    pub(crate) streamed: Option<Streamed>,
+}
+
+/// An answer that is being streamed: its parts' texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Streamed {
+    pub(crate) item: EntryId,
+    pub(crate) parts: BTreeMap<u32, String>,
+}
+
+impl View {
+    /// The fold of a whole log.
+    pub(crate) fn of(epoch: &str, events: &[Event]) -> Self {
+        let mut view = Self { epoch: epoch.to_owned(), ..Self::default() };
+        for event in events {
+            view.apply(event);
+        }
+        view
+    }
+
+    /// Takes the next durable event.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        self.seq += 1;
+        match event {
+            Event::EntryAppended(appended) => {
+                let id = appended.entry.entry_id.clone();
+                self.streamed.take_if(|streamed| streamed.item == id);
+                self.leaf = Some(id.clone());
+                if let EntryData::SessionInfo(info) = &appended.entry.data {
+                    self.name.clone_from(&info.name);
+                }
+                self.entries.insert(id, appended.entry.clone());
+            }
+            Event::TurnStarted(started) => {
+                self.turn = Some(started.turn_id.clone());
+                self.last_turn = None;
+            }
+            Event::TurnFinished(finished) => {
+                self.turn = None;
+                self.streamed = None;
+                self.pending.clear();
+                self.last_turn = (finished.status != TurnStatus::Completed).then(|| EndedTurn {
+                    turn_id: finished.turn_id.clone(),
+                    status: finished.status,
+                    error: finished.error.clone(),
+                });
+            }
+            Event::ToolCall(call) => self.pending.push(PendingCall {
+                call_id: call.call_id.clone(),
+                turn_id: call.turn_id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                deadline: call.deadline,
+            }),
+            Event::RequestResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
+            Event::SessionUpdated(updated) => {
+                let updated = (**updated).clone();
+                self.name = updated.name.unwrap_or(std::mem::take(&mut self.name));
+                self.model = updated.model.unwrap_or(std::mem::take(&mut self.model));
+                self.strategy = updated.strategy.unwrap_or(std::mem::take(&mut self.strategy));
+                self.settings = updated.settings.or(self.settings.take());
+                if let Some(leaf) = updated.leaf_id {
+                    self.leaf = leaf;
+                    self.last_turn = None;
+                }
+                self.generation = updated.generation.unwrap_or(self.generation);
+            }
+            Event::ContextCompacted(compacted) => self.generation = compacted.generation,
+        }
+    }
+
+    /// Takes an ephemeral event.
+    ///
+    /// # Errors
+    /// A piece of text that does not go where the text ends.
+    pub(crate) fn decorate(&mut self, event: &EphemeralEvent) -> Result<(), String> {
+        match event {
+            EphemeralEvent::ItemStarted(started) => {
+                self.streamed = Some(Streamed { item: started.item_id.clone(), parts: BTreeMap::new() });
+            }
+            EphemeralEvent::ItemDelta(delta) => self.delta(delta)?,
+            EphemeralEvent::ItemAborted(aborted) => {
+                self.streamed.take_if(|streamed| streamed.item == aborted.item_id);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &ItemDelta) -> Result<(), String> {
+        let streamed = self.streamed.as_mut().filter(|streamed| streamed.item == delta.item_id);
+        let Some(streamed) = streamed else {
+            return Err(format!("text of `{}`, of which no beginning was given", delta.item_id));
+        };
+        let text = streamed.parts.entry(delta.part).or_default();
+        let (item, part, offset, end) = (&delta.item_id, delta.part, delta.offset, utf16_len(text));
+        if offset != end {
+            return Err(format!("text for place {offset} of part {part} of `{item}`, which ends at {end}"));
+        }
+        text.push_str(&delta.text);
+        Ok(())
+    }
+
+    /// From where a client goes on that has seen this.
+    pub(crate) fn left_off(&self) -> LeftOff {
+        let parts = self.streamed.iter().flat_map(|streamed| {
+            streamed.parts.iter().map(|(part, text)| Seen {
+                item: streamed.item.clone(),
+                part: *part,
+                offset: utf16_len(text),
+            })
+        });
+        LeftOff { epoch: self.epoch.clone(), seq: self.seq, items: parts.collect() }
+    }
+
+    /// The path to the leaf, oldest first, as far as its entries are known.
+    pub(crate) fn path(&self) -> Vec<&Entry> {
+        let mut path = Vec::new();
+        let mut walked = BTreeSet::new();
+        let mut next = self.leaf.as_ref();
+        while let Some(entry) = next.and_then(|id| self.entries.get(id)).filter(|entry| walked.insert(&entry.entry_id))
+        {
+            path.push(entry);
+            next = entry.parent_id.as_ref();
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// The first thing in which two states differ, field by field; but for entries that one of them was never given: whoever
+/// joined late knows the path as it was then, and asks for more when the session moves elsewhere.
+pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
+    let fields = |view: &View| {
+        [
+            ("seq", view.seq.to_string()),
+            ("leaf", format!("{:?}", view.leaf)),
+            ("epoch", view.epoch.clone()),
+            ("name", view.name.clone()),
+            ("model", view.model.clone()),
+            ("strategy", view.strategy.clone()),
+            ("settings", format!("{:?}", view.settings)),
+            ("generation", view.generation.to_string()),
+            ("turn", format!("{:?}", view.turn)),
+            ("last turn", format!("{:?}", view.last_turn)),
+            ("queue", format!("{:?}", view.queue)),
+            ("pending calls", format!("{:?}", view.pending)),
+            ("streamed text", format!("{:?}", view.streamed)),
+        ]
+    };
+    let differing = fields(mine).into_iter().zip(fields(theirs)).find(|(mine, theirs)| mine != theirs);
+    let differing = differing.map(|((name, mine), (_, theirs))| format!("{name}: {mine}, not {theirs}"));
+    let (mine, theirs) = (mine.path(), theirs.path());
+    let shared = mine.len().min(theirs.len());
+    let (mine, theirs) = (&mine[mine.len() - shared..], &theirs[theirs.len() - shared..]);
+    differing.or((mine != theirs).then(|| "the path".to_owned()))
+}
+
+/// The texts of an entry's parts, at their places.
+pub(crate) fn texts(content: &[Part]) -> impl Iterator<Item = (u32, &str)> {
+    content.iter().zip(0..).filter_map(|(part, at)| match part {
+        Part::Text { text } | Part::Reasoning { text, .. } => Some((at, text.as_str())),
+        _ => None,
+    })
+}

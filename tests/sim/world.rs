@@ -1,0 +1,351 @@
+//! The world of a run: servers over one disk, clients, a model, and what goes wrong among them. One seed decides all of it.
+//!
+//! The world is stepped: each step does one thing (a client acts, time passes, something breaks) and then lets the
+//! server's tasks run for a few turns of the scheduler. Time is tokio's, paused: it passes only when everyone waits.
+
+use crate::{
+    broken::Broken,
+    client::{Client, Server, Wire},
+    disk::{Disk, Road},
+    history::{History, Trace},
+    model::{Model, Script},
+    script,
+};
+use fastrand::Rng;
+use reseed::{
+    clock::Clock,
+    core::{
+        agent_loop::Deployment,
+        context::{strategy::Defaults, windows::Windows},
+        session::IdSource,
+    },
+    runtime::{Registry, RegistryOptions},
+};
+use reseed_protocol::Timestamp;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep},
+};
+
+/// Steps of a run, at least and at most.
+const STEPS: std::ops::Range<usize> = 60..220;
+
+/// When every run begins.
+const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
+
+/// How often a session may be looked at before it must have come to rest.
+const REST_LOOKS_MAX: usize = 400;
+
+/// A run.
+pub(crate) struct World {
+    pub(crate) wire: Wire,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) profile: Profile,
+    pub(crate) commands: u64,
+    script: Arc<Script>,
+    clock: Arc<SimClock>,
+    servers: Vec<Up>,
+    nodes: usize,
+}
+
+/// A server that is up.
+struct Up {
+    server: Server,
+    alive: Arc<AtomicBool>,
+}
+
+/// What a run is about: each seed tries other things more than others.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    /// Of a thousand accesses to the disk.
+    pub(crate) disk_faults: u32,
+    /// One in so many accesses to the disk is slow.
+    pub(crate) disk_slow: u8,
+    /// Of a hundred steps.
+    pub(crate) troubles: u8,
+    /// Of a hundred things that a client does.
+    pub(crate) cuts: u8,
+    /// The longest input, in words.
+    pub(crate) words: usize,
+    /// Most turns of the scheduler after a step.
+    pub(crate) turns: u32,
+}
+
+/// The time of day, which follows tokio's and is set back or forth at times.
+struct SimClock {
+    began: Instant,
+    off_by: AtomicI64,
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Timestamp(BEGINNING.0 + passed + self.off_by.load(Ordering::SeqCst))
+    }
+}
+
+/// Runs one seed, and returns what it leaves behind with its trace.
+pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
+    let trace = Trace::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let history = runtime.expect("a runtime").block_on(async {
+        let mut world = World::new(seed, broken, trace.clone()).await;
+        let steps = world.wire.rng.usize(STEPS);
+        for step in 0..steps {
+            world.step(step).await;
+        }
+        world.settle().await;
+        world.end().await
+    });
+    (history, trace.text())
+}
+
+impl World {
+    async fn new(seed: u64, broken: Broken, trace: Trace) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let profile = Profile {
+            disk_faults: [0, 0, 5, 30][rng.usize(..4)],
+            disk_slow: [0, 8, 2][rng.usize(..3)],
+            troubles: [0, 1, 3][rng.usize(..3)],
+            cuts: [2, 6, 15][rng.usize(..3)],
+            words: [20, 80, 160][rng.usize(..3)],
+            turns: [2, 6, 20][rng.usize(..3)],
+        };
+        trace.line(format_args!("seed {seed}: {profile:?}"));
+        let disk = Disk::new(seed, broken, trace.clone());
+        let script = Script::new(seed, trace.clone());
+        let clock = Arc::new(SimClock { began: Instant::now(), off_by: AtomicI64::new(0) });
+        let clients = (0..rng.usize(3..6)).map(Client::new).collect();
+        let nowhere = "nowhere".parse().expect("a word is an id");
+        let wire = Wire::new(rng, disk.clone(), trace, nowhere);
+        let mut world = Self { wire, clients, profile, commands: 0, script, clock, servers: Vec::new(), nodes: 0 };
+        world.start();
+        let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
+        world.wire.session = created.id.clone();
+        world.wire.history.session = Some(created.id);
+        disk.trouble(world.profile.disk_faults, world.profile.disk_slow);
+        world
+    }
+
+    /// The newest server, to which clients connect.
+    pub(crate) fn server(&self) -> Server {
+        self.servers.last().expect("there is always a server").server.clone()
+    }
+
+    /// Starts a server over the disk.
+    fn start(&mut self) {
+        self.nodes += 1;
+        let node = self.nodes;
+        let disk = self.wire.disk.clone();
+        let alive = Arc::new(AtomicBool::new(true));
+        let road = Arc::new(Road { disk: disk.clone(), node, alive: alive.clone() });
+        let deployment = Deployment {
+            model: "test".into(),
+            strategy: "threshold".into(),
+            instructions: "Be brief.".into(),
+            defaults: Defaults::default(),
+            windows: Windows::new(Some(1_500), Vec::new()),
+            tool_timeout_ms: 10_000,
+            tool_rounds_max: 4,
+            queue_items_max: 4,
+        };
+        let options = RegistryOptions {
+            store: road.clone(),
+            provider: Arc::new(Model { script: self.script.clone(), disk, node, alive: alive.clone() }),
+            clock: self.clock.clone(),
+            deployment,
+            sessions_open_max: 8,
+            detached_turn: Duration::from_secs(60),
+        };
+        let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
+        let random_bits = move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits());
+        let registry = Registry::with_random_bits(options, Box::new(random_bits));
+        self.wire.trace.line(format_args!("world: node {node} starts"));
+        self.servers.push(Up { server: Server { node, registry, road }, alive });
+    }
+
+    async fn step(&mut self, step: usize) {
+        let millis = self.clock.now().millis_since(BEGINNING);
+        self.wire.trace.line(format_args!("-- step {step} at {millis} ms"));
+        let chance = self.wire.rng.u8(..100);
+        match chance {
+            0..8 => {
+                let millis = self.wire.rng.u64(1..60);
+                sleep(Duration::from_millis(millis)).await;
+            }
+            8..10 => {
+                let secs = self.wire.rng.u64(1..90);
+                self.wire.trace.line(format_args!("world: {secs} s pass"));
+                sleep(Duration::from_secs(secs)).await;
+            }
+            _ if chance >= 100 - self.profile.troubles => self.trouble().await,
+            _ => script::act(self).await,
+        }
+        for client in &mut self.clients {
+            client.look(&mut self.wire);
+        }
+        for _ in 0..self.wire.rng.u32(0..=self.profile.turns) {
+            yield_now().await;
+        }
+    }
+
+    /// Something breaks.
+    async fn trouble(&mut self) {
+        match self.wire.rng.u8(..8) {
+            0..3 => {
+                self.crash().await;
+                self.start();
+            }
+            3 => {
+                let grace = Duration::from_millis(self.wire.rng.u64(0..2_000));
+                self.wire.trace.line(format_args!("world: the server stops within {} ms", grace.as_millis()));
+                self.server().registry.stop(grace).await;
+                // Every socket is closed with the server; what was published by then is in its buffer.
+                for client in &mut self.clients {
+                    while client.read(&mut self.wire, 64 * 1024, None).await {}
+                    client.cut(&mut self.wire);
+                }
+                self.bury();
+                self.start();
+            }
+            4..6 => {
+                self.wire.trace.line("world: another server takes over, the old one does not know");
+                self.start();
+            }
+            _ => {
+                let off_by = self.wire.rng.i64(-20_000..20_000);
+                self.clock.off_by.store(off_by, Ordering::SeqCst);
+                self.wire.trace.line(format_args!("world: the clock is off by {off_by} ms"));
+            }
+        }
+    }
+
+    /// The machine goes down with every server on it.
+    async fn crash(&mut self) {
+        self.wire.trace.line("world: the machine goes down");
+        self.bury();
+        for client in &mut self.clients {
+            client.cut(&mut self.wire);
+        }
+        let lost = self.wire.disk.broken.lost_in_a_crash(&mut self.wire.rng);
+        if lost > 0 {
+            self.wire.disk.lose(lost).await;
+        }
+    }
+
+    fn bury(&mut self) {
+        for up in self.servers.drain(..) {
+            up.alive.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Nothing goes wrong any more, the model answers, every client comes back and reads to the end: the session must come
+    /// to rest.
+    async fn settle(&mut self) {
+        self.wire.trace.line("-- the world settles");
+        self.wire.disk.heal();
+        self.script.calm_down();
+        // Of several servers only the newest is reached; those that did not know of it are gone.
+        let newest = self.servers.pop();
+        let newest_node = newest.as_ref().map(|up| up.server.node);
+        self.bury();
+        self.servers.extend(newest);
+        for client in &mut self.clients {
+            if newest_node.is_some_and(|node| !client.is_on(node)) {
+                client.cut(&mut self.wire);
+            }
+        }
+        // Whoever does not know what became of a command sends it again.
+        for number in 1..self.clients.len() {
+            self.clear_up(number).await;
+        }
+        for look in 0..REST_LOOKS_MAX {
+            self.pass(Duration::from_millis(if look < 20 { 10 } else { 2_000 })).await;
+            script::answer_calls(self).await;
+            let snapshot = self.clients[1].snapshot().await;
+            let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
+                let idle = snapshot.turn.is_none() && snapshot.compaction.is_none() && snapshot.queue.is_empty();
+                let read = |client: &Client| client.connection.is_some() && client.view.seq == snapshot.seq;
+                idle && self.clients.iter().all(read)
+            });
+            if at_rest {
+                return;
+            }
+        }
+        let places: Vec<u64> = self.clients.iter().map(|client| client.view.seq).collect();
+        self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
+    }
+
+    /// A client becomes the owner and sends what was not answered.
+    async fn clear_up(&mut self, number: usize) {
+        for _ in 0..20 {
+            if self.clients[number].owns() {
+                break;
+            }
+            self.clients[number].cut(&mut self.wire);
+            let server = self.server();
+            self.clients[number].join(&mut self.wire, &server, script::owner_takes_over());
+            self.pass(Duration::from_millis(50)).await;
+        }
+        for (id, command) in self.clients[number].unanswered.clone() {
+            let waits = self.clients[number].connection.as_ref().is_some_and(|c| c.waiting.contains(&id));
+            if !waits {
+                self.clients[number].send(&mut self.wire, id, command).await;
+                self.pass(Duration::from_millis(5)).await;
+            }
+        }
+        for _ in 0..20 {
+            if self.clients[number].unanswered.is_empty() {
+                return;
+            }
+            self.pass(Duration::from_millis(100)).await;
+        }
+        let left: Vec<&str> = self.clients[number].unanswered.iter().map(|(id, _)| id.as_str()).collect();
+        self.wire.trace.line(format_args!("client {number}: was never answered: {left:?}"));
+    }
+
+    /// Lets time pass, brings back who is away, and has everyone read all there is.
+    async fn pass(&mut self, time: Duration) {
+        sleep(time).await;
+        let server = self.server();
+        let owned = self.clients.iter().any(Client::owns);
+        for client in &mut self.clients {
+            client.look(&mut self.wire);
+            if client.is_away() {
+                let wish = if client.number == 1 && !owned { script::owner_takes_over() } else { script::observer() };
+                client.join(&mut self.wire, &server, wish);
+            }
+            while client.read(&mut self.wire, 64 * 1024, None).await {}
+        }
+    }
+
+    /// Writes down where everything stands, and where it stands once more after everything was started anew.
+    async fn end(mut self) -> History {
+        let session = self.wire.session.clone();
+        let live = self.clients[1].snapshot().await;
+        self.crash_without_loss();
+        self.start();
+        let server = self.server();
+        let anew = server.registry.peek(&session).await.ok();
+        let mut history = self.wire.history;
+        history.ends = live.zip(anew);
+        history.views = self.clients.iter().map(|client| client.view.clone()).collect();
+        history.asked = self.script.take_asked();
+        history.written = self.wire.disk.lock().written.clone();
+        history.faults = self.wire.disk.lock().faults;
+        history.read_log(&*server.road, &session).await;
+        history
+    }
+
+    fn crash_without_loss(&mut self) {
+        self.bury();
+        self.wire.trace.line("world: everything is started anew");
+    }
+}
