@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname } from "node:path";
 import { WebSocketServer } from "ws";
+import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
 const WEB = new URL("../../src/server/web/", import.meta.url);
@@ -39,8 +40,9 @@ function answerTo(text, world) {
 const REFUSED = Symbol("refused");
 
 export class MockServer {
-  constructor({ wordMillis = 3, windowTokens = 8000, token = null } = {}) {
-    Object.assign(this, { wordMillis, windowTokens, token });
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = TREE_FEATURES, nodesMax = 2000 } = {}) {
+    Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax });
+    this.watchers = new Set();
     this.worlds = new Map();
     this.sockets = new Map();
     this.tickets = new Set();
@@ -101,12 +103,15 @@ export class MockServer {
       const known = this.done.get(id);
       if (known) return reply(known.kind, { ...known.body, duplicate: true });
       const keep = (kind, body) => {
-        if (["user_input", "retry_turn", "rename_session", "manual_compact"].includes(type)) this.done.set(id, { kind, body });
+        if (["user_input", "retry_turn", "rename_session", "manual_compact", "navigate", "set_label", "fork_session", "edit_queue"].includes(type)) this.done.set(id, { kind, body });
         reply(kind, body);
       };
       handler.call(this, { client, id, payload, reply: keep, refuse, world: this.sockets.get(client) });
     });
-    client.on("close", () => this.sockets.delete(client));
+    client.on("close", () => {
+      this.sockets.delete(client);
+      this.watchers.delete(client);
+    });
   }
 
   on_hello({ client, payload, reply, refuse }) {
@@ -120,7 +125,7 @@ export class MockServer {
         name: "reseed", version: "0.1.0", instance: "mock", provider: "offline",
         notice: "No model is configured: the built-in offline model answers. Set OPENAI_API_KEY to talk to a real one.",
       },
-      features: [], scopes: ["sessions"], heartbeatMs: 30_000,
+      features: this.features, scopes: ["sessions"], heartbeatMs: 30_000,
       limits: { messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64 },
     });
   }
@@ -149,6 +154,7 @@ export class MockServer {
     const sessionId = `mock${String(this.worlds.size + 1).padStart(8, "0")}`;
     const emit = (frame) => {
       for (const [client, world] of this.sockets) if (world.sessionId === sessionId) client.send(JSON.stringify(frame));
+      if (frame.seq !== undefined && this.worlds.has(sessionId)) this.tellWatchers(this.worlds.get(sessionId));
     };
     const world = new World({ sessionId, windowTokens: this.windowTokens, emit });
     this.worlds.set(sessionId, world);
@@ -160,7 +166,9 @@ export class MockServer {
     reply("ok", {});
   }
 
-  on_list_sessions({ payload, reply }) {
+  on_list_sessions({ client, payload, reply, refuse }) {
+    if (payload.watch && !this.features.includes("watch")) return refuse("not_supported", "watching is not built");
+    if (payload.watch) this.watchers.add(client);
     const items = [...this.worlds.values()].reverse().map((world) => world.item());
     reply("sessions", { items: items.filter((item) => item.name.toLowerCase().includes((payload.search ?? "").toLowerCase())) });
   }
@@ -172,8 +180,10 @@ export class MockServer {
   }
 
   on_delete_session({ payload, reply }) {
+    const world = this.worlds.get(payload.sessionId);
     this.worlds.delete(payload.sessionId);
     reply("ok", {});
+    if (world) this.tellWatchers(world, { deleted: true });
   }
 
   on_get_entries({ payload, world, reply }) {
@@ -197,10 +207,12 @@ export class MockServer {
     if (client.role !== "owner") return refuse("read_only", "observers may only read");
     if (payload.input.trim() === "") return refuse("empty_input", "say something");
     if (world.turn || world.compaction) {
+      if (payload.parentId !== undefined) return refuse("turn_running", "the session is busy");
       reply("accepted", { queued: true, asOfSeq: world.seq });
-      return world.enqueue(payload.input, id);
+      return world.enqueue(payload.input, id, payload.whenBusy === "steer");
     }
     reply("accepted", { queued: false, asOfSeq: world.seq });
+    if (payload.parentId !== undefined) world.move(payload.parentId, { commandId: id });
     world.say(payload.input, id);
     // As the server does: a session is named after its first words.
     if (!world.name) world.update({ name: payload.input.trim().split("\n")[0].slice(0, 60) });
@@ -269,7 +281,7 @@ export class MockServer {
 
   /** One turn, and then those that wait. */
   async turn(world, commandIds, again = false) {
-    const text = world.entries.findLast((entry) => entry.role === "user").content[0].text;
+    const text = this.saidLast(world);
     world.startTurn(commandIds);
     const { tokenCount, compactAtTokens } = world.contextInfo();
     if (compactAtTokens !== undefined && tokenCount > compactAtTokens) {
@@ -277,6 +289,7 @@ export class MockServer {
       await this.compact(world);
     }
     if (/\btool\b/.test(text)) await this.tool(world);
+    this.deliverSteered(world);
     const item = world.startItem();
     if (/\bthink\b/.test(text)) {
       for (const word of "The user wants me to think first, so I do.".split(/(?<= )/)) {
@@ -285,7 +298,7 @@ export class MockServer {
       }
     }
     const part = item.parts.length;
-    const words = answerTo(text, world).split(/(?<=\s)/);
+    const words = answerTo(this.saidLast(world), world).split(/(?<=\s)/);
     for (const [index, word] of words.entries()) {
       world.delta(item, part, word);
       if (await this.pause(world, this.wordMillis)) {
@@ -319,6 +332,8 @@ export class MockServer {
     if (world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
   }
 }
+
+Object.assign(MockServer.prototype, treeCommands);
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
   const server = new MockServer({ wordMillis: 25, token: process.env.MOCK_TOKEN ?? null });

@@ -92,9 +92,15 @@ export class World {
     return this.append({ type: "message", role: "user", content: [{ type: "text", text }] }, { commandId });
   }
 
-  enqueue(text, commandId) {
-    this.queue = [...this.queue, { commandId, content: [{ type: "text", text }] }];
-    this.durable("queue_changed", { items: this.queue });
+  /** An input waits; a steered one before those that are not. */
+  enqueue(text, commandId, steer = false) {
+    const at = steer ? this.queue.filter((item) => item.steer).length : this.queue.length;
+    this.setQueue(this.queue.toSpliced(at, 0, { commandId, content: [{ type: "text", text }], ...(steer ? { steer } : {}) }));
+  }
+
+  setQueue(items) {
+    this.queue = items;
+    this.durable("queue_changed", { items });
   }
 
   /** Takes the first waiting input into the history. */
@@ -195,10 +201,10 @@ export class World {
     });
   }
 
-  failCompaction(code, message) {
+  failCompaction(code, message, commandId) {
     const { jobId } = this.compaction;
     this.compaction = null;
-    this.ephemeral("compaction_failed", { jobId, code, message });
+    this.ephemeral("compaction_failed", { jobId, ...(commandId ? { commandId } : {}), code, message });
   }
 
   update(fields) {

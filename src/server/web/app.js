@@ -14,6 +14,7 @@
  * @property {string} message
  * @property {string} [code]
  * @property {boolean} [retriable] whether trying again may help
+ * @property {{ label: string, run: () => void }} [action] what may be done about it
  *
  * @typedef {{ id: string, text: string }} Sending An input that the server has not taken yet.
  */
@@ -22,6 +23,8 @@ import { CommandError, Connection, ConnectionLost, newId } from "./connection.js
 import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
 import { fromOpened, fromSnapshot, isRunning, needsPath, partText, reduce, resumePoint, withContextInfo, withPage } from "./fold.js";
+import { Moves } from "./moves.js";
+import { SessionTree } from "./tree.js";
 
 /** Entries that come with a session and with each older page: a few screens. */
 const PAGE_ENTRIES = 50;
@@ -29,6 +32,8 @@ const PAGE_ENTRIES = 50;
 const RESYNC_MS = 2000;
 /** Milliseconds until a session that could not be opened just now is tried again, where the server names no time. */
 const REOPEN_MS = 3000;
+/** Levels of the tree that are asked for below an entry. */
+const TREE_DEPTH = 60;
 
 export class App {
   /**
@@ -36,6 +41,7 @@ export class App {
    * @param {() => void} listeners.onChange
    * @param {(notice: Notice) => void} listeners.onNotice
    * @param {(text: string) => void} listeners.onAnnounce what a screen reader should say
+   * @param {(text: string) => void} listeners.onText a text that goes back to where one writes
    * @param {(sessionId: string | null) => void} listeners.onTarget the session that the address should name
    */
   constructor(listeners) {
@@ -52,6 +58,13 @@ export class App {
     /** @type {Sending[]} */
     this.sending = [];
     this.loadingOlder = false;
+    /** What is known of the open session's tree. */
+    this.tree = new SessionTree();
+    this.loadingTree = false;
+    /** @type {Set<string | null>} entries below which the tree was asked for; not twice by itself */
+    this.askedBelow = new Set();
+    /** @type {Set<() => void>} looks at the state that wait for it to change */
+    this.watchers = new Set();
     /** Events up to here are replayed: they are shown, but nobody is called because of them. */
     this.quietUntil = 0;
     this.resyncedAt = 0;
@@ -72,8 +85,10 @@ export class App {
       seq: () => this.state?.seq ?? 0,
       onOutOfSync: () => this.resync("resume"),
     });
+    this.moves = new Moves({ app: this, onText: listeners.onText });
     this.sessions = new Directory({
       ask: async (payload) => (this.status.phase === "open" ? this.quietly(this.connection.request("list_sessions", payload)) : null),
+      canWatch: () => this.can("watch"),
       onChange: listeners.onChange,
     });
   }
@@ -95,6 +110,44 @@ export class App {
 
   get readOnly() {
     return this.state?.role === "observer";
+  }
+
+  /**
+   * Whether the server can do this.
+   * @param {string} feature as in `welcome.features`
+   */
+  can(feature) {
+    return this.welcome?.features.includes(feature) ?? false;
+  }
+
+  /** Tells of a change. */
+  changed() {
+    this.listeners.onChange();
+    for (const look of this.watchers) look();
+  }
+
+  /**
+   * Waits until the open session is so.
+   * @param {(state: State) => boolean} test
+   * @param {number} millis at most this long
+   * @returns {Promise<boolean>} false when the time is over, or another session is shown
+   */
+  until(test, millis) {
+    const sessionId = this.state?.sessionId;
+    return new Promise((resolve) => {
+      const end = (/** @type {boolean} */ reached) => {
+        clearTimeout(timer);
+        this.watchers.delete(look);
+        resolve(reached);
+      };
+      const look = () => {
+        if (this.state?.sessionId !== sessionId) end(false);
+        else if (this.state && test(this.state)) end(true);
+      };
+      const timer = setTimeout(() => end(false), millis);
+      this.watchers.add(look);
+      look();
+    });
   }
 
   // Sessions
@@ -165,6 +218,8 @@ export class App {
       this.opened = sessionId;
       return;
     }
+    const replays = from !== null && opened.resumed === "replay" && from.epoch === opened.epoch;
+    if (!replays) this.forgetTree();
     this.adopt(fromOpened(from, opened), opened.asOfSeq);
   }
 
@@ -176,8 +231,10 @@ export class App {
     this.opened = state.sessionId;
     this.quietUntil = asOfSeq;
     this.state = state;
+    this.tree.addPath(state.entries);
     this.completePath();
-    this.listeners.onChange();
+    void this.completeTree();
+    this.changed();
   }
 
   /** Makes the session that the first input goes to. */
@@ -189,8 +246,9 @@ export class App {
       if (this.target !== null) return;
       this.target = opened.sessionId;
       this.listeners.onTarget(opened.sessionId);
+      this.forgetTree();
       this.adopt(fromSnapshot(opened), opened.asOfSeq);
-      this.sessions.listSoon();
+      this.sessions.maybeChanged();
     }).finally(() => (this.creating = null));
     await this.creating;
   }
@@ -228,7 +286,7 @@ export class App {
    */
   async rename(sessionId, name) {
     await this.quietly(this.connection.request("rename_session", { sessionId, name }));
-    this.sessions.listSoon();
+    this.sessions.maybeChanged();
   }
 
   /** @param {string} sessionId */
@@ -249,6 +307,8 @@ export class App {
     this.loadingOlder = false;
     if (page && this.state?.sessionId === state.sessionId) {
       this.state = withPage(this.state, page);
+      this.tree.addPath(page.items);
+      void this.completeTree();
       // Nothing new means that the leaf has moved meanwhile: the event that says so is on its way.
       if (page.items.some((entry) => !state.known.has(entry.entryId))) this.completePath();
     }
@@ -259,26 +319,71 @@ export class App {
     if (this.state && needsPath(this.state)) void this.loadOlder();
   }
 
+  // The tree
+
+  forgetTree() {
+    this.tree = new SessionTree();
+    this.askedBelow.clear();
+  }
+
+  /** Asks what else hangs from the entries that are shown, where that is not known. */
+  async completeTree() {
+    const { state } = this;
+    if (!state || !this.can("tree") || this.loadingTree || this.opened !== state.sessionId) return;
+    const missing = this.tree.unknownOn(state.entries);
+    if (!missing || this.askedBelow.has(missing.rootId)) return;
+    await this.loadBelow(missing.rootId);
+    if (this.state?.sessionId === state.sessionId) await this.completeTree();
+  }
+
+  /**
+   * Asks for a part of the tree.
+   * @param {string | null} rootId null: from its beginning
+   */
+  async loadBelow(rootId) {
+    const { state, tree } = this;
+    if (!state || this.loadingTree) return;
+    this.loadingTree = true;
+    this.askedBelow.add(rootId);
+    const depth = Math.max(TREE_DEPTH, rootId === null ? state.entries.length + 2 : 0);
+    const page = await this.quietly(this.connection.request("get_tree", { ...(rootId === null ? {} : { rootId }), depth }));
+    this.loadingTree = false;
+    if (page) tree.addPage(page, rootId === null);
+    else this.askedBelow.delete(rootId);
+    this.changed();
+  }
+
   // Turns and context
 
   /**
    * Says something to the model.
    * @param {string} text
+   * @param {"steer"} [whenBusy] `steer`: with the next request of the running turn; otherwise it waits its turn
    * @returns {Promise<boolean>} whether the server took it
    */
-  async send(text) {
+  send(text, whenBusy) {
+    return this.sendInput(text, text, whenBusy ? { whenBusy } : {});
+  }
+
+  /**
+   * @param {import("reseed-protocol").Input} input
+   * @param {string} text the input as it is shown on its way
+   * @param {{ parentId?: string | null, whenBusy?: "steer" }} [wishes]
+   * @returns {Promise<boolean>} whether the server took it
+   */
+  async sendInput(input, text, wishes = {}) {
     const id = newId();
     this.sending = [...this.sending, { id, text }];
     this.listeners.onChange();
     try {
       if (this.target === null) await this.create();
-      await this.connection.request("user_input", { input: text }, id);
+      await this.connection.request("user_input", { input, ...wishes }, id);
       return true;
     } catch (error) {
       this.fail(error);
       return false;
     } finally {
-      this.sending = this.sending.filter((input) => input.id !== id);
+      this.sending = this.sending.filter((waiting) => waiting.id !== id);
       this.listeners.onChange();
     }
   }
@@ -355,10 +460,14 @@ export class App {
 
   /** @param {EventFrame} event */
   receive(event) {
+    if (event.type === "session_changed") return this.sessions.changed(event.payload);
     if (!this.state || this.opened !== this.state.sessionId) return;
+    const { seq } = this.state;
     this.state = reduce(this.state, event);
+    if (event.type === "entry_appended" && this.state.seq > seq) this.tree.append(event.payload.entry, this.state.seq);
     this.completePath();
-    this.listeners.onChange();
+    if (event.type === "session_updated") void this.completeTree();
+    this.changed();
     if (this.state.outOfSync && Date.now() - this.resyncedAt > RESYNC_MS) this.resync(this.state.outOfSync);
     else if (event.seq === undefined || event.seq > this.quietUntil) this.notify(event);
   }
@@ -370,23 +479,26 @@ export class App {
       case "entry_appended": {
         const { entry } = event.payload;
         if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(partText).join("\n"));
+        // Between turns nothing else tells what the window holds now.
+        if (!this.state?.turnId && (entry.type === "custom_message" || entry.type === "branch_summary")) void this.refreshContextInfo();
         break;
       }
       case "turn_finished":
         // How it ended stands in the chat, as an alert.
-        this.sessions.listSoon();
+        this.sessions.maybeChanged();
         break;
       case "context_compacted":
         onAnnounce(`The context was compacted, by ${Math.round(event.payload.reductionPercent)} percent.`);
         void this.refreshContextInfo();
-        this.sessions.listSoon();
+        this.sessions.maybeChanged();
         break;
       case "compaction_failed":
+        if (event.payload.commandId && this.moves.asked.has(event.payload.commandId)) break;
         onNotice({ kind: event.payload.code === "compaction_cancelled" ? "info" : "error", ...event.payload });
         break;
       case "session_updated":
         void this.refreshContextInfo();
-        this.sessions.listSoon();
+        this.sessions.maybeChanged();
         break;
       default:
     }

@@ -11,10 +11,16 @@
 
 import { compactionLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
-import { ItemView, entryRow, userMessage } from "./message.js";
+import { messageEditor } from "./edit.js";
+import { ItemView, cost, entryRow, userMessage } from "./message.js";
+import { isShown, queueRow } from "./queue.js";
+import { RowTools } from "./row-tools.js";
 
 /** Pixels from the end within which the reader counts as being there. */
 const END_PIXELS = 60;
+
+/** Milliseconds for which a message that was looked for is marked. */
+const FOUND_MS = 1600;
 
 /** @type {Record<string, string>} */
 const ENDINGS = {
@@ -24,9 +30,13 @@ const ENDINGS = {
 };
 
 export class ChatView {
-  /** @param {App} app */
-  constructor(app) {
+  /**
+   * @param {App} app
+   * @param {import("./row-tools.js").RowActions & { showTree: () => void }} actions
+   */
+  constructor(app, actions) {
     this.app = app;
+    this.actions = actions;
     this.scroller = byId("chat", HTMLElement);
     this.log = byId("log", HTMLElement);
     this.tail = byId("tail", HTMLElement);
@@ -40,6 +50,8 @@ export class ChatView {
     this.entries = [];
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
+    /** @type {Map<string, RowTools>} the lines below messages, by `entryId` */
+    this.lines = new Map();
     /** @type {Map<string, string>} names of tools by `callId` */
     this.tools = new Map();
     /** @type {Map<string, ItemView>} */
@@ -62,14 +74,23 @@ export class ChatView {
     if (fresh) this.clear(state?.sessionId ?? null);
     const fromEnd = this.scroller.scrollHeight - this.scroller.scrollTop;
     const first = this.entries[0];
-    this.renderEntries(state?.entries ?? []);
+    // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
+    const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.entries.length > 0;
+    if (!moving) this.renderEntries(state?.entries ?? []);
+    for (const line of this.lines.values()) line.render();
     this.renderTail(state);
     this.older.hidden = !state?.more;
-    this.welcome.hidden = this.app.target !== null && (state === null || state.entries.length > 0 || state.turnId !== null)
+    this.welcome.hidden = this.app.target !== null && (state === null || state.leafId !== null || state.turnId !== null)
       || this.app.sending.length > 0;
     const prepended = first !== undefined && this.entries[0] !== first;
     if (prepended && !this.atEnd) this.scroller.scrollTop = this.scroller.scrollHeight - fromEnd;
+    // Whoever is at the top again already sees no change that would ask for more.
+    if (prepended) requestAnimationFrame(() => this.olderIsSeen() && void this.app.loadOlder());
     this.follow();
+  }
+
+  olderIsSeen() {
+    return !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top;
   }
 
   /** @param {string | null} sessionId */
@@ -77,6 +98,7 @@ export class ChatView {
     this.sessionId = sessionId;
     this.entries = [];
     this.rows.clear();
+    this.lines.clear();
     this.tools.clear();
     this.items.clear();
     this.made.clear();
@@ -93,6 +115,7 @@ export class ChatView {
       if (kept.has(entryId)) continue;
       row?.remove();
       this.rows.delete(entryId);
+      this.lines.delete(entryId);
     }
     let after = this.log.firstElementChild;
     for (const entry of entries) {
@@ -111,9 +134,44 @@ export class ChatView {
     if (entry.type === "message") {
       for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.callId, part.name);
     }
-    const row = entryRow(entry, this.tools);
+    const row = entryRow(entry, this.tools, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
     this.rows.set(entry.entryId, row);
+    if (row && hasTools(entry)) {
+      const line = new RowTools(this.app, entry, { ...this.actions, edit: (mine) => this.edit(mine) }, entry.type === "message" ? cost(entry) : "");
+      this.lines.set(entry.entryId, line);
+      row.append(line.node);
+    }
     return row;
+  }
+
+  /**
+   * Turns a message into a field.
+   * @param {import("./message.js").MessageEntry} entry
+   */
+  edit(entry) {
+    const row = this.rows.get(entry.entryId);
+    if (!row || row.querySelector(".editor")) return;
+    const { app } = this;
+    const bubble = row.querySelector(".bubble");
+    const end = () => {
+      row.classList.remove("editing");
+      editor.node.replaceWith(...(bubble ? [bubble] : []));
+      /** @type {HTMLElement | null} */ (row.querySelector("[aria-label='Edit and ask again']"))?.focus();
+    };
+    const editor = messageEditor({
+      entry,
+      stops: app.moves.busy,
+      waiting: app.moves.waiting,
+      leaves: app.state?.leafId !== entry.entryId,
+      onAsk: (content, leaving) => {
+        this.toEnd();
+        return app.moves.askInstead(entry, content, leaving);
+      },
+      onEnd: end,
+    });
+    bubble?.replaceWith(editor.node);
+    row.classList.add("editing");
+    editor.focus();
   }
 
   /** @param {State | null} state */
@@ -130,14 +188,14 @@ export class ChatView {
       rows.push(view.node);
     }
     this.items = items;
+    /** @type {typeof this.made} */
+    const made = new Map();
     const keep = (/** @type {string} */ key, /** @type {unknown} */ of, /** @type {() => HTMLElement} */ make) => {
       const known = this.made.get(key);
       const row = known && known.of === of ? known : { of, node: make() };
       made.set(key, row);
       rows.push(row.node);
     };
-    /** @type {typeof this.made} */
-    const made = new Map();
     const quiet = state?.turnId && !state.compaction && !state.items.some((item) => item.parts.length > 0);
     if (quiet) keep("activity", state.pending, () => activity(state.pending));
     if (app.loading) keep("loading", null, () => activity([]));
@@ -148,16 +206,56 @@ export class ChatView {
     }
     const ended = state?.turnId ? null : state?.lastTurn;
     if (ended) keep("ended", ended, () => endedRow(ended, app.readOnly ? null : () => void app.retry()));
-    for (const item of state?.queue ?? []) {
-      keep(item.commandId, item.commandId, () => waiting(userMessage(item.content), "Waits for its turn"));
+    const elsewhere = state && !state.turnId && !state.compaction && app.sending.length === 0 ? app.tree.continuations(state.leafId) : [];
+    if (state && elsewhere.length > 0) {
+      const key = JSON.stringify([elsewhere, app.readOnly]);
+      keep("elsewhere", key, () => this.elsewhereRow(elsewhere));
+    }
+    const queue = state?.queue ?? [];
+    for (const item of queue) {
+      const mayEdit = !app.readOnly && app.can("edit_queue");
+      const maySteer = app.can("steer") && Boolean(state?.turnId);
+      const row = JSON.stringify([queue.map((other) => other.commandId), item.steer, mayEdit, maySteer]);
+      if (isShown(item)) keep(item.commandId, row, () => queueRow(item, queue, { moves: app.moves, mayEdit, maySteer }));
     }
     for (const { id, text } of app.sending) {
       keep(`sending-${id}`, text, () => waiting(userMessage([{ type: "text", text }]), "Sending…"));
     }
     this.made = made;
     if (rows.length !== this.tail.children.length || rows.some((row, index) => this.tail.children[index] !== row)) {
+      const focused = document.activeElement?.closest("#tail > li");
       this.tail.replaceChildren(...rows);
+      if (focused && !focused.isConnected) this.scroller.focus({ preventScroll: true });
     }
+  }
+
+  /**
+   * That the chat was gone on with from here before.
+   * @param {string[]} heads the first thing said on each of those branches, the newest last
+   */
+  elsewhereRow(heads) {
+    const { app, actions } = this;
+    const newest = heads[heads.length - 1];
+    const text = heads.length === 1 ? "The chat went on from here before." : `The chat went on from here in ${heads.length} ways before.`;
+    return el("li", { class: "note elsewhere" },
+      el("span", {}, `${text} What you say now begins another branch.`),
+      el("span", { class: "row-actions" },
+        !app.readOnly && el("button", { type: "button", class: "button small", onclick: () => actions.switchTo(newest, heads.length - 1, heads.length) }, "Go back to it"),
+        heads.length > 1 && el("button", { type: "button", class: "button small", onclick: () => actions.showTree() }, "Show the tree")));
+  }
+
+  /**
+   * Brings an entry into view, where it is on the path.
+   * @param {string} entryId
+   */
+  reveal(entryId) {
+    const row = this.rows.get(entryId);
+    if (!row) return false;
+    this.atEnd = false;
+    row.scrollIntoView({ block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    row.classList.add("found");
+    setTimeout(() => row.classList.remove("found"), FOUND_MS);
+    return true;
   }
 
   scrolled() {
@@ -199,6 +297,16 @@ function endedRow({ status, error }, retry) {
   return el("li", { class: `ended ${status}`, role: "alert", "data-ended": status },
     el("span", {}, error ? `${text}: ${error.message}` : `${text}.`, hint),
     retry && el("button", { type: "button", class: "button small", onclick: retry }, "Retry"));
+}
+
+/**
+ * Whether something can be done with an entry: it was said, and no tool is in the middle of it.
+ * @param {State["entries"][number]} entry
+ * @returns {entry is import("./message.js").MessageEntry | import("./message.js").CustomEntry}
+ */
+function hasTools(entry) {
+  if (entry.type === "custom_message") return true;
+  return entry.type === "message" && entry.role !== "tool" && !entry.content.some((part) => part.type === "tool_call");
 }
 
 /**

@@ -6,6 +6,7 @@
  */
 
 import { el, number, span } from "./dom.js";
+import { SUMMARISING_BRANCH } from "./fold.js";
 import { markdown } from "./markdown.js";
 
 /** @type {Record<string, string>} */
@@ -50,10 +51,11 @@ export function compactionRow(entry) {
  * @param {import("./fold.js").RunningCompaction} compaction
  * @param {(() => void) | null} cancel null where this window may not
  */
-export function compactionLine({ done, total }, cancel) {
+export function compactionLine({ phase, done, total }, cancel) {
   const steps = done !== undefined && total !== undefined && total > 1 ? { done, total } : null;
+  const what = phase === SUMMARISING_BRANCH ? "Summarising the branch that is left" : "Summarising older messages";
   return el("li", { class: "activity wide", "data-running": "compaction" },
-    el("span", { class: "grow" }, steps ? `Summarising older messages, ${steps.done} of ${steps.total}…` : "Summarising older messages…"),
+    el("span", { class: "grow" }, steps ? `${what}, ${steps.done} of ${steps.total}…` : `${what}…`),
     el("progress", { "aria-label": "Summarising", value: steps?.done, max: steps?.total }),
     cancel && el("button", { type: "button", class: "button small", onclick: cancel }, "Cancel"));
 }

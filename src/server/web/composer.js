@@ -1,4 +1,4 @@
-/** Where one writes. Enter sends, Shift and Enter makes a line, Escape stops what is running. */
+/** Where one writes. Enter sends, Shift and Enter makes a line, Alt and Enter speaks into the running turn, Escape stops it. */
 
 import { completions } from "./commands.js";
 import { byId, el } from "./dom.js";
@@ -6,7 +6,7 @@ import { byId, el } from "./dom.js";
 export class ComposerView {
   /**
    * @param {import("./app.js").App} app
-   * @param {(text: string) => Promise<boolean>} onSubmit whether the text was taken; if not, it is put back
+   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} onSubmit whether the text was taken; if not, it is put back
    */
   constructor(app, onSubmit) {
     this.app = app;
@@ -16,6 +16,7 @@ export class ComposerView {
     this.hints = byId("hints", HTMLElement);
     this.send = byId("send", HTMLButtonElement);
     this.stop = byId("stop", HTMLButtonElement);
+    this.steer = byId("steer", HTMLButtonElement);
     /** @type {Map<string, string>} what was begun, by session */
     this.drafts = new Map();
     this.draftOf = "";
@@ -28,6 +29,10 @@ export class ComposerView {
       void app.stop();
       this.input.focus();
     });
+    this.steer.addEventListener("click", () => {
+      void this.submit("steer");
+      this.input.focus();
+    });
     this.input.addEventListener("input", () => this.changed());
     this.input.addEventListener("keydown", (event) => this.key(event));
   }
@@ -36,19 +41,24 @@ export class ComposerView {
   key(event) {
     // While a word is being composed, Enter belongs to the input method.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.altKey && !this.steer.hidden) {
+      event.preventDefault();
+      return void this.submit("steer");
+    }
     // On a phone's keyboard there is no Shift and Enter: Enter makes a line, the button sends.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     void this.submit();
   }
 
-  async submit() {
+  /** @param {"steer"} [whenBusy] */
+  async submit(whenBusy) {
     const text = this.input.value;
     if (text.trim() === "" || this.send.disabled) return;
     const session = this.draftOf;
     this.input.value = "";
     this.changed();
-    const taken = await this.onSubmit(text);
+    const taken = await this.onSubmit(text, whenBusy);
     if (taken) return;
     if (session === this.draftOf && this.input.value === "") {
       this.input.value = text;
@@ -82,6 +92,17 @@ export class ComposerView {
     this.input.focus();
   }
 
+  /**
+   * Puts a text back: before what stands in the field.
+   * @param {string} text
+   */
+  give(text) {
+    this.render();
+    this.input.value = this.input.value.trim() === "" ? text : `${text}\n\n${this.input.value}`;
+    this.changed();
+    this.focus();
+  }
+
   /** Puts the cursor into the field, where that does not call up a keyboard on the screen. */
   focus() {
     if (!matchMedia("(pointer: coarse)").matches) this.input.focus();
@@ -95,6 +116,10 @@ export class ComposerView {
     this.stop.hidden = app.readOnly || !(state?.turnId || state?.compaction);
     this.send.disabled = app.readOnly || this.input.value.trim() === "" || ["stopped", "login"].includes(app.status.phase);
     this.input.disabled = app.readOnly;
+    this.input.placeholder = app.readOnly ? "You are reading along" : "Message, or / for commands";
+    const running = Boolean(state?.turnId);
+    this.steer.hidden = !running || !app.can("steer") || this.send.disabled || this.input.value.startsWith("/");
+    this.send.title = running ? "Send when this turn is over (Enter)" : "Send (Enter)";
   }
 
   /**

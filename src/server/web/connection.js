@@ -34,7 +34,8 @@
 /** Commands that change something. The server does each once by its id, so they may be sent again. */
 const WRITING = new Set([
   "rename_session", "user_input", "cancel_turn", "retry_turn", "tool_result", "manual_compact", "cancel_compaction",
-  "set_context_strategy", "set_model", "set_instructions", "set_options",
+  "set_context_strategy", "set_model", "set_instructions", "set_options", "edit_queue", "navigate", "fork_session",
+  "set_label", "append_custom", "append_custom_message",
 ]);
 /** Commands that may wait for a connection. A person does not type more while it is away. */
 const WAITING_MAX = 100;

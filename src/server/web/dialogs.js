@@ -3,6 +3,9 @@
 import { COMMANDS } from "./commands.js";
 import { el } from "./dom.js";
 
+/** Characters of what a summary should dwell on. */
+export const INSTRUCTIONS_CHARS_MAX = 2000;
+
 /**
  * Shows a dialog and waits for its end.
  * @param {HTMLDialogElement} dialog
@@ -54,10 +57,10 @@ export async function confirm(title, text, action) {
 
 /**
  * Asks for a line of text.
- * @param {{ title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number }} options
- * @returns {Promise<string | null>} null when it was dismissed or left empty
+ * @param {{ title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number, mayBeEmpty?: boolean }} options
+ * @returns {Promise<string | null>} null when it was dismissed, or left empty where it may not be
  */
-export async function prompt({ title, text, label, action, value = "", secret = false, charsMax }) {
+export async function prompt({ title, text, label, action, value = "", secret = false, charsMax, mayBeEmpty = false }) {
   const input = el("input", { class: "field", id: "dialog-input", type: secret ? "password" : "text", maxlength: charsMax, autocomplete: "off", autofocus: true });
   input.value = value;
   const submit = el("button", { type: "submit", class: "button primary" }, action);
@@ -71,7 +74,56 @@ export async function prompt({ title, text, label, action, value = "", secret = 
   });
   const shown = ask(dialog);
   input.select();
-  return (await shown) === "yes" ? input.value.trim() || null : null;
+  if ((await shown) !== "yes") return null;
+  return input.value.trim() || (mayBeEmpty ? "" : null);
+}
+
+/**
+ * The choice of a summary of the branch that is left, with what it should dwell on.
+ * @param {string} what what is summarised
+ */
+export function summaryChoice(what) {
+  const box = el("input", { type: "checkbox", name: "summarize" });
+  const about = el("input", { class: "field", type: "text", placeholder: "What should it dwell on? (optional)", "aria-label": "What the summary should dwell on", maxlength: INSTRUCTIONS_CHARS_MAX, hidden: true, autocomplete: "off" });
+  box.addEventListener("change", () => {
+    about.hidden = !box.checked;
+    if (box.checked) about.focus();
+  });
+  const node = el("div", { class: "summary-choice" }, el("label", { class: "check" }, box, el("span", {}, what)), about);
+  /** @returns {import("./moves.js").Leaving} */
+  const chosen = () => (box.checked ? { summarize: true, ...(about.value.trim() ? { instructions: about.value.trim() } : {}) } : {});
+  return { node, chosen };
+}
+
+/**
+ * Asks how to go to another place.
+ * @template {string} T
+ * @param {object} options
+ * @param {string} options.title
+ * @param {string[]} options.text
+ * @param {{ value: T, name: string }[]} [options.places] where exactly
+ * @param {boolean} options.leaves whether a branch is left that could be summarised
+ * @param {string} options.action
+ * @returns {Promise<{ place: T | undefined, leaving: import("./moves.js").Leaving } | null>} null when it was dismissed
+ */
+export async function askToGo({ title, text, places = [], leaves, action }) {
+  const choice = leaves ? summaryChoice("Bring a summary of what is left along") : null;
+  const radios = places.map(({ value, name }, index) => {
+    const radio = el("input", { type: "radio", name: "place", value, checked: index === 0 });
+    return { value, radio, node: el("label", { class: "check" }, radio, el("span", {}, name)) };
+  });
+  const group = radios.length > 1 && el("fieldset", {}, el("legend", { class: "visually-hidden" }, "Where"), ...radios.map(({ node }) => node));
+  const submit = el("button", { type: "submit", class: "button primary", autofocus: true }, action);
+  const form = el("form", {}, group, choice?.node);
+  /** @type {HTMLDialogElement} */
+  const dialog = make(title, [...text.map((line) => el("p", {}, line)), form], []);
+  form.append(el("div", { class: "actions" }, closer(() => dialog, "Cancel"), submit));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    dialog.close("yes");
+  });
+  if ((await ask(dialog)) !== "yes") return null;
+  return { place: (radios.find(({ radio }) => radio.checked) ?? radios[0])?.value, leaving: choice?.chosen() ?? {} };
 }
 
 /**
@@ -87,7 +139,7 @@ export async function showText(title, text) {
 
 export async function help() {
   const commands = el("dl", {}, ...COMMANDS.flatMap(({ usage, does }) => [el("dt", {}, usage), el("dd", {}, does)]));
-  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Esc", "stop the answer"], ["/", "go to the message field"]];
+  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: into the running turn"], ["Esc", "stop the answer"], ["/", "go to the message field"]];
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);

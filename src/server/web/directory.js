@@ -1,6 +1,6 @@
 /**
- * The list of the user's sessions, a page at a time. It is asked for again when there is a reason to: the server does
- * not yet tell by itself.
+ * The list of the user's sessions, a page at a time. Where the server can, it tells of changes by itself; otherwise the
+ * list is asked for again when there is a reason to.
  *
  * @typedef {import("reseed-protocol").SessionItem} SessionItem
  * @typedef {import("reseed-protocol").CommandOf<"list_sessions">["payload"]} Ask
@@ -17,10 +17,12 @@ export class Directory {
   /**
    * @param {object} options
    * @param {(payload: Ask) => Promise<import("reseed-protocol").Sessions | null>} options.ask null when there is no answer
+   * @param {() => boolean} options.canWatch whether the server tells of changes
    * @param {() => void} options.onChange
    */
-  constructor({ ask, onChange }) {
+  constructor({ ask, canWatch, onChange }) {
     this.ask = ask;
+    this.canWatch = canWatch;
     this.onChange = onChange;
     /** @type {SessionItem[]} newest first */
     this.items = [];
@@ -29,6 +31,33 @@ export class Directory {
     this.cursor = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
+  }
+
+  /** Something has changed of which the server tells by itself, where it can. */
+  maybeChanged() {
+    if (!this.canWatch()) this.listSoon();
+  }
+
+  /**
+   * The server says that a session has changed.
+   * @param {SessionItem} item
+   */
+  changed(item) {
+    const others = this.items.filter((other) => other.sessionId !== item.sessionId);
+    const known = others.length < this.items.length;
+    if (item.deleted) {
+      this.items = others;
+    } else if (this.search) {
+      // Whether it is found now is the server's to say.
+      if (known) this.items = this.items.map((other) => (other.sessionId === item.sessionId ? item : other));
+      this.listSoon();
+    } else {
+      const at = others.findIndex((other) => other.updatedAt <= item.updatedAt);
+      // Behind the last of a page that is not the last, its place is not known.
+      if (at < 0 && this.cursor && !known) return;
+      this.items = others.toSpliced(at < 0 ? others.length : at, 0, item);
+    }
+    this.onChange();
   }
 
   /** Lists again, a little later: what comes meanwhile is listed with it. */
@@ -56,7 +85,8 @@ export class Directory {
    */
   async load(payload, before) {
     const { search } = this;
-    const page = await this.ask(search ? { ...payload, search } : payload);
+    const watch = this.canWatch() ? { watch: true } : {};
+    const page = await this.ask({ ...payload, ...watch, ...(search ? { search } : {}) });
     // The answer to an older search is of no use.
     if (!page || search !== this.search) return;
     this.items = [...before, ...page.items];

@@ -47,10 +47,18 @@ export function byId(id, type) {
 
 /** Paths of the icons, drawn on 24 by 24. */
 const ICONS = {
+  branch: "M6 4v16M6 14c0-5 12-2 12-8M6 20.5a1 1 0 1 0 0-.1M18 5.5a1 1 0 1 0 0-.1",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h10v11H9zM5 15V4h10",
   delete: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
   down: "M12 5v14M6 13l6 6 6-6",
+  fork: "M12 21v-7M12 14C12 9 5 10 5 4M12 14c0-5 7-4 7-10M2.5 6.5L5 4l2.5 2.5M16.5 6.5L19 4l2.5 2.5",
+  here: "M5 4v7a4 4 0 0 0 4 4h10M14 10l5 5-5 5",
+  label: "M4 5v6l9 9 7-7-9-9H5zM8.5 8.5v.1",
+  left: "M15 5l-7 7 7 7",
+  now: "M5 12h13M12 5l7 7-7 7",
+  right: "M9 5l7 7-7 7",
+  up: "M12 19V5M6 11l6-6 6 6",
   edit: "M4 20l1-4L16 5l3 3L8 19z",
   retry: "M20 11a8 8 0 1 0-2 6M20 4v7h-7",
 };

@@ -190,6 +190,14 @@ export function partText(part) {
 }
 
 /**
+ * The texts of a message, without what is thought.
+ * @param {Part[]} parts
+ */
+export function textOfParts(parts) {
+  return parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
+}
+
+/**
  * Applies one event.
  * @param {State} state
  * @param {EventFrame} event

@@ -4,12 +4,13 @@ import { App } from "./app.js";
 import { ChatView } from "./chat.js";
 import { parseCommand } from "./commands.js";
 import { ComposerView } from "./composer.js";
-import { confirm, help, prompt, showText } from "./dialogs.js";
+import { INSTRUCTIONS_CHARS_MAX, askToGo, confirm, help, prompt, showText } from "./dialogs.js";
 import { byId } from "./dom.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
 import { toast } from "./toasts.js";
+import { TreeView } from "./tree-view.js";
 
 /** Characters of an answer that a screen reader reads by itself; the rest is in the chat. */
 const ANNOUNCE_CHARS_MAX = 1000;
@@ -31,12 +32,21 @@ const app = new App({
   onChange: schedule,
   onNotice: toast,
   onAnnounce: (text) => (announcer.textContent = text.slice(0, ANNOUNCE_CHARS_MAX)),
+  onText: (text) => composer.give(text),
   onTarget: (sessionId) => {
     const hash = sessionId === null ? "" : sessionHash(sessionId);
     if (location.hash !== hash) history.pushState(null, "", hash || location.pathname + location.search);
   },
 });
-const chat = new ChatView(app);
+const chat = new ChatView(app, {
+  edit: () => undefined,
+  goOnFrom: (entryId) => void goOnFrom(entryId),
+  label: (entryId) => void label(entryId),
+  fork: (entry) => void app.moves.fork(entry.entryId, entry.type === "message" && entry.role === "user" ? "before" : "at"),
+  switchTo: (entryId, index, count) => void switchTo(entryId, index, count),
+  showTree: () => tree.show(),
+});
+const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId) });
 const gauge = new GaugeView(app);
 const lines = new LinesView(app, login);
 const sessions = new SessionsView(app, {
@@ -69,19 +79,21 @@ function render() {
   gauge.render();
   composer.render();
   chat.render();
+  tree.render();
   if (app.status.phase === "open") asked = false;
   if (app.status.phase === "login" && !asked) void login();
 }
 
 /**
  * @param {string} text
+ * @param {"steer"} [whenBusy]
  * @returns {Promise<boolean>} whether it was taken
  */
-async function submit(text) {
+async function submit(text, whenBusy) {
   const command = parseCommand(text);
   if (!command) {
     chat.toEnd();
-    return app.send(text);
+    return app.send(text, whenBusy);
   }
   if (!command.known) {
     toast({ kind: "error", message: `There is no command /${command.name}. Type /help to see what there is.` });
@@ -104,14 +116,20 @@ async function run(name, rest) {
     case "compact": await app.compact(rest || undefined); break;
     case "retry": await app.retry(); break;
     case "new": await app.show(null); break;
+    case "tree": tree.show(); break;
+    case "label":
+      if (app.state?.leafId) await app.moves.label(app.tree.saidAt(app.state.leafId) ?? app.state.leafId, rest.slice(0, NAME_CHARS_MAX));
+      break;
     case "help": await help(); break;
     case "model":
+    case "steer":
     case "strategy":
     case "rename":
       if (!rest) {
-        toast({ kind: "error", message: `/${name} needs a name behind it.` });
+        toast({ kind: "error", message: `/${name} needs ${name === "steer" ? "a text" : "a name"} behind it.` });
         return false;
       }
+      if (name === "steer") return app.send(rest, "steer");
       if (name === "model") await app.setModel(rest);
       else if (name === "strategy") await app.setStrategy(rest);
       else if (app.target) await app.rename(app.target, rest.slice(0, NAME_CHARS_MAX));
@@ -140,6 +158,84 @@ async function rename(sessionId, value) {
 async function remove(sessionId, name) {
   const text = `“${name || "Untitled"}” and everything said in it will be gone for good.`;
   if (await confirm("Delete this session?", text, "Delete")) await app.remove(sessionId);
+}
+
+// The tree
+
+/** What has to stop before the session can move, in words. */
+function stopping() {
+  if (!app.moves.busy) return [];
+  const { waiting } = app.moves;
+  const back = waiting === 0 ? "" : waiting === 1 ? " The message that waits comes back to the message field." : ` The ${waiting} messages that wait come back to the message field.`;
+  return [`${app.state?.turnId ? "An answer is being written" : "A summary is being written"}: going there stops it.${back}`];
+}
+
+/**
+ * Asks how to go on from a message on the path, and goes there.
+ * @param {string} entryId
+ */
+async function goOnFrom(entryId) {
+  const text = ["What was said after it stays on its own branch; what you say next begins another."];
+  const chosen = await askToGo({ title: "Continue from here", text: [...text, ...stopping()], leaves: true, action: "Continue from here" });
+  if (chosen && (await app.moves.go(entryId, "at", chosen.leaving))) composer.focus();
+}
+
+/**
+ * Asks how to go to an entry of the tree, and goes there.
+ * @param {string} entryId
+ */
+async function goTo(entryId) {
+  const { state } = app;
+  if (!state) return;
+  const onPath = state.entries.some((entry) => entry.entryId === entryId);
+  if (app.readOnly || entryId === state.leafId) {
+    if (narrow.matches) tree.close();
+    if (onPath) chat.reveal(entryId);
+    return;
+  }
+  const preview = app.tree.nodes.get(entryId)?.preview ?? "";
+  const tip = { value: /** @type {const} */ ("tip"), name: "Read on to the newest message below it" };
+  const at = { value: /** @type {const} */ ("at"), name: "Continue right after it, on a new branch" };
+  const show = { value: /** @type {const} */ ("show"), name: "Only show it in the chat" };
+  const places = onPath ? [show, at] : [tip, at];
+  const chosen = await askToGo({ title: "Go to this message", text: [preview && `“${preview}”`, ...stopping()].filter(Boolean), places, leaves: true, action: "Go there" });
+  if (!chosen) return;
+  if (narrow.matches) tree.close();
+  if (chosen.place === "show") return void chat.reveal(entryId);
+  const moved = await app.moves.go(entryId, chosen.place ?? "at", chosen.leaving);
+  if (moved) chat.toEnd();
+}
+
+/**
+ * Goes to another version of what was said, and offers to bring a summary of the one that is left along.
+ * @param {string} entryId
+ * @param {number} index
+ * @param {number} count
+ */
+async function switchTo(entryId, index, count) {
+  const left = app.state?.leafId ?? null;
+  const about = stopping();
+  if (about.length > 0 && !(await confirm("Go to the other version?", about.join(" "), "Stop and go there"))) return;
+  const moved = await app.moves.go(entryId, "tip");
+  if (!moved) return;
+  chat.reveal(entryId);
+  const { leafId: here } = moved;
+  if (left === null || here === null) return;
+  const bring = async () => {
+    const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";
+    const about = "What should it dwell on? (optional)";
+    const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", charsMax: INSTRUCTIONS_CHARS_MAX, mayBeEmpty: true });
+    if (instructions !== null) await app.moves.bringSummary(left, here, { summarize: true, instructions });
+  };
+  toast({ kind: "info", message: `Version ${index + 1} of ${count}.`, action: { label: "Bring a summary of the other along", run: () => void bring() } });
+}
+
+/** @param {string} entryId */
+async function label(entryId) {
+  const value = app.tree.labelOf(entryId) ?? "";
+  const text = "A name for this message, to find it in the tree. Leave it empty to take the name away.";
+  const name = await prompt({ title: "Label", text, label: "Label", action: "Save", value, charsMax: NAME_CHARS_MAX, mayBeEmpty: true });
+  if (name !== null && name !== value) await app.moves.label(entryId, name);
 }
 
 async function login() {

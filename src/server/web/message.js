@@ -1,13 +1,15 @@
 /**
- * How entries and answers in progress look. Each entry is drawn once: it never changes.
+ * How entries and answers in progress look. Each entry is drawn once: it never changes; what can be done with it, and its
+ * name, stand in the line below it (`row-tools.js`).
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {Extract<Entry, { type: "message" }>} MessageEntry
+ * @typedef {Extract<Entry, { type: "custom_message" }>} CustomEntry
  */
 
 import { compactionRow } from "./compaction.js";
-import { el, iconButton, number } from "./dom.js";
+import { el, number } from "./dom.js";
 import { partText } from "./fold.js";
 import { MarkdownView, markdown } from "./markdown.js";
 
@@ -24,22 +26,38 @@ const CUTS = {
  * An entry's row, or null for what a reader of the chat need not see.
  * @param {Entry} entry
  * @param {Map<string, string>} tools names of the called tools by `callId`
+ * @param {(entryId: string) => string} preview the beginning of what another entry says
  * @returns {HTMLElement | null}
  */
-export function entryRow(entry, tools) {
+export function entryRow(entry, tools, preview) {
   switch (entry.type) {
     case "message":
       if (entry.role === "assistant") return answer(entry);
       return entry.role === "tool" ? toolResults(entry, tools) : userMessage(entry.content, entry.entryId);
+    case "custom_message": return entry.display ? customMessage(entry) : null;
     case "compaction": return compactionRow(entry);
     case "branch_summary":
       return el("li", { class: "message", "data-entry": entry.entryId }, fold("", ["Summary of the branch that was left"], markdown(entry.summary)));
-    case "model_change": {
-      const model = "model" in entry && typeof entry.model === "string" ? entry.model : null;
-      return model ? el("li", { class: "note", "data-entry": entry.entryId }, `The model is ${model} from here on.`) : null;
+    case "model_change": return note(entry, `The model is ${entry.model} from here on.`);
+    case "thinking_level_change":
+      return note(entry, entry.thinkingLevel === "default" ? "How long to think is left to the provider from here on." : `Reasoning effort: ${entry.thinkingLevel} from here on.`);
+    case "session_info": return note(entry, `The session is called “${entry.name}”.`);
+    case "label": {
+      const target = preview(entry.targetId);
+      const what = target ? ` on “${target}”` : "";
+      return note(entry, entry.label === undefined ? `Label taken away${what}` : `Label “${entry.label}”${what}`);
     }
     default: return null;
   }
+}
+
+/**
+ * A quiet line.
+ * @param {Entry} entry
+ * @param {string} text
+ */
+function note(entry, text) {
+  return el("li", { class: "note", "data-entry": entry.entryId, dir: "auto" }, text);
 }
 
 /**
@@ -48,13 +66,25 @@ export function entryRow(entry, tools) {
  * @param {string} [entryId]
  */
 export function userMessage(content, entryId) {
-  const parts = content.map((part) => {
-    if (part.type === "text") return el("div", {}, part.text);
-    if (part.type !== "image") return null;
-    if (/^data:image\/(?:png|jpeg|gif|webp);/i.test(part.url)) return el("img", { src: part.url, alt: "Picture" });
-    return el("div", {}, `Picture: ${part.url}`);
-  });
-  return el("li", { class: "message user", "data-entry": entryId }, el("span", { class: "visually-hidden" }, "You: "), ...parts);
+  return el("li", { class: "message user", "data-entry": entryId },
+    el("span", { class: "visually-hidden" }, "You: "), el("div", { class: "bubble" }, ...content.map(saidPart)));
+}
+
+/** @param {Part} part */
+function saidPart(part) {
+  if (part.type === "text") return el("div", {}, part.text);
+  if (part.type !== "image") return null;
+  if (/^data:image\/(?:png|jpeg|gif|webp);/i.test(part.url)) return el("img", { src: part.url, alt: "Picture" });
+  return el("div", {}, `Picture: ${part.url}`);
+}
+
+/**
+ * What a client told the model in the user's place.
+ * @param {CustomEntry} entry
+ */
+function customMessage(entry) {
+  return el("li", { class: "message custom", "data-entry": entry.entryId },
+    el("div", { class: "bubble" }, el("small", { class: "kind" }, entry.customType), ...entry.content.map(saidPart)));
 }
 
 /**
@@ -62,18 +92,18 @@ export function userMessage(content, entryId) {
  */
 function answer(entry) {
   const parts = entry.content.map(answerPart);
-  const text = entry.content.filter((part) => part.type === "text").map(partText).join("\n\n");
   const cut = entry.incomplete ? "Stopped here: this answer is incomplete." : CUTS[entry.stopReason ?? ""];
-  const copy = text && navigator.clipboard ? iconButton("copy", "Copy answer", () => void navigator.clipboard.writeText(text)) : null;
   return el("li", { class: "message assistant", "data-entry": entry.entryId },
     el("span", { class: "visually-hidden" }, "Answer: "),
     el("div", { class: "parts" }, ...parts),
-    cut && el("span", { class: "mark cut" }, cut),
-    text && el("div", { class: "tools-row" }, el("span", {}, cost(entry)), copy));
+    cut && el("span", { class: "mark cut" }, cut));
 }
 
-/** @param {MessageEntry} entry */
-function cost({ model, usage }) {
+/**
+ * What an answer cost.
+ * @param {MessageEntry} entry
+ */
+export function cost({ model, usage }) {
   const words = model ? [model] : [];
   if (usage) {
     const about = usage.source === "estimated" ? "about " : "";

@@ -1,0 +1,200 @@
+/**
+ * Moving about in the open session's tree, and what waits in its queue.
+ *
+ * What always holds:
+ * - a session only moves while nothing is at work in it: what is, is stopped first, and what waited comes back as text;
+ * - nothing of a person's own words is lost on the way: what could not be sent is handed to `onText`.
+ *
+ * @typedef {import("reseed-protocol").Part} Part
+ * @typedef {import("reseed-protocol").QueueItem} QueueItem
+ * @typedef {import("reseed-protocol").Navigated} Navigated
+ * @typedef {import("./connection.js").Connection} Connection
+ *
+ * @typedef {object} Leaving How to leave a branch.
+ * @property {boolean} [summarize] whether a summary of it should stand where the session goes on
+ * @property {string} [instructions] what the summary should dwell on
+ *
+ * @typedef {"at" | "tip"} Position
+ */
+
+import { CommandError, newId } from "./connection.js";
+import { textOfParts } from "./fold.js";
+
+/** Milliseconds that what is at work may take to stop. */
+const STOP_MS = 20_000;
+
+export class Moves {
+  /**
+   * @param {object} options
+   * @param {import("./app.js").App} options.app
+   * @param {(text: string) => void} options.onText a text that goes back to where one writes
+   */
+  constructor({ app, onText }) {
+    this.app = app;
+    this.onText = onText;
+    /** @type {Set<string>} commands on their way whose failure is told by their reply */
+    this.asked = new Set();
+  }
+
+  /** @returns {Connection} */
+  get connection() {
+    return this.app.connection;
+  }
+
+  /** Whether something is at work that has to stop before the session can move. */
+  get busy() {
+    const { state } = this.app;
+    return Boolean(state && (state.turnId || state.compaction));
+  }
+
+  /** How many inputs wait that would have to be taken back. */
+  get waiting() {
+    return this.app.state?.queue.filter((item) => !item.custom).length ?? 0;
+  }
+
+  /** Stops what is at work. What waits is taken back first, so that nothing begins after it. */
+  async stopAll() {
+    const { app } = this;
+    if (!this.busy) return;
+    const waiting = app.state?.queue.filter((item) => !item.custom) ?? [];
+    if (waiting.length > 0) {
+      await this.connection.request("edit_queue", { remove: waiting.map((item) => item.commandId) });
+      this.onText(waiting.map((item) => textOfParts(item.content)).join("\n\n"));
+    }
+    if (this.busy) await app.stop();
+    const stopped = await app.until((state) => !state.turnId && !state.compaction, STOP_MS);
+    if (!stopped) throw new Error("what is at work did not stop; try again when it is over");
+  }
+
+  /**
+   * Goes on from another entry; null: before the first.
+   * @param {string | null} entryId
+   * @param {Position | "before"} position
+   * @param {Leaving} [leaving]
+   * @returns {Promise<Navigated | null>} null when the session stands where it stood; the reason was shown
+   */
+  async go(entryId, position, { summarize, instructions } = {}) {
+    const id = newId();
+    const about = summarize ? { summarize, ...(instructions ? { instructions } : {}) } : {};
+    this.asked.add(id);
+    try {
+      await this.stopAll();
+      return await this.connection.request("navigate", { entryId, position, ...about }, id);
+    } catch (error) {
+      if (error instanceof CommandError && error.code === "navigation_cancelled") {
+        this.app.listeners.onNotice({ kind: "info", message: "The summary was stopped. The chat is where it was." });
+      } else {
+        this.app.fail(error);
+      }
+      return null;
+    } finally {
+      this.asked.delete(id);
+    }
+  }
+
+  /**
+   * Asks from where an entry stands, beside it: it and what came of it stay on their branch.
+   * @param {{ entryId: string, parentId: string | null }} entry
+   * @param {Part[]} content
+   * @param {Leaving} [leaving]
+   * @returns {Promise<boolean>} whether the server took it
+   */
+  async askInstead({ entryId, parentId }, content, leaving = {}) {
+    const input = inputOf(content);
+    try {
+      if (!leaving.summarize) {
+        await this.stopAll();
+        return await this.app.sendInput(input, textOfParts(content), { parentId });
+      }
+      const moved = await this.go(entryId, "before", leaving);
+      return moved !== null && (await this.app.sendInput(input, textOfParts(content)));
+    } catch (error) {
+      this.app.fail(error);
+      return false;
+    }
+  }
+
+  /**
+   * Puts a summary of a branch that was left before where the session goes on now: goes back to it, and leaves it again.
+   * @param {string} leftId
+   * @param {string} hereId
+   * @param {Leaving} leaving
+   */
+  async bringSummary(leftId, hereId, leaving) {
+    if (!(await this.go(leftId, "at"))) return;
+    const moved = await this.go(hereId, "at", leaving);
+    if (!moved) await this.go(hereId, "at");
+  }
+
+  /**
+   * Makes a new session of the path to an entry, and shows it.
+   * @param {string} entryId
+   * @param {"before" | "at"} position `before` an input: it comes back as text, to be asked differently
+   */
+  async fork(entryId, position) {
+    const forked = await this.app.quietly(this.connection.request("fork_session", { entryId, position }));
+    if (!forked) return;
+    this.app.sessions.listSoon();
+    await this.app.show(forked.sessionId);
+    if (forked.input) this.onText(textOfParts(forked.input));
+    this.app.listeners.onNotice({ kind: "info", message: "This is a new session. The one it came from is as it was." });
+  }
+
+  /**
+   * Names an entry; an empty name takes its name away.
+   * @param {string} entryId
+   * @param {string} label
+   */
+  async label(entryId, label) {
+    await this.app.quietly(this.connection.request("set_label", { entryId, ...(label ? { label } : {}) }));
+  }
+
+  // What waits
+
+  /** @param {QueueItem} item */
+  async remove(item) {
+    const removed = await this.app.quietly(this.connection.request("edit_queue", { remove: [item.commandId] }));
+    if (removed) this.onText(textOfParts(item.content));
+  }
+
+  /**
+   * Puts an input one place nearer to its turn, or one further from it.
+   * @param {QueueItem} item
+   * @param {-1 | 1} by
+   */
+  async shift(item, by) {
+    const order = this.app.state?.queue.map((other) => other.commandId) ?? [];
+    const at = order.indexOf(item.commandId);
+    const to = at + by;
+    if (at < 0 || to < 0 || to >= order.length) return;
+    [order[at], order[to]] = [order[to], order[at]];
+    await this.app.quietly(this.connection.request("edit_queue", { order }));
+  }
+
+  /**
+   * Tells an input that waits to the running turn.
+   * @param {QueueItem} item
+   */
+  async steer(item) {
+    const removed = await this.app.quietly(this.connection.request("edit_queue", { remove: [item.commandId] }));
+    if (!removed) return;
+    const text = textOfParts(item.content);
+    if (!(await this.app.sendInput(inputOf(item.content), text, { whenBusy: "steer" }))) this.onText(text);
+  }
+}
+
+/**
+ * Parts as input of the user's.
+ * @param {Part[]} content
+ * @returns {import("reseed-protocol").Input}
+ */
+export function inputOf(content) {
+  if (content.every((part) => part.type === "text")) return textOfParts(content);
+  /** @type {import("reseed-protocol").InputPart[]} */
+  const parts = [];
+  for (const part of content) {
+    if (part.type === "text") parts.push({ type: "input_text", text: part.text });
+    if (part.type === "image") parts.push({ type: "input_image", image_url: part.url, ...(part.detail ? { detail: part.detail } : {}) });
+  }
+  return [{ role: "user", content: parts }];
+}

@@ -1,0 +1,49 @@
+/** What waits while a turn is running: each input with its place in the line, and what can be done with it. */
+
+import { el, icon, iconButton } from "./dom.js";
+import { userMessage } from "./message.js";
+
+/**
+ * @typedef {import("reseed-protocol").QueueItem} QueueItem
+ * @typedef {import("./moves.js").Moves} Moves
+ */
+
+/**
+ * Whether an input that waits is for people to see.
+ * @param {QueueItem} item
+ */
+export function isShown({ custom }) {
+  return !custom || custom.display;
+}
+
+/**
+ * The row of an input that waits.
+ * @param {QueueItem} item
+ * @param {QueueItem[]} queue
+ * @param {object} options
+ * @param {Moves} options.moves
+ * @param {boolean} options.mayEdit
+ * @param {boolean} options.maySteer
+ */
+export function queueRow(item, queue, { moves, mayEdit, maySteer }) {
+  // Those that are steered stand before the others, each kind in its own order.
+  const peers = queue.filter((other) => Boolean(other.steer) === Boolean(item.steer));
+  const at = peers.indexOf(item);
+  const move = (/** @type {"up" | "down"} */ way, /** @type {string} */ label, /** @type {-1 | 1} */ by, /** @type {boolean} */ may) => {
+    const button = iconButton(way, label, () => void moves.shift(item, by));
+    button.disabled = !may;
+    return button;
+  };
+  const row = userMessage(item.content);
+  row.classList.add("waiting");
+  row.dataset.queued = item.commandId;
+  const where = item.custom ? "A note that waits" : item.steer ? "Goes with the next request" : peers.length > 1 ? `Waits for its turn, ${at + 1} of ${peers.length}` : "Waits for its turn";
+  row.append(el("footer", { class: "tools-row" },
+    el("span", { class: "mark" }, where),
+    mayEdit && el("span", { class: "row-actions" },
+      maySteer && !item.steer && !item.custom && el("button", { type: "button", class: "button small steer", title: "Tell it to the running turn", onclick: () => void moves.steer(item) }, icon("now"), "Send now"),
+      peers.length > 1 && move("up", "Nearer to its turn", -1, at > 0),
+      peers.length > 1 && move("down", "Further from its turn", 1, at < peers.length - 1),
+      iconButton("close", "Take it back", () => void moves.remove(item)))));
+  return row;
+}

@@ -1,0 +1,235 @@
+/**
+ * The panel that draws the tree: a row for each entry, with lanes as in the graph of a version history.
+ *
+ * What always holds:
+ * - it is one tree for the keyboard: one row has the focus, arrows move it, Enter goes there;
+ * - choosing a row only asks; moving is up to `onChoose`.
+ *
+ * @typedef {import("./tree-rows.js").Row} Row
+ * @typedef {import("./app.js").App} App
+ */
+
+import { byId, el, icon, number } from "./dom.js";
+import { treeRows } from "./tree-rows.js";
+
+/** Pixels between two lanes, and of a row's height where it is drawn; the style sheet has the same. */
+const LANE_PIXELS = 16;
+const ROW_PIXELS = 34;
+/** Lanes that are drawn; a branch of so many branches is drawn in the last. */
+const LANES_MAX = 9;
+/** Rows that one page key passes. */
+const PAGE_ROWS = 10;
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @type {Record<string, string>} */
+const KINDS = {
+  "message:user": "You",
+  "message:assistant": "Answer",
+  "message:tool": "Tool result",
+  custom_message: "Note",
+  compaction: "Compaction",
+  branch_summary: "Branch summary",
+};
+
+export class TreeView {
+  /**
+   * @param {App} app
+   * @param {{ onChoose: (entryId: string) => void }} listeners
+   */
+  constructor(app, { onChoose }) {
+    this.app = app;
+    this.onChoose = onChoose;
+    this.panel = byId("tree", HTMLElement);
+    this.list = byId("tree-rows", HTMLElement);
+    this.hint = byId("tree-hint", HTMLElement);
+    this.older = byId("tree-older", HTMLButtonElement);
+    this.opener = byId("tree-open", HTMLButtonElement);
+    this.closer = byId("tree-close", HTMLButtonElement);
+    /** @type {Row[]} */
+    this.rows = [];
+    /** @type {Set<string>} */
+    this.unfolded = new Set();
+    /** @type {string | null} the row that has the focus, or would have it */
+    this.current = null;
+    /** @type {import("./tree.js").SessionTree | null} */
+    this.tree = null;
+    this.shown = "";
+    this.opener.addEventListener("click", () => this.toggle());
+    this.closer.addEventListener("click", () => this.close());
+    this.older.addEventListener("click", () => void app.loadOlder());
+    this.list.addEventListener("click", (event) => {
+      const item = event.target instanceof Element ? event.target.closest("[role=treeitem]") : null;
+      if (item instanceof HTMLElement) this.choose(item.dataset.key ?? "");
+    });
+    this.list.addEventListener("keydown", (event) => this.key(event));
+    this.panel.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      this.close();
+    });
+  }
+
+  get open() {
+    return !this.panel.hidden;
+  }
+
+  toggle() {
+    if (this.open) this.close();
+    else this.show();
+  }
+
+  show() {
+    if (!this.app.state) return;
+    this.panel.hidden = false;
+    document.body.classList.add("with-tree");
+    this.opener.setAttribute("aria-expanded", "true");
+    this.current = null;
+    this.render();
+    this.focusRow(this.current);
+    /** @type {HTMLElement | null} */ (this.list.querySelector("[aria-current=true]"))?.scrollIntoView({ block: "center" });
+  }
+
+  close() {
+    if (!this.open) return;
+    const focused = this.panel.contains(document.activeElement);
+    this.panel.hidden = true;
+    document.body.classList.remove("with-tree");
+    this.opener.setAttribute("aria-expanded", "false");
+    if (focused) this.opener.focus();
+  }
+
+  render() {
+    const { app } = this;
+    const { state, tree } = app;
+    this.opener.hidden = !state || !app.can("tree") || state.leafId === null && tree.nodes.size === 0;
+    if (!state) this.close();
+    if (!state || !this.open) return;
+    if (this.tree !== tree) {
+      this.tree = tree;
+      this.unfolded.clear();
+      this.shown = "";
+    }
+    const key = `${tree.version} ${state.leafId} ${this.unfolded.size} ${state.more} ${app.readOnly} ${app.loadingTree}`;
+    if (key === this.shown) return;
+    this.shown = key;
+    this.rows = treeRows(tree, state.leafId, this.unfolded);
+    const leaf = this.rows.find((row) => row.isLeaf) ?? this.rows.at(-1);
+    if (!this.rows.some((row) => row.key === this.current)) this.current = leaf?.key ?? null;
+    const focused = this.list.contains(document.activeElement);
+    const { scrollTop } = this.panel;
+    this.list.replaceChildren(...this.rows.map((row) => this.item(row)));
+    this.panel.scrollTop = scrollTop;
+    if (focused) this.focusRow(this.current);
+    this.older.hidden = !state.more;
+    this.hint.textContent = app.readOnly ? "You are reading along: whoever has this session open moves about in it." : "Choose a message to go there.";
+  }
+
+  /** @param {Row} row */
+  item(row) {
+    const { tree } = this.app;
+    const label = row.kind === "entry" ? tree.labelOf(row.node.entryId) : undefined;
+    const kind = KINDS[row.node.type] ?? row.node.type;
+    const text = row.kind === "folded" ? `${number(row.count)} more messages`
+      : row.kind === "more" ? `Load what is below (${number(row.count)})`
+        : row.node.preview || "(nothing said)";
+    const type = row.kind === "entry" ? row.node.type.replace(/^message:/, "") : row.kind;
+    return el("li", {
+      role: "treeitem", class: `tree-row ${type}${row.onPath ? " on-path" : ""}`, "data-key": row.key, "data-entry": row.kind === "entry" ? row.node.entryId : null,
+      "aria-level": row.lane + 1, "aria-current": row.isLeaf ? "true" : null, "aria-expanded": row.kind === "entry" ? null : "false",
+      "aria-selected": String(row.key === this.current), tabindex: row.key === this.current ? 0 : -1,
+      title: row.kind === "entry" ? `${kind}, ${new Date(row.node.timestamp).toLocaleString()}` : null,
+    },
+    graph(row),
+    row.kind === "entry" && el("span", { class: "visually-hidden" }, `${kind}: `),
+    label !== undefined && el("span", { class: "label-chip" }, icon("label"), label),
+    el("span", { class: "what" }, row.kind === "entry" && (type === "compaction" || type === "branch_summary" || type === "tool") ? el("i", {}, `${kind} · `) : null, text),
+    row.isLeaf && el("span", { class: "leaf-mark" }, "you are here"));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = this.rows.findIndex((row) => row.key === this.current);
+    /** @type {Record<string, number>} */
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + PAGE_ROWS, PageUp: at - PAGE_ROWS, Home: 0, End: this.rows.length - 1 };
+    if (event.key in to) {
+      event.preventDefault();
+      const row = this.rows[Math.max(0, Math.min(this.rows.length - 1, to[event.key]))];
+      if (row) this.focusRow(row.key);
+    } else if (event.key === "ArrowLeft") {
+      event.preventDefault();
+      const parent = this.rows.slice(0, Math.max(0, at)).findLast((row) => row.kind === "entry" && row.lane < (this.rows[at]?.lane ?? 0));
+      if (parent) this.focusRow(parent.key);
+    } else if (event.key === "Enter" || event.key === " " || (event.key === "ArrowRight" && this.rows[at]?.kind !== "entry")) {
+      event.preventDefault();
+      if (this.current) this.choose(this.current);
+    }
+  }
+
+  /** @param {string | null} key */
+  focusRow(key) {
+    this.current = key;
+    for (const item of this.list.children) {
+      if (!(item instanceof HTMLElement)) continue;
+      const mine = item.dataset.key === key;
+      item.tabIndex = mine ? 0 : -1;
+      item.setAttribute("aria-selected", String(mine));
+      if (mine) {
+        item.focus({ preventScroll: true });
+        item.scrollIntoView({ block: "nearest" });
+      }
+    }
+  }
+
+  /** @param {string} key */
+  choose(key) {
+    const at = this.rows.findIndex((row) => row.key === key);
+    const row = this.rows[at];
+    if (!row) return;
+    this.current = key;
+    if (row.kind === "folded") {
+      this.unfolded.add(key);
+      this.current = row.entryIds[0];
+      this.render();
+      this.focusRow(this.current);
+    } else if (row.kind === "more") {
+      this.current = row.node.entryId;
+      void this.app.loadBelow(row.node.entryId);
+    } else {
+      this.focusRow(key);
+      this.onChoose(row.node.entryId);
+    }
+  }
+}
+
+/**
+ * The lanes of a row: lines that pass by, the row's own, and its sign.
+ * @param {Row} row
+ */
+function graph(row) {
+  const lanes = Math.min(LANES_MAX, row.lane + 1);
+  const x = (/** @type {number} */ lane) => Math.min(lane, LANES_MAX - 1) * LANE_PIXELS + LANE_PIXELS / 2;
+  const middle = ROW_PIXELS / 2;
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [name, value] of [["class", "graph"], ["aria-hidden", "true"], ["width", lanes * LANE_PIXELS], ["height", ROW_PIXELS], ["viewBox", `0 0 ${lanes * LANE_PIXELS} ${ROW_PIXELS}`]]) {
+    svg.setAttribute(String(name), String(value));
+  }
+  const draw = (/** @type {string} */ d, /** @type {string} */ kind) => {
+    const path = document.createElementNS(SVG, "path");
+    path.setAttribute("d", d);
+    path.setAttribute("class", kind);
+    svg.append(path);
+  };
+  const line = (/** @type {boolean} */ onPath) => (onPath ? "line on-path" : "line");
+  row.passing.forEach((onPath, lane) => lane < LANES_MAX && draw(`M${x(lane)} 0V${ROW_PIXELS}`, line(onPath)));
+  const own = x(row.lane);
+  if (row.begins) draw(`M${x(row.lane - 1)} 0C${x(row.lane - 1)} ${middle} ${own} 2 ${own} ${middle}`, line(row.onPath));
+  if (row.above) draw(`M${own} 0V${middle}`, line(row.onPath));
+  if (row.below) draw(`M${own} ${middle}V${ROW_PIXELS}`, line(row.onPath && !row.isLeaf));
+  const sign = `sign ${row.kind === "entry" ? row.node.type.replace(/^message:/, "") : row.kind}${row.onPath ? " on-path" : ""}`;
+  if (row.kind !== "entry") draw([-5, 0, 5].map((dy) => `M${own - 0.1} ${middle + dy}h.2`).join(""), `dots ${sign}`);
+  else if (row.node.type === "compaction" || row.node.type === "branch_summary") draw(`M${own} ${middle - 5.5}l5.5 5.5-5.5 5.5-5.5-5.5z`, sign);
+  else draw(`M${own - 4.5} ${middle}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z`, sign);
+  return svg;
+}

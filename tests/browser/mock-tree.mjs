@@ -1,0 +1,96 @@
+/** What the small server does about the tree, the queue and the list: one method a command, as in `mock.mjs`. */
+
+/** Features of the welcome that these commands stand for. */
+export const TREE_FEATURES = ["queue", "edit_queue", "steer", "tree", "navigate", "labels", "fork", "watch"];
+
+const text = (entry) => entry.content.map((part) => part.text).join("\n");
+
+export const treeCommands = {
+  on_get_tree({ payload, world, reply, refuse }) {
+    if (payload.rootId !== undefined && !world.tree.has(payload.rootId)) return refuse("entry_not_found", "there is no such entry");
+    reply("tree", structuredClone(world.nodes(payload, this.nodesMax)));
+  },
+
+  on_navigate({ client, id, payload, world, reply, refuse }) {
+    if (client.role !== "owner") return refuse("read_only", "observers may only read");
+    if (world.turn || world.compaction) return refuse("turn_running", "the session is busy");
+    const { entryId, position = "at", summarize, instructions } = payload;
+    const entry = world.tree.get(entryId);
+    if (entryId !== null && !entry) return refuse("entry_not_found", "there is no such entry");
+    const to = { before: () => entry.parentId, at: () => entryId, tip: () => (entry ? world.tip(entryId) : null) }[position]();
+    const asOfSeq = world.seq;
+    const arrive = (summary) => {
+      const about = world.move(to, { commandId: id, ...(summary === undefined ? {} : { summary }) });
+      reply("navigated", {
+        leafId: world.leafId, asOfSeq, ...(about ? { branchSummaryEntryId: about.entryId } : {}),
+        ...(position === "before" ? { input: entry.content } : {}),
+      });
+    };
+    if (!summarize) return arrive();
+    world.startLeaving();
+    void this.leave(world, id, refuse, () => arrive(`## Goal\nWhat was left.\n\nIt dwells on: ${instructions ?? "nothing"}.`));
+  },
+
+  async leave(world, commandId, refuse, arrive) {
+    for (let done = 1; done <= 2; done += 1) {
+      if (await this.pause(world, this.wordMillis * 20)) {
+        world.failCompaction("navigation_cancelled", "the summary was cancelled", commandId);
+        return refuse("navigation_cancelled", "the summary was cancelled");
+      }
+      world.ephemeral("compaction_progress", { ...world.compaction, done, total: 2 });
+    }
+    arrive();
+  },
+
+  on_set_label({ id, payload, world, reply }) {
+    const { entryId, label } = payload;
+    reply("ok", { asOfSeq: world.seq });
+    world.append({ type: "label", targetId: entryId, ...(label === undefined ? {} : { label }) }, { commandId: id });
+  },
+
+  on_fork_session({ payload, world, reply, refuse }) {
+    const entry = world.tree.get(payload.entryId);
+    if (!entry) return refuse("entry_not_found", "there is no such entry");
+    const before = payload.position === "before";
+    const copy = this.make();
+    for (const one of world.path(before ? entry.parentId : entry.entryId)) {
+      const { entryId, parentId, timestamp, ...data } = one;
+      copy.append(structuredClone(data));
+    }
+    copy.update({ name: `${world.name} (fork)` });
+    reply("forked", { sessionId: copy.sessionId, ...(before ? { input: entry.content } : {}) });
+  },
+
+  on_edit_queue({ payload, world, reply, refuse }) {
+    const { remove = [], order } = payload;
+    const waits = (id) => world.queue.some((item) => item.commandId === id);
+    if (![...remove, ...(order ?? [])].every(waits)) return refuse("not_queued", "no such input is waiting");
+    let items = world.queue.filter((item) => !remove.includes(item.commandId));
+    if (order) items = order.map((id) => items.find((item) => item.commandId === id));
+    reply("ok", { asOfSeq: world.seq });
+    world.setQueue(items);
+  },
+
+  on_append_custom_message({ id, payload, world, reply }) {
+    const { customType, content, display } = payload;
+    reply("ok", { asOfSeq: world.seq });
+    world.append({ type: "custom_message", customType, content: [{ type: "text", text: content }], display }, { commandId: id });
+  },
+
+  /** Tells the model what was steered to it, before its next request. */
+  deliverSteered(world) {
+    for (let item = world.queue.find((one) => one.steer); item; item = world.queue.find((one) => one.steer)) {
+      world.setQueue(world.queue.filter((one) => one !== item));
+      world.append({ type: "message", role: "user", content: item.content }, { commandId: item.commandId, turnId: world.turn.turnId });
+    }
+  },
+
+  /** Tells those who watch the list. */
+  tellWatchers(world, more = {}) {
+    for (const client of this.watchers) client.send(JSON.stringify({ id: "s_w", type: "session_changed", payload: { ...world.item(), ...more } }));
+  },
+
+  saidLast(world) {
+    return text(world.entries.findLast((entry) => entry.role === "user"));
+  },
+};
