@@ -15,8 +15,8 @@ export function toast({ kind, message, code, retriable, action }) {
   const root = byId("toasts", HTMLElement);
   const words = [code, retriable ? "trying again may help" : null].filter(Boolean).join(" · ");
   const node = el("div", { class: `toast ${kind}`, role: kind === "error" ? "alert" : "status" },
-    el("div", {}, message, words && el("small", {}, words)),
-    action && el("button", { type: "button", class: "button small", onclick: () => (node.remove(), action.run()) }, action.label),
+    el("div", {}, message, words && el("small", {}, words),
+      action && el("button", { type: "button", class: "button small", onclick: () => (node.remove(), action.run()) }, action.label)),
     iconButton("close", "Close notice", () => node.remove()));
   // The same thing twice is one thing.
   for (const old of root.children) if (old.textContent === node.textContent) old.remove();
