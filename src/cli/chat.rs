@@ -2,11 +2,13 @@
 //!
 //! - `connection`: the socket; `frames`: what the server sends
 //! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to send; pure
+//! - `branches`: moving about in the tree, and the queue; `tree`: the tree as text
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
 //!
 //! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
 //! prints plain text, and ends when its input has ended and the last turn is over.
 
+mod branches;
 mod connection;
 mod dialogue;
 mod events;
@@ -14,6 +16,7 @@ mod frames;
 mod lines;
 mod screen;
 mod streamed;
+mod tree;
 
 use anyhow::Context as _;
 use connection::{Address, Connection, Lost};

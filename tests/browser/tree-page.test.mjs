@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { MockServer } from "./mock.mjs";
+import { edit, shows, talk, treeRows } from "./steps.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
@@ -23,37 +24,6 @@ function onPage(name, options, body) {
       await server.close();
     }
   });
-}
-
-const questions = (page) => page.locator("#log .message.user .bubble").allInnerTexts();
-
-/** Asks the nth question differently. */
-async function edit(page, index, text) {
-  const row = page.locator("#log .message.user").nth(index);
-  await row.hover();
-  await row.locator("[aria-label='Edit and ask again']").click();
-  await row.locator(".editor textarea").fill(text);
-  await row.locator(".editor textarea").press("Enter");
-}
-
-/** Waits until these are the questions of the chat. */
-async function shows(page, expected) {
-  await page.waitForFunction((texts) => {
-    const found = [...document.querySelectorAll("#log .message.user .bubble")].map((node) => node.innerText);
-    return JSON.stringify(found) === JSON.stringify(texts);
-  }, expected);
-}
-
-/** The rows of the panel: what they say, with `<` where the session goes on. */
-function treeRows(page) {
-  return page.locator("#tree-rows > li").evaluateAll((rows) => rows.map((row) => `${row.querySelector(".what").textContent}${row.ariaCurrent === "true" ? " <" : ""}`));
-}
-
-async function talk(page, texts) {
-  for (const [index, text] of texts.entries()) {
-    await say(page, text);
-    await settled(page, index + 1);
-  }
 }
 
 onPage("asking again makes a branch; its versions are counted and switched, and a reload stands where it was left", {}, async ({ page }) => {

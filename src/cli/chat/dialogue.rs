@@ -11,13 +11,13 @@ use super::{
     streamed::Streamed,
 };
 use reseed_protocol::{
-    EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
+    CommandId, EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
     command::{
         CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, ManualCompact, OpenSession,
         RenameSession, Resume, ResumeItem, RetryTurn, Software, UserInput,
     },
     frame,
-    reply::Reply,
+    reply::{QueueItem, Reply},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,12 +57,20 @@ pub(super) struct Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     Hello,
     Open,
     Close,
     Say,
     Rename,
+    /// Where the last so many questions are.
+    Back(usize),
+    /// To move in the tree.
+    Go,
+    Fork,
+    Label,
+    Queue,
+    Steer,
     Other,
 }
 
@@ -94,10 +102,16 @@ pub(super) struct Dialogue {
     pub(super) caught_up_at: u64,
     pub(super) turn: Option<TurnId>,
     pub(super) jobs: BTreeSet<JobId>,
+    /// The job that summarises the branch which is being left.
+    pub(super) leaving: Option<JobId>,
     /// The compaction that ended last: its beginning, which is not stored, may be told after its end.
     pub(super) ended_job: Option<JobId>,
     /// Inputs that wait in the session.
     pub(super) queued: usize,
+    /// The same, as far as they can be read.
+    pub(super) queue: Vec<QueueItem>,
+    /// The entries of the last tree, by their numbers.
+    pub(super) drawn: Vec<EntryId>,
     pub(super) items: BTreeMap<EntryId, Streamed>,
     pub(super) last_entry: Option<EntryId>,
     /// The sessions of the last list, by their numbers.
@@ -125,8 +139,11 @@ impl Dialogue {
             caught_up_at: 0,
             turn: None,
             jobs: BTreeSet::new(),
+            leaving: None,
             ended_job: None,
             queued: 0,
+            queue: Vec::new(),
+            drawn: Vec::new(),
             items: BTreeMap::new(),
             last_entry: None,
             listed: Vec::new(),
@@ -233,17 +250,37 @@ impl Dialogue {
                 self.turn = accepted.turn_id.clone().or(self.turn.take());
                 self.caught_up_at = self.caught_up_at.max(accepted.as_of_seq + 1);
                 if accepted.queued {
-                    self.progress("queued: it is asked when this turn has ended");
+                    let when = if asked == Some(Asked::Steer) {
+                        "it is told with the next request"
+                    } else {
+                        "it is asked when this turn has ended"
+                    };
+                    self.progress(&format!("queued: {when}; /queue shows what waits"));
                 }
             }
             Reply::Ok(done) => {
                 if done.duplicate != Some(true) {
                     self.jobs.extend(done.job_id.clone());
                 }
-                if asked == Some(Asked::Rename) {
-                    self.line(&self.screen.note("renamed"));
+                match asked {
+                    Some(Asked::Rename) => self.line(&self.screen.note("renamed")),
+                    Some(Asked::Label) => self.line(&self.screen.note("labelled")),
+                    Some(Asked::Queue) => self.line(&self.screen.note("the queue is changed")),
+                    _ => {}
                 }
             }
+            Reply::Tree(tree) => {
+                let (text, drawn) = self.screen.tree(tree);
+                self.drawn = drawn;
+                self.line(&text);
+            }
+            Reply::Entries(entries) => {
+                if let Some(Asked::Back(count)) = asked {
+                    self.on_path(count, entries);
+                }
+            }
+            Reply::Navigated(navigated) => self.on_navigated(navigated),
+            Reply::Forked(forked) => self.go_to(open(Some(forked.session_id.clone()), None, None)),
             Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
             Reply::Sessions(sessions) => {
                 self.listed = sessions.items.iter().map(|item| item.session_id.clone()).collect();
@@ -259,7 +296,7 @@ impl Dialogue {
         if std::mem::replace(&mut self.interrupted, true) {
             return vec![Step::Quit];
         }
-        if self.turn.is_some() || !self.jobs.is_empty() {
+        if self.turn.is_some() || !self.jobs.is_empty() || self.leaving.is_some() {
             self.cancel();
         } else {
             self.line(&self.screen.note("Ctrl-C again leaves"));
@@ -296,6 +333,13 @@ impl Dialogue {
             Line::Say(text) => {
                 self.ask(Asked::Say, Command::UserInput(UserInput::plain(Input::Text(text))));
             }
+            Line::Steer(text) => self.steer(text),
+            Line::Queue(line) => self.on_queue_line(line),
+            Line::Tree => self.ask_tree(),
+            Line::Go(go) => self.go(go),
+            Line::Back(count) => self.back(count),
+            Line::Fork(which) => self.fork(which.as_deref()),
+            Line::Label { which, label } => self.label(&which, label),
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
             Line::Compact(instructions) => {
                 self.ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions }))
@@ -321,7 +365,7 @@ impl Dialogue {
     fn cancel(&mut self) {
         if let Some(turn_id) = self.turn.clone() {
             self.ask(Asked::Other, Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
-        } else if let Some(job_id) = self.jobs.first().cloned() {
+        } else if let Some(job_id) = self.jobs.first().or(self.leaving.as_ref()).cloned() {
             self.ask(Asked::Other, Command::CancelCompaction(CancelCompaction { job_id: Some(job_id) }));
         } else {
             self.line(&self.screen.note("nothing is running"));
@@ -347,12 +391,20 @@ impl Dialogue {
         self.place = None;
         self.turn = None;
         self.queued = 0;
+        self.queue.clear();
+        self.drawn.clear();
         self.jobs.clear();
+        self.leaving = None;
         self.items.clear();
         self.last_entry = None;
     }
 
-    fn ask(&mut self, asked: Asked, command: Command) {
+    /// Whether this command is one of the kind, of this client's, and not answered yet.
+    pub(super) fn awaits(&self, id: Option<&CommandId>, asked: Asked) -> bool {
+        id.is_some_and(|id| self.pending.iter().any(|pending| pending.id == id.as_str() && pending.asked == asked))
+    }
+
+    pub(super) fn ask(&mut self, asked: Asked, command: Command) {
         let id = format!("{}-{}", self.prefix, self.next_id);
         self.next_id += 1;
         let frame = frame::encode(&id, &command);

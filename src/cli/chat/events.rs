@@ -1,7 +1,7 @@
 //! What happened in the session, as the dialogue takes and shows it.
 
 use super::{
-    dialogue::Dialogue,
+    dialogue::{Asked, Dialogue},
     frames::{Opened, TurnEnd},
     screen::clean,
     streamed::{Rest, Streamed},
@@ -11,6 +11,9 @@ use reseed_protocol::{
     event::{EntryAppended, EphemeralEvent, Event, ItemDelta},
 };
 
+/// The phase of a job that summarises a branch.
+const SUMMARISING_BRANCH: &str = "summarising_branch";
+
 impl Dialogue {
     /// The session is open: shows what is new of it, and sends again what was not answered.
     pub(super) fn on_opened(&mut self, opened: &Opened) {
@@ -18,8 +21,12 @@ impl Dialogue {
         let resumed = opened.resumed.is_some();
         self.resumes_here(opened);
         self.turn = opened.turn.as_ref().map(|turn| turn.turn_id.clone());
-        self.jobs = opened.compaction.iter().map(|job| job.job_id.clone()).collect();
+        let (leaving, jobs): (Vec<_>, Vec<_>) =
+            opened.compaction.iter().partition(|job| job.phase == SUMMARISING_BRANCH);
+        self.jobs = jobs.into_iter().map(|job| job.job_id.clone()).collect();
+        self.leaving = leaving.first().map(|job| job.job_id.clone());
         self.queued = opened.queue.len();
+        self.queue = opened.waiting();
         if resumed {
             self.progress("connected again");
         } else {
@@ -61,7 +68,10 @@ impl Dialogue {
         match event {
             Event::EntryAppended(appended) => self.on_entry(appended),
             Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
-            Event::QueueChanged(changed) => self.queued = changed.items.len(),
+            Event::QueueChanged(changed) => {
+                self.queued = changed.items.len();
+                self.queue.clone_from(&changed.items);
+            }
             Event::ContextCompacted(compacted) => {
                 self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
@@ -70,6 +80,15 @@ impl Dialogue {
                 self.progress(&format!("waiting for the tool {}", clean(&call.name)));
             }
             Event::SessionUpdated(updated) => {
+                if let Some(leaf) = &updated.leaf_id {
+                    self.last_entry.clone_from(leaf);
+                    self.leaving = None;
+                    let mine = updated.command_id.as_ref().is_some_and(|id| id.as_str().starts_with(&self.prefix));
+                    if !mine {
+                        let moved = "the session goes on from elsewhere now; /tree shows where";
+                        self.line(&self.screen.note(moved));
+                    }
+                }
                 if let Some(model) = &updated.model {
                     self.line(&self.screen.note(&format!("the model is {model}")));
                 }
@@ -104,8 +123,16 @@ impl Dialogue {
                     self.line(&text);
                 }
             }
-            // A compaction is shown by its event, which says more; the rest is not for a person.
-            _ => {}
+            // A compaction is shown by its event, which says more.
+            EntryData::Compaction(_) => {}
+            // Whoever has given a name is told by the reply.
+            EntryData::Label(_)
+                if appended.command_id.as_ref().is_some_and(|id| id.as_str().starts_with(&self.prefix)) => {}
+            _ => {
+                if let Some(text) = self.screen.entry(entry) {
+                    self.line(&text);
+                }
+            }
         }
     }
 
@@ -132,7 +159,12 @@ impl Dialogue {
                 self.jobs.insert(started.job_id.clone());
                 self.progress("compacting the context");
             }
+            // The error that answers the command says the same.
+            EphemeralEvent::CompactionFailed(failed) if self.awaits(failed.command_id.as_ref(), Asked::Go) => {
+                self.leaving = None;
+            }
             EphemeralEvent::CompactionFailed(failed) => {
+                self.leaving = None;
                 self.end_job(&failed.job_id);
                 self.line(&self.screen.compaction_failed(failed));
             }
@@ -144,7 +176,13 @@ impl Dialogue {
                 };
                 self.line(&self.screen.note(&format!("you are now {role}")));
             }
-            EphemeralEvent::CompactionProgress(_) | EphemeralEvent::SessionChanged(_) => {}
+            EphemeralEvent::CompactionProgress(progress) => {
+                if progress.phase == SUMMARISING_BRANCH && self.leaving.as_ref() != Some(&progress.job_id) {
+                    self.leaving = Some(progress.job_id.clone());
+                    self.progress("summarising the branch that is left");
+                }
+            }
+            EphemeralEvent::SessionChanged(_) => {}
         }
     }
 

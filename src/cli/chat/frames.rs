@@ -8,7 +8,7 @@ use reseed_protocol::{
     Entry, EntryId, JobId, Part, SessionId, TurnId,
     context::ContextInfo,
     event::{DeltaKind, EphemeralEvent, Event, ItemDelta},
-    reply::{Reply, RunningTurn},
+    reply::{QueueItem, Reply, RunningTurn},
 };
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -76,6 +76,8 @@ pub(super) struct Opened {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunningJob {
     pub(super) job_id: JobId,
+    #[serde(default)]
+    pub(super) phase: String,
 }
 
 /// `turn_finished`, as far as it is shown.
@@ -144,6 +146,11 @@ fn readable_ones<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D
 }
 
 impl Opened {
+    /// What waits, as far as it can be read.
+    pub(super) fn waiting(&self) -> Vec<QueueItem> {
+        self.queue.iter().filter_map(|item| QueueItem::deserialize(item).ok()).collect()
+    }
+
     /// The answers that were being streamed when the session was opened, each with its parts so far as deltas.
     pub(super) fn running_items(&self) -> impl Iterator<Item = (&EntryId, Vec<ItemDelta>)> {
         self.turn.iter().flat_map(|turn| &turn.items).map(|item| {

@@ -14,6 +14,13 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/compact [INSTRUCTIONS]", "summarise the older part now"),
     ("/cancel", "stop the answer or the compaction (Ctrl-C does the same)"),
     ("/retry", "ask again after a failure"),
+    ("/steer TEXT", "say something to the running turn"),
+    ("/queue", "what waits; /queue remove N, /queue first N"),
+    ("/tree", "the branches of this session, numbered"),
+    ("/go N", "go on from a line of the tree; /go N summary [INSTRUCTIONS] keeps a summary of what is left"),
+    ("/back [COUNT]", "take back the last question, or so many, to ask differently"),
+    ("/fork [N]", "make a session of the path to a line of the tree, or to here, and open it"),
+    ("/label N [NAME]", "name a line of the tree; without a name, take its name away"),
     ("/sessions", "list the sessions"),
     ("/open ID", "go to another session, by its id or its number in the list"),
     ("/take ID", "the same, also when another connection owns it"),
@@ -40,10 +47,39 @@ pub(super) enum Line {
     },
     New,
     Rename(String),
+    Steer(String),
+    Queue(QueueLine),
+    Tree,
+    Go(Go),
+    /// Take back so many questions, at least one.
+    Back(usize),
+    /// Of this line of the tree, by its number or id; absent: of all that is open.
+    Fork(Option<String>),
+    Label {
+        which: String,
+        label: Option<String>,
+    },
     Help,
     Quit,
     /// A command that there is not, or one that lacks its word: what to tell.
     Wrong(String),
+}
+
+/// Where to go on from, by the number of a line of the tree or an entry's id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Go {
+    pub(super) which: String,
+    /// Whether with a summary of what is left.
+    pub(super) summarize: bool,
+    pub(super) instructions: Option<String>,
+}
+
+/// What to do about what waits, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueLine {
+    Show,
+    Remove(usize),
+    First(usize),
 }
 
 /// Understands a line.
@@ -70,9 +106,52 @@ pub(super) fn parse(line: &str) -> Line {
         "new" => Line::New,
         "rename" if rest.is_empty() => wanted("a name"),
         "rename" => Line::Rename(rest.to_owned()),
+        "steer" if rest.is_empty() => wanted("a text"),
+        "steer" => Line::Steer(rest.to_owned()),
+        "queue" => queue(rest),
+        "tree" => Line::Tree,
+        "go" if rest.is_empty() => wanted("a line's number in /tree, or an entry's id"),
+        "go" => go(rest),
+        "back" if rest.is_empty() => Line::Back(1),
+        "back" => rest.parse().ok().filter(|count| *count > 0).map_or_else(|| wanted("a count"), Line::Back),
+        "fork" => Line::Fork((!rest.is_empty()).then(|| rest.to_owned())),
+        "label" if rest.is_empty() => wanted("a line's number in /tree, or an entry's id"),
+        "label" => {
+            let (which, label) = first_word(rest);
+            Line::Label { which: which.to_owned(), label }
+        }
         "help" => Line::Help,
         "quit" | "exit" => Line::Quit,
         _ => Line::Wrong(format!("there is no command /{name}; /help lists them")),
+    }
+}
+
+/// The first word, and what comes behind it, if anything does.
+fn first_word(text: &str) -> (&str, Option<String>) {
+    match text.split_once(char::is_whitespace) {
+        Some((word, rest)) => (word, Some(rest.trim().to_owned())),
+        None => (text, None),
+    }
+}
+
+fn go(rest: &str) -> Line {
+    let (which, more) = first_word(rest);
+    let more = more.unwrap_or_default();
+    let (word, instructions) = first_word(&more);
+    match word {
+        "" | "summary" => Line::Go(Go { which: which.to_owned(), summarize: word == "summary", instructions }),
+        _ => Line::Wrong("/go takes a line's number, and behind it nothing, or `summary` and instructions".to_owned()),
+    }
+}
+
+fn queue(rest: &str) -> Line {
+    let (word, number) = first_word(rest);
+    let number = number.and_then(|number| number.parse().ok());
+    match (word, number) {
+        ("", _) => Line::Queue(QueueLine::Show),
+        ("remove", Some(number)) => Line::Queue(QueueLine::Remove(number)),
+        ("first", Some(number)) => Line::Queue(QueueLine::First(number)),
+        _ => Line::Wrong("/queue lists what waits; /queue remove N and /queue first N change it".to_owned()),
     }
 }
 
@@ -99,6 +178,9 @@ mod tests {
     #[test]
     fn each_line_is_understood() {
         let say = |text: &str| Line::Say(text.to_owned());
+        let go_to = |which: &str, summarize, instructions: Option<&str>| {
+            Line::Go(Go { which: which.to_owned(), summarize, instructions: instructions.map(ToOwned::to_owned) })
+        };
         let open = |which: &str, takeover| Line::Open { which: which.to_owned(), takeover };
         let table = [
             ("", Line::Nothing),
@@ -113,6 +195,32 @@ mod tests {
             ("/take k7m2q9xw4hfa", open("k7m2q9xw4hfa", true)),
             ("/open", Line::Wrong("/open needs a session's id, or its number in /sessions".to_owned())),
             ("/rename  The walk ", Line::Rename("The walk".to_owned())),
+            ("/steer a bit shorter", Line::Steer("a bit shorter".to_owned())),
+            ("/steer", Line::Wrong("/steer needs a text".to_owned())),
+            ("/queue", Line::Queue(QueueLine::Show)),
+            ("/queue remove 2", Line::Queue(QueueLine::Remove(2))),
+            ("/queue first 3", Line::Queue(QueueLine::First(3))),
+            (
+                "/queue drop 2",
+                Line::Wrong("/queue lists what waits; /queue remove N and /queue first N change it".to_owned()),
+            ),
+            ("/tree", Line::Tree),
+            ("/go 3", go_to("3", false, None)),
+            ("/go p3v8x2kq7mna summary", go_to("p3v8x2kq7mna", true, None)),
+            ("/go 3 summary  the ferry times ", go_to("3", true, Some("the ferry times"))),
+            (
+                "/go 3 quickly",
+                Line::Wrong(
+                    "/go takes a line's number, and behind it nothing, or `summary` and instructions".to_owned(),
+                ),
+            ),
+            ("/back", Line::Back(1)),
+            ("/back 2", Line::Back(2)),
+            ("/back 0", Line::Wrong("/back needs a count".to_owned())),
+            ("/fork", Line::Fork(None)),
+            ("/fork 2", Line::Fork(Some("2".to_owned()))),
+            ("/label 2 the start", Line::Label { which: "2".to_owned(), label: Some("the start".to_owned()) }),
+            ("/label 2", Line::Label { which: "2".to_owned(), label: None }),
             ("/quit", Line::Quit),
             ("/contest", Line::Wrong("there is no command /contest; /help lists them".to_owned())),
         ];
@@ -124,6 +232,8 @@ mod tests {
     #[test]
     fn every_command_of_the_help_exists() {
         for (usage, _) in HELP {
+            let usage = usage.replace("COUNT", "1").replace(['[', ']'], "");
+            let usage = usage.as_str();
             assert!(!matches!(parse(usage), Line::Wrong(_)), "{usage}");
         }
     }

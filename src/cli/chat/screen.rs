@@ -3,6 +3,7 @@
 //! Every text that the server sent goes through [`clean`]: a model's answer must not steer the terminal.
 
 use super::{
+    branches::text_of,
     frames::{Fault, Opened, TurnEnd},
     lines::HELP,
 };
@@ -10,7 +11,7 @@ use reseed_protocol::{
     Entry, EntryData, Part, Role,
     context::{ContextInfo, CountSource},
     event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted},
-    reply::{SessionItem, SessionState},
+    reply::{QueueItem, SessionItem, SessionState},
 };
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -25,7 +26,7 @@ pub(super) struct Screen {
 }
 
 #[derive(Clone, Copy)]
-enum Ink {
+pub(super) enum Ink {
     Dim,
     Bold,
     Green,
@@ -43,7 +44,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// One line of a text that may have many.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -61,7 +62,7 @@ fn number(value: u64) -> String {
 }
 
 impl Screen {
-    fn ink(self, ink: Ink, text: &str) -> String {
+    pub(super) fn ink(self, ink: Ink, text: &str) -> String {
         if !self.color {
             return text.to_owned();
         }
@@ -246,6 +247,18 @@ impl Screen {
         out
     }
 
+    /// What waits, numbered.
+    pub(super) fn queue(self, items: &[QueueItem]) -> String {
+        if items.is_empty() {
+            return self.note("nothing waits");
+        }
+        let lines = items.iter().enumerate().map(|(at, item)| {
+            let when = if item.steer { self.note(" (with the next request)") } else { String::new() };
+            format!("{:>4}  {}{when}", at + 1, one_line(&text_of(&item.content)))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// An entry of the history, where it is for a person.
     pub(super) fn entry(self, entry: &Entry) -> Option<String> {
         match &entry.data {
@@ -263,6 +276,16 @@ impl Screen {
                 Some(after) => Some(self.shrunk(compaction.tokens_before, after)),
                 None => Some(self.ink(Ink::Bold, "context compacted")),
             },
+            EntryData::BranchSummary(_) => {
+                Some(self.note("a summary of the branch that was left stands here; /context shows its part"))
+            }
+            EntryData::CustomMessage(custom) if custom.display => {
+                let kind = self.note(&format!("{}:", one_line(&custom.custom_type)));
+                Some(format!("{kind} {}", clean(&text_of(&custom.content))))
+            }
+            EntryData::Label(label) => {
+                label.label.as_ref().map(|label| self.note(&format!("label: {}", one_line(label))))
+            }
             _ => None,
         }
     }

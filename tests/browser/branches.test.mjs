@@ -1,0 +1,157 @@
+/** Branches, the queue and the list of sessions on the real server, in a real Chromium. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { conversation, launch, newPage, say, settled } from "./browser.mjs";
+import { Server } from "./server.mjs";
+import { edit, shows, talk, treeRows } from "./steps.mjs";
+
+/** What the browser itself says while the server is away. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+function onPage(name, { settings, ...options }, body) {
+  test(name, async () => {
+    const server = new Server(settings);
+    try {
+      const url = await server.start();
+      const { page, faults } = await newPage(browser.context, options);
+      await page.goto(url);
+      await body({ page, server, url });
+      assert.deepEqual(faults, []);
+      await page.close();
+    } finally {
+      await server.remove();
+    }
+  });
+}
+
+/** Opens a second window on this one's session. */
+async function second(page) {
+  const other = await newPage(browser.context);
+  await other.page.goto(page.url());
+  return other;
+}
+
+/** Presses a button of the nth message. */
+async function press(page, kind, index, label) {
+  const row = page.locator(`#log .message.${kind}`).nth(index);
+  await row.hover();
+  await row.locator(`[aria-label='${label}']`).click();
+}
+
+onPage("asking again makes a branch; its versions are switched; a reload and a killed server leave it where it was", { expected: AWAY }, async ({ page, server }) => {
+  await talk(page, ["Count to 3", "Count to 4"]);
+  await edit(page, 1, "Count to 5");
+  await shows(page, ["Count to 3", "Count to 5"]);
+  await settled(page, 2);
+  assert.match((await conversation(page)).at(-1), /1, 2, 3, 4, 5/);
+  await page.waitForSelector("#log .siblings .count:has-text('2/2')");
+  await page.click("#log [aria-label='Earlier version']");
+  await shows(page, ["Count to 3", "Count to 4"]);
+  const shown = await conversation(page);
+  await page.reload();
+  await page.waitForSelector("#log .siblings .count:has-text('1/2')");
+  assert.deepEqual(await conversation(page), shown);
+  await server.end("SIGKILL");
+  await page.waitForSelector("#connection-line:has-text('lost')");
+  await server.start();
+  await page.reload();
+  await page.waitForSelector("#log .siblings .count:has-text('1/2')");
+  assert.deepEqual(await conversation(page), shown);
+  await say(page, "Count to 6");
+  await settled(page, 3);
+  await shows(page, ["Count to 3", "Count to 4", "Count to 6"]);
+});
+
+onPage("the tree panel shows the branches and moves to them, with a summary of what is left", {}, async ({ page }) => {
+  await talk(page, ["My favourite bird is the wryneck.", "Count to 4"]);
+  await edit(page, 1, "Count to 5");
+  await shows(page, ["My favourite bird is the wryneck.", "Count to 5"]);
+  await settled(page, 2);
+  await page.click("#tree-open");
+  const rows = await treeRows(page);
+  assert.deepEqual([rows.length, rows[0], rows[2], rows[4]], [6, "My favourite bird is the wryneck.", "Count to 4", "Count to 5"]);
+  assert.match(rows[5], / <$/);
+  await page.click("#tree-rows li:nth-child(3)");
+  await page.check("dialog [name=summarize]");
+  await page.fill("dialog .summary-choice .field", "the numbers");
+  await page.click("dialog .primary");
+  await shows(page, ["My favourite bird is the wryneck.", "Count to 4"]);
+  await page.waitForSelector("#log .fold:has-text('Summary of the branch that was left')");
+  await page.waitForSelector("#tree-rows .branch_summary[aria-current=true]");
+  assert.match(await page.locator("#log .fold").textContent(), /Count to 5/);
+  const shown = await treeRows(page);
+  await page.reload();
+  await page.click("#tree-open");
+  await page.waitForSelector("#tree-rows .branch_summary[aria-current=true]");
+  await page.waitForFunction((count) => document.querySelectorAll("#tree-rows > li").length === count, shown.length);
+  assert.deepEqual(await treeRows(page), shown);
+});
+
+onPage("asking again during a turn stops it; going on from an answer, and back again", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  await say(page, "Write 600 words");
+  await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 10);
+  await say(page, "Count to 9");
+  await page.waitForSelector("[data-queued]");
+  const row = page.locator("#log .message.user").nth(1);
+  await row.hover();
+  await row.locator("[aria-label='Edit and ask again']").click();
+  await row.locator("textarea").fill("Count to 4");
+  await row.locator("button:has-text('Stop and ask again')").click();
+  await shows(page, ["Count to 3", "Count to 4"]);
+  await settled(page, 2);
+  assert.equal(await page.inputValue("#input"), "Count to 9");
+  await press(page, "assistant", 0, "Continue from here");
+  await page.click("dialog .primary");
+  await shows(page, ["Count to 3"]);
+  await page.waitForSelector(".elsewhere:has-text('in 2 ways')");
+  await page.click(".elsewhere button:has-text('Go back to it')");
+  await shows(page, ["Count to 3", "Count to 4"]);
+});
+
+onPage("what waits is taken back, put in order and told to the running turn", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+  await say(page, "Write 600 words");
+  await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 5);
+  for (const text of ["Count to 3", "Count to 4", "Count to 5"]) await say(page, text);
+  await page.waitForFunction(() => document.querySelectorAll("[data-queued]").length === 3);
+  const order = (texts) => page.waitForFunction((expected) => [...document.querySelectorAll("[data-queued] .bubble")].map((node) => node.innerText).join() === expected, texts);
+  await page.locator("[data-queued]").nth(2).locator("[aria-label='Nearer to its turn']").click();
+  await order("Count to 3,Count to 5,Count to 4");
+  await page.locator("[data-queued]").nth(0).locator("[aria-label='Take it back']").click();
+  await order("Count to 5,Count to 4");
+  assert.equal(await page.inputValue("#input"), "Count to 3");
+  await page.click("#steer");
+  await order("Count to 3,Count to 5,Count to 4");
+  await page.waitForSelector("[data-queued]:has-text('Goes with the next request')");
+  await page.reload();
+  await order("Count to 3,Count to 5,Count to 4");
+  await page.click("#stop");
+  await settled(page, 4);
+  await shows(page, ["Write 600 words", "Count to 3", "Count to 5", "Count to 4"]);
+});
+
+onPage("an observer sees moves and may take over", {}, async ({ page }) => {
+  await talk(page, ["Count to 3", "Count to 4"]);
+  const { page: other, faults } = await second(page);
+  await other.waitForSelector("#role-line:not([hidden])");
+  await edit(page, 1, "Count to 5");
+  await shows(other, ["Count to 3", "Count to 5"]);
+  await settled(other, 2);
+  assert.equal(await other.locator("#log .row-actions button:not([aria-label='Copy answer'])").count(), 0);
+  await page.click("#log [aria-label='Earlier version']");
+  await shows(other, ["Count to 3", "Count to 4"]);
+  await other.click("#role-line button");
+  await other.waitForSelector("#role-line", { state: "hidden" });
+  await other.click("#log [aria-label='Later version']");
+  await shows(other, ["Count to 3", "Count to 5"]);
+  assert.deepEqual(await conversation(other).then((rows) => rows.length), 4);
+  assert.deepEqual(faults, []);
+  await other.close();
+});
