@@ -14,7 +14,7 @@ use crate::{
         offline::{Offline, OfflineOptions},
         openai::{ApiChoice, OpenAi, OpenAiOptions},
     },
-    runtime::{Registry, RegistryOptions},
+    runtime::{Registry, RegistryOptions, fork},
     server::{
         App, AppOptions, Limits, LimitsOptions, Patience, Running,
         auth::{Auth, AuthOptions, Name},
@@ -196,6 +196,10 @@ pub async fn start(
         sessions_open_max: limits.sessions_open_max as usize,
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
     });
+    // What cannot be settled stays hidden, and is tried again at the next start.
+    if let Err(error) = fork::settle(&registry).await {
+        tracing::error!(%error, "settle forks that were left unfinished");
+    }
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let app = App::new(AppOptions {

@@ -6,13 +6,13 @@
 use super::{
     effects::{Asker, Effects},
     feed::{Cursor, Feed, Reader},
-    handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, owned_error},
+    handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict, owned_error},
     places::Places,
     shared::Shared,
 };
 use crate::{
     core::{
-        agent_loop::{AgentLoop, Effect, Input, Origin, Seed, check_offers},
+        agent_loop::{AgentLoop, Append, Effect, Input, Mark, Origin, Seed, check_offers},
         session::fingerprint::fingerprint,
     },
     metrics::OpenSession,
@@ -179,6 +179,10 @@ impl Actor {
                     let _ = answer.send(agent.snapshot());
                 }
             }
+            Message::Remember(mark, answer) => {
+                let remembered = self.remember(mark).await?;
+                let _ = answer.send(remembered);
+            }
             Message::Left(origin) => self.owner = self.owner.take().filter(|owner| owner.origin != origin),
             Message::Close(code) => {
                 self.tell(Input::Stop, None).await?;
@@ -290,8 +294,7 @@ impl Actor {
                     return Ok(());
                 }
                 Ok(Some(_)) => {
-                    let message = format!("the id `{id}` was used before with other content; use a new one");
-                    refuse(ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id"));
+                    refuse(conflict(&id));
                     return Ok(());
                 }
                 Err(error) => {
@@ -319,6 +322,17 @@ impl Actor {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
         }
         told
+    }
+
+    /// Writes the mark of a command that was carried out elsewhere.
+    async fn remember(&mut self, mark: Mark) -> Result<Result<(), ErrorBody>, End> {
+        match self.effects.earlier(&mark.id).await {
+            Ok(None) => {}
+            Ok(Some(_)) => return Ok(Err(conflict(&mark.id))),
+            Err(error) => return Ok(Err(error)),
+        }
+        let append = Effect::Append(Append { events: Vec::new(), marks: vec![mark] });
+        self.carry_out(vec![append], None).await.map(Ok)
     }
 
     /// Tells the loop what happened and carries out what it wants done, to the end.

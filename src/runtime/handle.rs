@@ -1,7 +1,7 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels stay private.
 
 use super::feed::{Cursor, Reader, Seen};
-use crate::core::agent_loop::{Origin, Snapshot};
+use crate::core::agent_loop::{Mark, Origin, Snapshot};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, SessionRole, ToolOffer},
@@ -81,6 +81,8 @@ pub(super) enum Message {
         outgoing: mpsc::Sender<Outgoing>,
     },
     Snapshot(oneshot::Sender<Snapshot>),
+    /// Write the mark of a command that was carried out elsewhere.
+    Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
     /// A connection has left: look whether anyone still needs this session.
     Left(Origin),
     /// Leave memory and close whoever is here.
@@ -136,6 +138,16 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
+    /// Writes the mark of a command that was carried out elsewhere. Durable when `Ok`.
+    ///
+    /// # Errors
+    /// [`Gone`]: perhaps it was written; or inside it `idempotency_conflict`: another command has this id.
+    pub(super) async fn remember(&self, mark: Mark) -> Result<Result<(), ErrorBody>, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::Remember(mark, answer)).await?;
+        answered.await.map_err(|_| Gone)
+    }
+
     /// Says that a connection has left the session and lives on. It must have let go of the feed.
     pub async fn leave(&self, origin: Origin) {
         let _: Result<(), Gone> = self.send(Message::Left(origin)).await;
@@ -154,6 +166,11 @@ impl SessionHandle {
     pub(super) fn is_gone(&self) -> bool {
         self.mailbox.is_closed()
     }
+}
+
+pub(super) fn conflict(id: &CommandId) -> ErrorBody {
+    let message = format!("the id `{id}` was used before with other content; use a new one");
+    ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id")
 }
 
 pub(super) fn owned_error() -> ErrorBody {

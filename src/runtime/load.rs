@@ -8,11 +8,28 @@ use crate::{
     store::{EntryQuery, Error, SessionHead, SessionStore, StoredRecord},
 };
 use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
+use std::sync::Arc;
 
 /// Entries read at once on the way to the root.
 const PATH_PAGE: u32 = 128;
 /// Records read at once when the log is folded anew.
 const LOG_PAGE: u32 = 1_000;
+
+/// The fold as it is kept in a session's head.
+pub(super) fn stored_state(state: &SessionState) -> Arc<str> {
+    serde_json::to_string(state).expect("the state has text keys and finite numbers").into()
+}
+
+/// The fold of a session's log: the copy in its head, or, where that is of another version, folded anew.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn state(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionState, Error> {
+    match serde_json::from_str::<SessionState>(&head.head.state) {
+        Ok(state) if state.version == STATE_VERSION && state.seq == head.last_seq => Ok(state),
+        _ => fold(store, head).await,
+    }
+}
 
 /// Reads a session.
 ///
@@ -20,10 +37,7 @@ const LOG_PAGE: u32 = 1_000;
 /// The store's; a record that is not an event of this version is [`Error::Unknown`], naming its place.
 pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result<Session, Error> {
     let mut session = Session::new(head.session.clone(), head.head.created_at);
-    session.state = match serde_json::from_str::<SessionState>(&head.head.state) {
-        Ok(state) if state.version == STATE_VERSION && state.seq == head.last_seq => state,
-        _ => fold(store, head).await?,
-    };
+    session.state = state(store, head).await?;
     let counter = Counter::for_model(&session.state.model);
     session.tree = path_to(store, &head.session, session.state.leaf.clone(), &counter).await?;
     Ok(session)

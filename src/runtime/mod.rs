@@ -6,12 +6,14 @@
 //! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
 //! - `live`: the answer that is being streamed, as far as it is
 //! - `places`: where a command goes that goes elsewhere in the tree
+//! - [`fork`]: a session made of a path of another
 //! - [`labels`]: the names of entries
 //! - `load`: a session from the store, as far back as the model can see
 
 mod actor;
 mod effects;
 pub mod feed;
+pub mod fork;
 pub mod handle;
 pub mod labels;
 mod live;

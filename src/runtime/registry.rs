@@ -2,6 +2,7 @@
 
 use super::{
     actor,
+    fork::FORKS_MAX,
     handle::{Message, SessionHandle},
     load::load,
     shared::{Shared, store_error},
@@ -10,10 +11,10 @@ use crate::{
     clock::Clock,
     core::{
         agent_loop::{AgentLoop, Deployment, Seed, Snapshot},
-        session::{IdSource, Session},
+        session::{IdSource, Session, fingerprint::fingerprint},
     },
     provider::Provider,
-    store::{Error as StoreError, Head, SessionHead, SessionStore},
+    store::{Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
 };
 use dashmap::DashMap;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo};
@@ -58,6 +59,8 @@ pub struct Registry {
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
+    /// Held by those that fork: each session has one of these.
+    forks: [Mutex<()>; FORKS_MAX],
 }
 
 /// Held while a session is being opened, so that two that want it open it once.
@@ -97,6 +100,7 @@ impl Registry {
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
+            forks: std::array::from_fn(|_| Mutex::new(())),
         })
     }
 
@@ -180,8 +184,17 @@ impl Registry {
     /// # Errors
     /// `session_not_found`, `store_failed`.
     pub async fn head(&self, id: &SessionId, owner: &str) -> Result<SessionHead, ErrorBody> {
+        let head = self.find(id).await?;
+        if head.owner == owner { Ok(head) } else { Err(store_error(&StoreError::NotFound(id.clone()))) }
+    }
+
+    /// What the store knows of a session, whoever it belongs to. One that is still being made is not there.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn find(&self, id: &SessionId) -> Result<SessionHead, ErrorBody> {
         match self.shared.store.head(id).await {
-            Ok(head) if head.owner == owner => Ok(head),
+            Ok(head) if head.head.updated_at != UNFINISHED => Ok(head),
             Ok(_) => Err(store_error(&StoreError::NotFound(id.clone()))),
             Err(error) => Err(store_error(&error)),
         }
@@ -197,9 +210,14 @@ impl Registry {
         {
             return Ok(snapshot);
         }
-        let store = &self.shared.store;
-        let head = store.head(id).await.map_err(|error| store_error(&error))?;
-        let session = self.founded(load(&**store, &head).await.map_err(|error| store_error(&error))?);
+        let head = self.find(id).await?;
+        self.snapshot_of(&head).await
+    }
+
+    /// Where a session stands that is read for this alone.
+    pub(super) async fn snapshot_of(&self, head: &SessionHead) -> Result<Snapshot, ErrorBody> {
+        let session = load(&*self.shared.store, head).await.map_err(|error| store_error(&error))?;
+        let session = self.founded(session);
         let generation = session.state.generation;
         Ok(AgentLoop::seeded(generation, self.seed(session)?).snapshot())
     }
@@ -270,10 +288,31 @@ impl Registry {
         }
     }
 
-    fn check_room(&self) -> Result<(), ErrorBody> {
+    /// The place that forks of this session share, with some others.
+    pub(super) fn fork_place(&self, source: &SessionId) -> &Mutex<()> {
+        let place = fingerprint(source.as_str().as_bytes()) % FORKS_MAX as u64;
+        &self.forks[usize::try_from(place).unwrap_or(0)]
+    }
+
+    /// Runs a task that the server waits for when it stops.
+    pub(super) fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.actors.spawn(task);
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Refuses to begin or go on with anything once the server is stopping.
+    pub(super) fn check_running(&self) -> Result<(), ErrorBody> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
         }
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), ErrorBody> {
+        self.check_running()?;
         if self.open_count() >= self.sessions_open_max {
             let message = format!("{} sessions are open, as many as may (SESSIONS_OPEN_MAX)", self.sessions_open_max);
             return Err(ErrorBody::new(ErrorCode::Overloaded, message));
@@ -293,7 +332,7 @@ impl Registry {
     }
 
     /// A session's id is also what keeps strangers out where no tokens are asked for: 16 letters, 80 random bits.
-    fn random_id(&self) -> Result<SessionId, ErrorBody> {
+    pub(super) fn random_id(&self) -> Result<SessionId, ErrorBody> {
         let mut id = IdSource::seeded(self.random_bits()?).next_text();
         id.push_str(&IdSource::seeded(self.random_bits()?).next_text()[..4]);
         id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("no id could be made: {error}")))

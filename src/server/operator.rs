@@ -151,7 +151,7 @@ pub(super) async fn session_tree(
 
 async fn tree_of(app: &App, id: &str, part: TreePart) -> Result<Tree, ErrorBody> {
     let id = session_id(id)?;
-    let head = app.registry.store().head(&id).await.map_err(|error| store_error(&error))?;
+    let head = app.registry.find(&id).await?;
     let root = part.root.map(|root| root.parse()).transpose().map_err(|error| {
         ErrorBody::new(ErrorCode::EntryNotFound, format!("`root` is no entry's id: {error}")).with_field("root")
     })?;

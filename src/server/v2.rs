@@ -9,12 +9,15 @@ use super::{
     tree,
 };
 use crate::{
-    core::agent_loop::{Snapshot, check_offers},
-    runtime::{Attach, Attached, LeftOff, Seen},
+    core::{
+        agent_loop::{Snapshot, check_offers},
+        session::fingerprint::fingerprint,
+    },
+    runtime::{Attach, Attached, LeftOff, Seen, fork},
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
-    command::{Command, Hello, OpenSession, Resume, SessionRole},
+    command::{Command, ForkSession, Hello, OpenSession, Resume, SessionRole},
     frame,
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
 };
@@ -104,6 +107,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
             let Some(session) = rename.session_id.clone() else { return Ok(()) };
             hand_to(connection, &session, &id, Command::RenameSession(rename)).await.map(|()| None)
         }
+        Command::ForkSession(fork) => fork_session(connection, &id, fork).map(|()| None),
         command => hand_over(connection, &id, command).await.map(|()| None),
     };
     let reply = match answered {
@@ -222,6 +226,24 @@ async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply(id.clone(), name);
+    Ok(())
+}
+
+/// Begins to fork the open session. What is durable is copied, so the session itself is not asked and may be busy.
+fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) -> Result<(), ErrorBody> {
+    let Some(joined) = &connection.joined else { return Err(no_session()) };
+    let source = joined.handle.id.clone();
+    let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
+    let order = fork::Order {
+        source,
+        owner: owner(connection),
+        id: id.clone(),
+        fingerprint: fingerprint(&content),
+        fork,
+        outgoing: connection.outgoing.clone(),
+    };
+    connection.app.registry.fork(order);
+    connection.expect_reply(id.clone(), "fork_session");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,6 +31,8 @@ struct Plan {
     /// Appends begun so far.
     appends: u64,
     faults: BTreeMap<u64, Fault>,
+    /// Of these, the ones after which nothing works any more.
+    deaths: BTreeSet<u64>,
 }
 
 impl<S: SessionStore> Faulty<S> {
@@ -46,6 +48,15 @@ impl<S: SessionStore> Faulty<S> {
         plan.faults.insert(at, fault);
     }
 
+    /// Lets the `nth` append from now be the last thing that is done: it fails, and the store inside is closed, as if the
+    /// process had died there.
+    pub fn die_at_append(&self, nth: u64, fault: Fault) {
+        let mut plan = self.plan();
+        let at = plan.appends + nth;
+        plan.faults.insert(at, fault);
+        plan.deaths.insert(at);
+    }
+
     /// How many appends were begun, failed ones among them.
     pub fn appends(&self) -> u64 {
         self.plan().appends
@@ -56,11 +67,13 @@ impl<S: SessionStore> Faulty<S> {
         &self.inner
     }
 
-    fn next_fault(&self) -> Option<Fault> {
+    /// The fault of the next append, and whether it is the last.
+    fn next_fault(&self) -> Option<(Fault, bool)> {
         let mut plan = self.plan();
         plan.appends += 1;
         let now = plan.appends;
-        plan.faults.remove(&now)
+        let fault = plan.faults.remove(&now)?;
+        Some((fault, plan.deaths.remove(&now)))
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
@@ -84,14 +97,16 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            match self.next_fault() {
-                None => self.inner.append(lease, first_seq, append).await,
-                Some(Fault::Before) => Err(Error::Unknown("a fault was asked for".into())),
-                Some(Fault::After) => {
-                    self.inner.append(lease, first_seq, append).await?;
-                    Err(Error::Unknown("a fault was asked for".into()))
-                }
+            let Some((fault, dies)) = self.next_fault() else {
+                return self.inner.append(lease, first_seq, append).await;
+            };
+            if fault == Fault::After {
+                self.inner.append(lease, first_seq, append).await?;
             }
+            if dies {
+                self.inner.close().await?;
+            }
+            Err(Error::Unknown("a fault was asked for".into()))
         })
     }
 

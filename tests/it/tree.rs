@@ -1,6 +1,7 @@
 //! Sessions are trees: looking at them, going on elsewhere in them, and making sessions of their branches, over real
 //! sockets.
 
+mod forking;
 mod looking;
 
 use crate::support::client::Client;

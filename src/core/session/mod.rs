@@ -4,6 +4,7 @@
 //! be dropped at any moment and made again from the store.
 
 pub mod fingerprint;
+pub mod fork;
 pub mod ids;
 pub mod input;
 pub mod place;

@@ -1,0 +1,218 @@
+//! A session made of one path of another: which entries it has, and from what they hang.
+//!
+//! Invariants of what [`PathCopy`] gives back: it is a chain, each entry's parent is the one before it; ids are kept; no
+//! entry names one that is not in the copy, except as a record of where a branch went on (`fromId`).
+
+use reseed_protocol::{Entry, EntryData, EntryId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is added to the name of a fork.
+const MARK: &str = "fork";
+
+/// Longest name of a session, in characters.
+const NAME_CHARS_MAX: usize = 200;
+
+/// Copies a path from the root on, entry by entry.
+#[derive(Debug, Default)]
+pub struct PathCopy {
+    last: Option<EntryId>,
+    /// Entries that were left out since the last one that was not.
+    left_out: Vec<EntryId>,
+    /// For entries that were left out, the one that came next: where what is kept from there on begins now.
+    next_of: BTreeMap<EntryId, EntryId>,
+    /// For entries that are named in the copy, whether the newest of its label entries gives or takes a name.
+    named: BTreeMap<EntryId, bool>,
+}
+
+/// Entries that an entry names, beside its parent: the copy must know whether they are on the path.
+#[must_use]
+pub fn mentions(entry: &Entry) -> Vec<EntryId> {
+    match &entry.data {
+        EntryData::Label(label) => vec![label.target_id.clone()],
+        EntryData::Compaction(compaction) => {
+            compaction.first_kept_entry_id.iter().chain(&compaction.kept_entry_ids).cloned().collect()
+        }
+        EntryData::BranchSummary(branch) => branch.left_leaf_id.iter().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl PathCopy {
+    /// The next entry of the path as it stands in the copy; `there` are those of its [`mentions`] that are on the path.
+    /// `None` for a name of an entry that is not: it is left out.
+    pub fn take(&mut self, mut entry: Entry, there: &BTreeSet<EntryId>) -> Option<Entry> {
+        match &mut entry.data {
+            EntryData::Label(label) => {
+                if !there.contains(&label.target_id) {
+                    self.left_out.push(entry.entry_id);
+                    return None;
+                }
+                self.named.insert(label.target_id.clone(), label.label.is_some());
+            }
+            EntryData::Compaction(compaction) => {
+                let first = compaction.first_kept_entry_id.take();
+                compaction.first_kept_entry_id = match first {
+                    // Everything before it was left out: what is kept begins with the compaction itself.
+                    Some(first) if self.left_out.contains(&first) => None,
+                    Some(first) => self.next_of.get(&first).cloned().or(there.contains(&first).then_some(first)),
+                    None => None,
+                };
+                compaction.kept_entry_ids.retain(|kept| there.contains(kept) && !self.is_left_out(kept));
+            }
+            EntryData::BranchSummary(branch) => {
+                branch.left_leaf_id = branch.left_leaf_id.take().filter(|left| there.contains(left));
+            }
+            _ => {}
+        }
+        Some(self.hang(entry))
+    }
+
+    /// A label entry of another branch, hung from the end of the copy; `None` where it would change nothing.
+    pub fn take_label(&mut self, entry: Entry) -> Option<Entry> {
+        let EntryData::Label(label) = &entry.data else { return None };
+        let was_named = self.named.get(&label.target_id).copied().unwrap_or(false);
+        if label.label.is_none() && !was_named {
+            return None;
+        }
+        self.named.insert(label.target_id.clone(), label.label.is_some());
+        Some(self.hang(entry))
+    }
+
+    fn hang(&mut self, mut entry: Entry) -> Entry {
+        let next = &entry.entry_id;
+        self.next_of.extend(self.left_out.drain(..).map(|left_out| (left_out, next.clone())));
+        entry.parent_id = self.last.replace(entry.entry_id.clone());
+        entry
+    }
+
+    fn is_left_out(&self, entry: &EntryId) -> bool {
+        self.left_out.contains(entry) || self.next_of.contains_key(entry)
+    }
+}
+
+/// The name of a fork: the session's with a mark, or a higher number in the mark that it has. A session without a name
+/// has forks without one: they take it from what is said first in them.
+#[must_use]
+pub fn fork_name(name: &str) -> String {
+    if name.is_empty() {
+        return String::new();
+    }
+    let (base, number) = marked(name).unwrap_or((name, 0));
+    let mark = if number == 0 { format!(" ({MARK})") } else { format!(" ({MARK} {})", number + 1) };
+    let room = NAME_CHARS_MAX - mark.chars().count();
+    let base: String = base.chars().take(room).collect();
+    format!("{}{mark}", base.trim_end())
+}
+
+/// A name that ends in the mark of a fork: what stands before it, and its number.
+fn marked(name: &str) -> Option<(&str, u32)> {
+    let (base, mark) = name.strip_suffix(')')?.rsplit_once(" (")?;
+    let number = mark.strip_prefix(MARK)?;
+    let number = if number.is_empty() { 1 } else { number.strip_prefix(' ')?.parse().ok()? };
+    Some((base, number)).filter(|(_, number)| (1..u32::MAX).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// An entry of `id type key=value …`; ids in lists are separated by commas.
+    fn entry(text: &str) -> Entry {
+        let mut words = text.split(' ');
+        let (id, kind) = (words.next().unwrap(), words.next().unwrap());
+        let mut value =
+            json!({ "entryId": id, "parentId": "elsewhere", "timestamp": "2026-11-21T09:15:00Z", "type": kind });
+        if kind == "message" {
+            value["role"] = json!("user");
+            value["content"] = json!([]);
+        }
+        for word in words {
+            let (key, text) = word.split_once('=').unwrap();
+            value[key] = match key {
+                "keptEntryIds" => text.split(',').map(Value::from).collect(),
+                "tokensBefore" => json!(1),
+                _ => json!(text),
+            };
+        }
+        serde_json::from_value(value).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// An entry as `parent>id` and what it names.
+    fn short(entry: &Entry) -> String {
+        let parent = entry.parent_id.as_ref().map_or("", EntryId::as_str);
+        let names = mentions(entry).iter().map(|id| format!(" {id}")).collect::<String>();
+        format!("{parent}>{}{names}", entry.entry_id)
+    }
+
+    #[test]
+    fn a_copy_is_a_chain_in_which_nothing_names_what_is_not_there() {
+        let compaction = |rest: &str| format!("c compaction summary=S tokensBefore=1 {rest}");
+        let table: &[(&[&str], &[&str], &[&str])] = &[
+            (&["a message", "b message"], &[], &[">a", "a>b"]),
+            (&["a message", "l label targetId=a label=x", "b message"], &[], &[">a", "a>l a", "l>b"]),
+            (&["a message", "l label targetId=z label=x", "b message"], &[], &[">a", "a>b"]),
+            (&["l label targetId=z label=x", "m label targetId=y", "b message"], &[], &[">b"]),
+            (
+                &["a message", "b message", &compaction("firstKeptEntryId=b keptEntryIds=a,z"), "d message"],
+                &[],
+                &[">a", "a>b", "b>c b a", "c>d"],
+            ),
+            (
+                &[
+                    "a message",
+                    "l label targetId=z",
+                    "m label targetId=z",
+                    "b message",
+                    &compaction("firstKeptEntryId=l"),
+                ],
+                &[],
+                &[">a", "a>b", "b>c b"],
+            ),
+            (
+                &["a message", "l label targetId=z", &compaction("firstKeptEntryId=l keptEntryIds=l,a")],
+                &[],
+                &[">a", "a>c a"],
+            ),
+            (&["a message", &compaction("firstKeptEntryId=z")], &[], &[">a", "a>c"]),
+            (&["a message", &compaction("firstKeptEntryId=c")], &[], &[">a", "a>c c"]),
+            (&["a message", "s branch_summary fromId=a summary=S leftLeafId=z"], &[], &[">a", "a>s"]),
+            (&["a message", "s branch_summary fromId=a summary=S leftLeafId=a"], &[], &[">a", "a>s a"]),
+            (
+                &["a message", "b message"],
+                &["l label targetId=a label=x", "m label targetId=b", "n label targetId=a"],
+                &[">a", "a>b", "b>l a", "l>n a"],
+            ),
+            (&["a message", "k label targetId=a label=x"], &["l label targetId=a"], &[">a", "a>k a", "k>l a"]),
+        ];
+        for (path, labels, expected) in table {
+            let entries: Vec<Entry> = path.iter().map(|text| entry(text)).collect();
+            let on_path: BTreeSet<EntryId> = entries.iter().map(|entry| entry.entry_id.clone()).collect();
+            let mut copy = PathCopy::default();
+            let mut made: Vec<String> =
+                entries.into_iter().filter_map(|entry| copy.take(entry, &on_path)).map(|entry| short(&entry)).collect();
+            made.extend(labels.iter().filter_map(|text| copy.take_label(entry(text))).map(|entry| short(&entry)));
+            assert_eq!(made, *expected, "{path:?} {labels:?}");
+        }
+    }
+
+    #[test]
+    fn a_fork_has_its_sessions_name_with_a_mark() {
+        let long = "é".repeat(200);
+        let table = [
+            ("", "".to_owned()),
+            ("Ferries", "Ferries (fork)".to_owned()),
+            ("Ferries (fork)", "Ferries (fork 2)".to_owned()),
+            ("Ferries (fork 9)", "Ferries (fork 10)".to_owned()),
+            ("Ferries (fork x)", "Ferries (fork x) (fork)".to_owned()),
+            ("Ferries (fork -1)", "Ferries (fork -1) (fork)".to_owned()),
+            ("Ferries (fork 4294967295)", "Ferries (fork 4294967295) (fork)".to_owned()),
+            ("(fork)", "(fork) (fork)".to_owned()),
+            (&long, format!("{} (fork)", "é".repeat(193))),
+        ];
+        for (name, expected) in table {
+            assert_eq!(fork_name(name), expected);
+            assert!(fork_name(name).chars().count() <= NAME_CHARS_MAX);
+        }
+    }
+}
