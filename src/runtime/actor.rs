@@ -9,6 +9,7 @@ use super::{
     handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict, owned_error},
     places::Places,
     shared::Shared,
+    watch::Row,
 };
 use crate::{
     core::{
@@ -21,7 +22,7 @@ use crate::{
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterTools, SessionRole},
-    reply::Reply,
+    reply::{Reply, SessionState},
 };
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{
@@ -34,6 +35,7 @@ pub(super) struct Started {
     pub(super) lease: Lease,
     pub(super) seed: Seed,
     pub(super) head: Head,
+    pub(super) row: Arc<Row>,
 }
 
 struct Owner {
@@ -48,6 +50,7 @@ struct Actor {
     agent: Option<Box<AgentLoop>>,
     effects: Effects,
     feed: Arc<Feed>,
+    row: Arc<Row>,
     owner: Option<Owner>,
     stopping: bool,
     /// The running turn was ended before its time; what waits must not begin.
@@ -97,6 +100,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         agent,
         effects,
         feed,
+        row: started.row,
         owner: None,
         stopping: false,
         held: false,
@@ -115,6 +119,8 @@ impl Actor {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,
         };
+        // Before the mailbox is closed: whoever deletes the session waits for that.
+        self.row.changed(self.effects.head(), SessionState::Idle);
         // Who comes later finds the mailbox closed and opens the session again; who came just now is told.
         mailbox.close();
         while let Ok(message) = mailbox.try_recv() {
@@ -340,7 +346,17 @@ impl Actor {
         let now = self.shared.clock.now();
         let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
         let effects = agent.handle(now, input);
-        self.carry_out(effects, asker).await
+        self.carry_out(effects, asker).await?;
+        self.tell_list();
+        Ok(())
+    }
+
+    /// Tells those who watch the list what has changed for it.
+    fn tell_list(&mut self) {
+        let Some(doing) = self.agent.as_ref().map(|agent| agent.doing()) else { return };
+        if self.effects.take_changed() || doing != self.row.doing() {
+            self.row.changed(self.effects.head(), doing);
+        }
     }
 
     async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {

@@ -32,6 +32,8 @@ pub(super) struct Effects {
     /// The fold of what the store has acknowledged; stored with every append.
     state: SessionState,
     head: Head,
+    /// Something was appended that those who watch the list were not told.
+    changed: bool,
     asking: Option<Asking>,
     measure: Measure,
     /// The command that was answered last: each gets one reply, also when something fails after it.
@@ -79,7 +81,29 @@ impl Effects {
         let measure = Measure::new(lease.session.clone());
         // Under the first lease of an empty log no command was written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
-        Self { shared, lease, feed, mailbox, state, head, asking: None, measure, answered: None, late: None, marked }
+        Self {
+            shared,
+            lease,
+            feed,
+            mailbox,
+            state,
+            head,
+            changed: false,
+            asking: None,
+            measure,
+            answered: None,
+            late: None,
+            marked,
+        }
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Whether something was appended since this was last asked.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     pub(super) fn epoch(&self) -> &str {
@@ -179,6 +203,7 @@ impl Effects {
             tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be opened again");
             return Err(CloseCode::Internal);
         }
+        self.changed = true;
         for mark in marks {
             self.marked = self.marked.take().filter(|marked| marked.len() < MARKED_MAX);
             if let Some(marked) = &mut self.marked {

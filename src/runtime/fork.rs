@@ -12,6 +12,7 @@ use super::{
     load::{entry, state, stored_state},
     registry::Registry,
     shared::store_error,
+    watch::list_item,
 };
 use crate::{
     core::{
@@ -28,7 +29,7 @@ use reseed_protocol::{
     CommandId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
     command::{ForkPosition, ForkSession, NavigatePosition},
     event::{EntryAppended, Event, SessionUpdated},
-    reply::{Forked, Reply},
+    reply::{Forked, Reply, SessionState as Doing},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, sync::Arc};
@@ -119,8 +120,8 @@ impl Registry {
         };
         match made.await {
             Ok((copy, reply)) => {
-                self.finish(&copy.lease, copy.next_seq, copy.head).await?;
-                Ok(reply)
+                let finished = self.finish(&order.owner, &copy.lease, copy.next_seq, copy.head).await;
+                finished.map(|()| reply).map_err(|error| store_error(&error))
             }
             Err(error) => {
                 self.clear_away(order, &id).await;
@@ -188,18 +189,17 @@ impl Registry {
             return Ok(());
         }
         let (lease, head) = self.store().open(id).await?;
-        self.append_finish(&lease, lease.next_seq, head.head).await
+        self.finish(&head.owner, &lease, lease.next_seq, head.head).await
     }
 
-    async fn finish(&self, lease: &Lease, next_seq: u64, head: Head) -> Result<(), ErrorBody> {
-        self.append_finish(lease, next_seq, head).await.map_err(|error| store_error(&error))
-    }
-
-    /// The last append: the session is whole.
-    async fn append_finish(&self, lease: &Lease, next_seq: u64, head: Head) -> Result<(), Error> {
+    /// The last append: the session is whole, and in the list.
+    async fn finish(&self, owner: &str, lease: &Lease, next_seq: u64, head: Head) -> Result<(), Error> {
         let now = self.now();
         let head = Head { created_at: now, updated_at: now, ..head };
-        self.store().append(lease, next_seq, Append { records: Vec::new(), marks: Vec::new(), head }).await
+        let append = Append { records: Vec::new(), marks: Vec::new(), head: head.clone() };
+        self.store().append(lease, next_seq, append).await?;
+        self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
+        Ok(())
     }
 }
 

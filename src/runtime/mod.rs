@@ -8,6 +8,7 @@
 //! - `places`: where a command goes that goes elsewhere in the tree
 //! - [`fork`]: a session made of a path of another
 //! - [`labels`]: the names of entries
+//! - [`watch`]: what those are told who watch the list of sessions
 //! - `load`: a session from the store, as far back as the model can see
 
 mod actor;
@@ -22,6 +23,7 @@ mod measure;
 mod places;
 pub mod registry;
 mod shared;
+pub mod watch;
 
 pub use feed::{Cursor, Feed, Frame, Reader, Seen};
 pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};

@@ -6,6 +6,7 @@ use super::{
     handle::{Message, SessionHandle},
     load::load,
     shared::{Shared, store_error},
+    watch::{Row, Watches, list_item},
 };
 use crate::{
     clock::Clock,
@@ -17,7 +18,11 @@ use crate::{
     store::{Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
 };
 use dashmap::DashMap;
-use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo};
+use reseed_protocol::{
+    CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
+    context::ContextInfo,
+    reply::{SessionItem, SessionState},
+};
 use std::{
     sync::{
         Arc,
@@ -61,6 +66,9 @@ pub struct Registry {
     random_bits: RandomBits,
     /// Held by those that fork: each session has one of these.
     forks: [Mutex<()>; FORKS_MAX],
+    watches: Arc<Watches>,
+    /// What open sessions are doing.
+    rows: Arc<DashMap<SessionId, Arc<Row>>>,
 }
 
 /// Held while a session is being opened, so that two that want it open it once.
@@ -101,6 +109,8 @@ impl Registry {
             actors: TaskTracker::new(),
             random_bits,
             forks: std::array::from_fn(|_| Mutex::new(())),
+            watches: Arc::default(),
+            rows: Arc::default(),
         })
     }
 
@@ -132,8 +142,9 @@ impl Registry {
         let now = self.shared.clock.now();
         let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| store_error(&error))?;
         let session = self.unwritten(id.clone(), now);
+        let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
         let head = Head { created_at: now, updated_at: now, ..Head::default() };
-        let started = actor::Started { lease, seed: self.seed(session)?, head };
+        let started = actor::Started { lease, seed: self.seed(session)?, head, row };
         let slot = Arc::new(Slot::default());
         let mut place = slot.handle.lock().await;
         self.slots.insert(id, slot.clone());
@@ -176,7 +187,8 @@ impl Registry {
         let store = &self.shared.store;
         let (lease, head) = store.open(id).await.map_err(|error| store_error(&error))?;
         let session = self.founded(load(&**store, &head).await.map_err(|error| store_error(&error))?);
-        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head })
+        let row = Row::new(self.watches.clone(), id.clone(), head.owner);
+        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, row })
     }
 
     /// What the store knows of a session, if it belongs to `owner`.
@@ -245,6 +257,19 @@ impl Registry {
         if session.state.seq == 0 { self.unwritten(session.id, session.created_at) } else { session }
     }
 
+    /// What a session is doing. One that is not open does nothing, whatever its log says of a turn that died with its
+    /// process.
+    #[must_use]
+    pub fn doing(&self, id: &SessionId) -> SessionState {
+        self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
+    }
+
+    /// Who watches which owner's sessions.
+    #[must_use]
+    pub fn watches(&self) -> &Arc<Watches> {
+        &self.watches
+    }
+
     /// The session's handle, if it is open.
     #[must_use]
     pub fn opened(&self, id: &SessionId) -> Option<SessionHandle> {
@@ -258,7 +283,7 @@ impl Registry {
     /// # Errors
     /// `session_not_found`, `store_failed`.
     pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
-        self.head(id, owner).await?;
+        let head = self.head(id, owner).await?;
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let place = slot.handle.lock().await;
         if let Some(handle) = place.as_ref()
@@ -267,6 +292,10 @@ impl Registry {
             handle.mailbox.closed().await;
         }
         let deleted = self.shared.store.delete(id).await;
+        if deleted.is_ok() {
+            let item = || SessionItem { deleted: true, ..list_item(id, &head.head, SessionState::Idle) };
+            self.watches.changed(owner, item);
+        }
         drop(place);
         drop(slot);
         forget(&self.slots, id);
@@ -341,10 +370,12 @@ impl Registry {
     fn spawn(&self, started: actor::Started) -> SessionHandle {
         self.open.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(self.open.clone());
+        let row = started.row.clone();
         let (handle, run) = actor::actor(self.shared.clone(), started);
-        let (slots, id) = (self.slots.clone(), handle.id.clone());
+        self.rows.insert(handle.id.clone(), row.clone());
+        let (slots, rows, id) = (self.slots.clone(), self.rows.clone(), handle.id.clone());
         self.actors.spawn(async move {
-            let forgotten = Forgotten { slots, id };
+            let forgotten = Forgotten { slots, rows, row, id };
             run.await;
             drop((counted, forgotten));
         });
@@ -364,11 +395,15 @@ impl Drop for Counted {
 /// A slot to be forgotten when its actor is over.
 struct Forgotten {
     slots: Arc<DashMap<SessionId, Arc<Slot>>>,
+    rows: Arc<DashMap<SessionId, Arc<Row>>>,
+    row: Arc<Row>,
     id: SessionId,
 }
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
+        // Perhaps the session was opened again meanwhile.
+        self.rows.remove_if(&self.id, |_, row| Arc::ptr_eq(row, &self.row));
         forget(&self.slots, &self.id);
     }
 }

@@ -4,14 +4,14 @@ use super::app::App;
 use crate::{
     clock::{Clock, SystemClock},
     core::{agent_loop::Snapshot, session::SessionState},
-    runtime::store_error,
+    runtime::{store_error, watch::list_item},
     store::{EntryQuery, Error, ListQuery, SessionHead, StoredRecord},
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
     command::{GetEntries, ListSessions},
     event::Event,
-    reply::{Entries, Reply, SessionItem, SessionState as Doing, Sessions},
+    reply::{Entries, Reply, SessionItem, Sessions},
 };
 
 /// Sessions on a page where the client does not say, and at most.
@@ -58,10 +58,6 @@ fn invalid(field: &str, message: String) -> ErrorBody {
 }
 
 pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply, ErrorBody> {
-    if list.watch == Some(true) {
-        let message = "watching the list is not built yet; ask again when something changed";
-        return Err(ErrorBody::new(ErrorCode::NotSupported, message).with_field("watch"));
-    }
     if list.search.as_ref().is_some_and(|text| text.chars().count() > SEARCH_CHARS_MAX) {
         return Err(invalid("search", format!("search has at most {SEARCH_CHARS_MAX} characters")));
     }
@@ -83,18 +79,7 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
 /// A session as lists show it. A turn that was running when the process died runs no more, though the store, until
 /// the session is opened again, does not know.
 pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
-    let running = head.head.running && app.registry.opened(&head.session).is_some();
-    SessionItem {
-        session_id: head.session.clone(),
-        name: head.head.name.clone(),
-        created_at: head.head.created_at,
-        updated_at: head.head.updated_at,
-        entries: head.head.entries,
-        token_count: head.head.token_count,
-        usage_percent: crate::core::agent_loop::usage_percent(head.head.token_count, head.head.window_tokens),
-        state: if running { Doing::Running } else { Doing::Idle },
-        deleted: false,
-    }
+    list_item(&head.session, &head.head, app.registry.doing(&head.session))
 }
 
 /// The newest entries on the path of a session that was just joined.

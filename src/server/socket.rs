@@ -17,11 +17,14 @@ use super::{
 use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
-    runtime::{Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX},
+    runtime::{
+        Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX,
+        watch::Watcher,
+    },
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_protocol::{CloseCode, CommandId, command::SessionRole, reply::Reply};
+use reseed_protocol::{CloseCode, CommandId, command::SessionRole, event::EphemeralEvent, reply::Reply};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -39,6 +42,8 @@ const BATCH_BYTES: usize = 32 * 1024;
 const BEHIND_PAGE: u32 = 64;
 /// Bad frames in a row until the connection is closed: a program that speaks another protocol, not a typing error.
 const BAD_FRAMES_MAX: u32 = 50;
+/// Id of the frames that tell what has changed in the list: none is ever answered.
+const LIST_ID: &str = "s_l";
 /// Pings that may stay unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
@@ -74,6 +79,8 @@ pub(super) struct Connection {
     pub(super) joined: Option<Joined>,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
     pub(super) v1: v1::Translator,
+    /// Set while the client watches the list of its sessions.
+    pub(super) watching: Option<Box<Watcher>>,
     incoming: mpsc::Receiver<Outgoing>,
     /// Commands handed to the session and not yet answered, with their types. It stops reading at half of
     /// [`REPLIES_MAX`].
@@ -124,6 +131,7 @@ impl Connection {
             joined: None,
             outgoing,
             v1: v1::Translator::default(),
+            watching: None,
             incoming,
             unanswered: Vec::new(),
             socket,
@@ -200,6 +208,7 @@ impl Connection {
                 self.flush().await
             }
             () = changed(&mut self.joined) => self.pump().await,
+            () = listed(&self.watching) => Box::pin(self.tell_list()).await,
             received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
@@ -360,6 +369,19 @@ impl Connection {
         }
     }
 
+    /// Tells what has changed in the list of sessions.
+    async fn tell_list(&mut self) -> Flow {
+        let Some(watcher) = &mut self.watching else { return Ok(()) };
+        let Ok(items) = watcher.take() else {
+            return Err(End::Close(CloseCode::SlowReader, "too many sessions changed unread; list them again"));
+        };
+        for item in items {
+            let event = EphemeralEvent::SessionChanged(item);
+            self.send(reseed_protocol::frame::encode(LIST_ID, &event)).await?;
+        }
+        self.flush().await
+    }
+
     /// Reads from the store what the feed no longer holds. The store may already hold more than was published, of which the
     /// replies are still to come.
     async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
@@ -425,6 +447,14 @@ pub(super) fn count_reply(name: &'static str, reply: &Reply) {
         _ => Outcome::Ok,
     };
     metrics::command_answered(name, outcome);
+}
+
+/// Wakes when there is something to tell of the list; never without a watcher. Boxed: few connections watch.
+async fn listed(watching: &Option<Box<Watcher>>) {
+    match watching {
+        Some(watcher) => Box::pin(watcher.due()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Wakes when the joined session's feed has more; never without a session.

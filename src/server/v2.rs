@@ -89,7 +89,16 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
             }
             None => Err(no_session()),
         },
-        Command::ListSessions(list) => sessions::list(&asker(&app, &owner, session.as_ref()), list).await.map(Some),
+        Command::ListSessions(list) => {
+            let watch = list.watch;
+            // Before the list is read: what changes meanwhile is told after it.
+            let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
+            let listed = sessions::list(&asker(&app, &owner, session.as_ref()), list).await;
+            if listed.is_ok() && watch.is_some() {
+                connection.watching = watcher;
+            }
+            listed.map(Some)
+        }
         Command::DeleteSession(delete) => {
             if session.as_ref() == Some(&delete.session_id) {
                 connection.leave().await;

@@ -52,8 +52,6 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("cancel_compaction", "no_compaction"),
         ("edit_queue", "not_queued"),
         ("navigate", "entry_not_found"),
-        ("fork_session", "entry_not_found"),
-        ("get_tree", "entry_not_found"),
         ("set_label", "entry_not_found"),
     ];
     // The tool is answered late, so that its turn is running all the while.

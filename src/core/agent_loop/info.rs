@@ -79,6 +79,17 @@ impl AgentLoop {
         }
     }
 
+    /// What the session is doing.
+    #[must_use]
+    pub fn doing(&self) -> SessionState {
+        let compacts = matches!(self.stage, Stage::Compacting { .. } | Stage::Leaving { .. }) || self.ordered.is_some();
+        match self.session.state.turn {
+            Some(_) => SessionState::Running,
+            None if compacts => SessionState::Compacting,
+            None => SessionState::Idle,
+        }
+    }
+
     /// Where the session stands.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -96,15 +107,10 @@ impl AgentLoop {
                 .as_ref()
                 .map(|order| RunningCompaction { job_id: order.job_id.clone(), phase: "ordered".to_owned() }),
         };
-        let doing = match (&state.turn, &compaction) {
-            (Some(_), _) => SessionState::Running,
-            (None, Some(_)) => SessionState::Compacting,
-            (None, None) => SessionState::Idle,
-        };
         Snapshot {
             seq: state.seq,
             leaf: state.leaf.clone(),
-            state: doing,
+            state: self.doing(),
             generation: self.generation,
             name: state.name.clone(),
             model: state.model.clone(),

@@ -1,0 +1,298 @@
+//! The list of sessions while it changes: what those who watch it are told.
+//!
+//! A change of a session is the item that a list would show now; only the newest of each session waits. So a watcher costs
+//! at most [`CHANGES_MAX`] items however slowly it reads. One that falls behind by more has missed some, and is told so.
+//! Where nobody watches, a change costs one look at a number.
+
+use crate::{core::agent_loop::usage_percent, store::Head};
+use dashmap::DashMap;
+use reseed_protocol::{
+    SessionId,
+    reply::{SessionItem, SessionState},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::Notify, time::Instant, time::sleep_until};
+
+/// Sessions whose change may wait for one watcher: some 400 KB. Far more than change between two looks of a client that
+/// reads.
+const CHANGES_MAX: usize = 1_000;
+/// With so many waiting, a watcher is woken before its pause is over.
+const CHANGES_HURRY: usize = CHANGES_MAX / 2;
+/// Changes that are taken at once, so that a connection looks at its commands in between.
+const CHANGES_TAKEN: usize = 100;
+/// How long after changes were told more are told at the earliest: what comes meanwhile is told together, each session
+/// once.
+const CHANGES_PAUSE: Duration = Duration::from_millis(200);
+
+/// Who watches which owner's sessions.
+#[derive(Debug, Default)]
+pub struct Watches {
+    boards: DashMap<String, Vec<Arc<Board>>>,
+    watchers: AtomicUsize,
+}
+
+/// The changes that wait for one watcher.
+#[derive(Debug, Default)]
+struct Board {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    items: HashMap<SessionId, SessionItem>,
+    /// Which changed first.
+    order: VecDeque<SessionId>,
+    /// More changed than could wait.
+    missed: bool,
+}
+
+/// A watcher of one owner's sessions. It ends with its drop.
+#[derive(Debug)]
+pub struct Watcher {
+    watches: Arc<Watches>,
+    owner: String,
+    board: Arc<Board>,
+    next_at: Instant,
+}
+
+/// More changed than can wait for a watcher: it must list the sessions anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {CHANGES_MAX} sessions changed before they could be told")]
+pub struct Missed;
+
+/// A session as lists show it.
+#[must_use]
+pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> SessionItem {
+    SessionItem {
+        session_id: session.clone(),
+        name: head.name.clone(),
+        created_at: head.created_at,
+        updated_at: head.updated_at,
+        entries: head.entries,
+        token_count: head.token_count,
+        usage_percent: usage_percent(head.token_count, head.window_tokens),
+        state,
+        deleted: false,
+    }
+}
+
+impl Watches {
+    /// Begins to watch.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>, owner: &str) -> Watcher {
+        let board = Arc::new(Board::default());
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        self.boards.entry(owner.to_owned()).or_default().push(board.clone());
+        Watcher { watches: self.clone(), owner: owner.to_owned(), board, next_at: Instant::now() }
+    }
+
+    /// Tells whoever watches this owner's sessions; `item` is made only where someone does.
+    pub(super) fn changed(&self, owner: &str, item: impl FnOnce() -> SessionItem) {
+        if self.watchers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(boards) = self.boards.get(owner) else { return };
+        let item = item();
+        for board in boards.iter() {
+            board.put(item.clone());
+        }
+    }
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Every change is made whole before the lock is let go.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, item: SessionItem) {
+        let mut waiting = self.lock();
+        if waiting.missed {
+            return;
+        }
+        let id = item.session_id.clone();
+        if waiting.items.insert(id.clone(), item).is_some() {
+            return;
+        }
+        waiting.order.push_back(id);
+        if waiting.order.len() > CHANGES_MAX {
+            *waiting = Waiting { missed: true, ..Waiting::default() };
+        }
+        // A watcher that has something to fetch, or waits for its pause to end, is not woken for more.
+        let wakes = waiting.missed || matches!(waiting.order.len(), 1 | CHANGES_HURRY);
+        drop(waiting);
+        if wakes {
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Watcher {
+    /// Waits until there is something to tell and its time has come. Nothing is lost when this is dropped.
+    pub async fn due(&self) {
+        loop {
+            let (count, missed) = {
+                let waiting = self.board.lock();
+                (waiting.order.len(), waiting.missed)
+            };
+            match count {
+                _ if missed => return,
+                0 => self.board.wake.notified().await,
+                CHANGES_HURRY.. => return,
+                _ if self.next_at <= Instant::now() => return,
+                _ => tokio::select! {
+                    () = sleep_until(self.next_at) => {}
+                    () = self.board.wake.notified() => {}
+                },
+            }
+        }
+    }
+
+    /// The changes to tell now, the session that changed first first.
+    ///
+    /// # Errors
+    /// [`Missed`]: some are lost.
+    pub fn take(&mut self) -> Result<Vec<SessionItem>, Missed> {
+        let mut waiting = self.board.lock();
+        if waiting.missed {
+            return Err(Missed);
+        }
+        let count = waiting.order.len().min(CHANGES_TAKEN);
+        let ids: Vec<SessionId> = waiting.order.drain(..count).collect();
+        let taken = ids.iter().filter_map(|id| waiting.items.remove(id)).collect();
+        if waiting.order.is_empty() {
+            self.next_at = Instant::now() + CHANGES_PAUSE;
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(mut boards) = self.watches.boards.get_mut(&self.owner) {
+            boards.retain(|board| !Arc::ptr_eq(board, &self.board));
+        }
+        self.watches.boards.remove_if(&self.owner, |_, boards| boards.is_empty());
+        self.watches.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An open session's place in the list: what it is doing, which no store knows.
+#[derive(Debug)]
+pub(super) struct Row {
+    watches: Arc<Watches>,
+    session: SessionId,
+    owner: String,
+    doing: AtomicU8,
+}
+
+impl Row {
+    pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String) -> Arc<Self> {
+        Arc::new(Self { watches, session, owner, doing: AtomicU8::new(number(SessionState::Idle)) })
+    }
+
+    pub(super) fn doing(&self) -> SessionState {
+        let doing = self.doing.load(Ordering::Relaxed);
+        let states = [SessionState::Running, SessionState::Compacting];
+        states.into_iter().find(|state| number(*state) == doing).unwrap_or(SessionState::Idle)
+    }
+
+    /// The session's head has changed, or what it is doing.
+    pub(super) fn changed(&self, head: &Head, doing: SessionState) {
+        self.doing.store(number(doing), Ordering::Relaxed);
+        self.watches.changed(&self.owner, || list_item(&self.session, head, doing));
+    }
+}
+
+fn number(state: SessionState) -> u8 {
+    match state {
+        SessionState::Idle => 0,
+        SessionState::Running => 1,
+        SessionState::Compacting => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: &str, entries: u64) -> SessionItem {
+        let head = Head { entries, ..Head::default() };
+        list_item(&id.parse().unwrap(), &head, SessionState::Idle)
+    }
+
+    fn tell(watches: &Watches, owner: &str, id: &str, entries: u64) {
+        watches.changed(owner, || item(id, entries));
+    }
+
+    fn taken(watcher: &mut Watcher) -> Vec<String> {
+        watcher.take().unwrap().iter().map(|item| format!("{} {}", item.session_id, item.entries)).collect()
+    }
+
+    fn is_due(watcher: &Watcher) -> bool {
+        use futures_util::FutureExt as _;
+        watcher.due().now_or_never().is_some()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_session_is_told_once_as_it_is_now_to_those_who_watch_its_owner() {
+        let watches = Arc::new(Watches::default());
+        watches.changed("ann", || panic!("nobody watches: no item is made"));
+        let (mut ann, mut other) = (watches.watch("ann"), watches.watch("ann"));
+        watches.changed("bob", || panic!("nobody watches bob's"));
+        assert!(!is_due(&ann));
+        for (id, entries) in [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3)] {
+            tell(&watches, "ann", id, entries);
+        }
+        assert!(is_due(&ann));
+        assert_eq!(taken(&mut ann), ["a 3", "b 1", "c 1"]);
+        assert_eq!(taken(&mut other), ["a 3", "b 1", "c 1"]);
+        // The next is told after the pause.
+        tell(&watches, "ann", "a", 4);
+        assert!(!is_due(&ann));
+        let began = Instant::now();
+        ann.due().await;
+        assert_eq!(began.elapsed(), CHANGES_PAUSE);
+        assert_eq!(taken(&mut ann), ["a 4"]);
+        drop((ann, other));
+        watches.changed("ann", || panic!("nobody watches any more"));
+        assert!(watches.boards.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_changes_are_told_early_and_too_many_are_missed() {
+        let watches = Arc::new(Watches::default());
+        let mut watcher = watches.watch("");
+        tell(&watches, "", "first", 1);
+        assert_eq!(taken(&mut watcher), ["first 1"]);
+        let many = |from: usize, to: usize| {
+            for n in from..to {
+                tell(&watches, "", &format!("s{n}"), 1);
+            }
+        };
+        many(0, CHANGES_HURRY - 1);
+        assert!(!is_due(&watcher));
+        many(CHANGES_HURRY - 1, CHANGES_HURRY);
+        assert!(is_due(&watcher), "before its pause is over");
+        for _ in 0..CHANGES_HURRY / CHANGES_TAKEN {
+            assert_eq!(taken(&mut watcher).len(), CHANGES_TAKEN);
+        }
+        many(0, CHANGES_MAX);
+        many(0, CHANGES_MAX);
+        assert!(is_due(&watcher) && !watcher.board.lock().missed, "as many as may wait");
+        many(CHANGES_MAX, CHANGES_MAX + 1);
+        assert!(is_due(&watcher));
+        assert_eq!(watcher.take(), Err(Missed));
+        many(0, 10);
+        assert!(watcher.board.lock().items.is_empty(), "nothing is kept for it any more");
+        assert_eq!(watcher.take(), Err(Missed), "it begins anew, or not at all");
+    }
+}

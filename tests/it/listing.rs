@@ -1,0 +1,194 @@
+//! The list of sessions, and watching it: `list_sessions { watch }` and `session_changed`.
+
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{talker, words},
+};
+use reseed::provider::scripted::{Gate, Reply, Scripted};
+use serde_json::{Value, json};
+
+async fn list(client: &mut Client, payload: Value) -> Vec<Value> {
+    let reply = client.ask("list_sessions", payload).await;
+    assert_eq!(reply["type"], "sessions", "{reply}");
+    reply["payload"]["items"].as_array().unwrap().clone()
+}
+
+/// A client that watches; nothing is in its list yet.
+async fn watcher(server: &Server) -> Client {
+    let mut client = Client::v2(&server.ws()).await;
+    assert_eq!(list(&mut client, json!({ "watch": true })).await, [json!(null); 0]);
+    client
+}
+
+/// Waits until the watcher is told of a session as `wanted`; changes are joined, so steps on the way may be left out.
+async fn told(watcher: &mut Client, session: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
+    let of_it = |frame: &Value| frame["type"] == "session_changed" && frame["payload"]["sessionId"] == *session;
+    let frame = watcher.until(|frame| of_it(frame) && wanted(&frame["payload"])).await;
+    assert_eq!((frame.get("seq"), frame["id"].as_str().unwrap().starts_with("s_")), (None, true), "{frame}");
+    frame["payload"].clone()
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_of_every_change_that_a_list_shows() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = Scripted::answering(move |_| Reply::text(words(1, 5)).held_by(&held));
+    let server = Server::start(model, &[]).await;
+    let mut watcher = watcher(&server).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = &opened["sessionId"];
+    let new = told(&mut watcher, id, |_| true).await;
+    assert_eq!((&new["entries"], &new["state"], &new["name"]), (&json!(0), &json!("idle"), &json!("")));
+
+    let accepted = client.ask("user_input", json!({ "input": "My ferry is called Aurora." })).await;
+    assert_eq!(accepted["type"], "accepted");
+    let running = told(&mut watcher, id, |item| item["state"] == "running").await;
+    assert_eq!((&running["entries"], &running["name"]), (&json!(1), &json!("My ferry is called Aurora.")));
+    let mut other = Client::v2(&server.ws()).await;
+    assert_eq!(list(&mut other, json!({})).await[0]["state"], "running");
+    gate.open();
+    client.event("turn_finished").await;
+    let idle = told(&mut watcher, id, |item| item["state"] == "idle" && item["entries"] == 2).await;
+    assert!(idle["tokenCount"].as_u64() > Some(0) && idle["usagePercent"].as_f64() > Some(0.0), "{idle}");
+    assert_eq!(list(&mut other, json!({})).await, [idle], "what is told is what a list shows");
+
+    client.ask("rename_session", json!({ "name": "Ferries" })).await;
+    told(&mut watcher, id, |item| item["name"] == "Ferries").await;
+    let leaf = client.ask("get_context_info", json!({})).await["payload"]["leafId"].clone();
+    let forked = client.ask("fork_session", json!({ "entryId": leaf, "position": "at" })).await;
+    let fork = told(&mut watcher, &forked["payload"]["sessionId"], |_| true).await;
+    assert_eq!(fork["name"], "Ferries (fork)");
+    let listed = list(&mut other, json!({ "search": "(fork)" })).await;
+    assert_eq!(listed, [fork], "a fork is told of when it is whole");
+
+    other.ask("delete_session", json!({ "sessionId": id })).await;
+    let deleted = told(&mut watcher, id, |item| item["deleted"] == true).await;
+    assert_eq!(deleted["name"], "Ferries");
+    assert!(other.forget("session_changed").is_empty(), "who does not watch is told nothing");
+    assert!(client.forget("session_changed").is_empty());
+}
+
+#[tokio::test]
+async fn a_compaction_is_told_of_while_it_runs() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let mut asked = 0;
+    let model = Scripted::answering(move |request| {
+        asked += 1;
+        match request.purpose {
+            reseed::core::model::Purpose::Turn => Reply::text(words(asked, 300)),
+            reseed::core::model::Purpose::Summary => {
+                Reply::text(crate::support::talk::summary(&["a fact"])).held_by(&held)
+            }
+        }
+    });
+    let server = Server::start(model, &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000")]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    for n in 0..5 {
+        client.turn(&words(100 + n, 200)).await;
+    }
+    let mut watcher = Client::v2(&server.ws()).await;
+    assert_eq!(list(&mut watcher, json!({ "watch": true })).await.len(), 1);
+    let ordered = client.ask("manual_compact", json!({})).await;
+    assert_eq!(ordered["type"], "ok", "{ordered}");
+    let before = told(&mut watcher, &opened["sessionId"], |item| item["state"] == "compacting").await;
+    gate.open();
+    client.event("context_compacted").await;
+    let after = told(&mut watcher, &opened["sessionId"], |item| item["state"] == "idle").await;
+    assert!(after["tokenCount"].as_u64() < before["tokenCount"].as_u64(), "{before} {after}");
+}
+
+#[tokio::test]
+async fn watching_ends_when_it_is_told_to_and_a_refused_command_changes_nothing() {
+    let server = Server::start(talker(2), &[]).await;
+    let mut watcher = watcher(&server).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    told(&mut watcher, &opened["sessionId"], |_| true).await;
+    for payload in [json!({ "watch": false, "limit": 0 }), json!({ "watch": false, "cursor": "none" })] {
+        assert_eq!(watcher.ask("list_sessions", payload).await["payload"]["code"], "invalid_field");
+    }
+    client.turn("one").await;
+    told(&mut watcher, &opened["sessionId"], |item| item["entries"] == 2 && item["state"] == "idle").await;
+    list(&mut watcher, json!({})).await;
+    client.turn("two").await;
+    told(&mut watcher, &opened["sessionId"], |item| item["entries"] == 4 && item["state"] == "idle").await;
+    list(&mut watcher, json!({ "watch": false })).await;
+    watcher.forget("session_changed");
+    client.turn("three").await;
+    // Longer than changes may be held back, as the watcher's own answers show: another watcher has been told.
+    let mut second = Client::v2(&server.ws()).await;
+    list(&mut second, json!({ "watch": true })).await;
+    client.turn("four").await;
+    told(&mut second, &opened["sessionId"], |item| item["entries"] == 8 && item["state"] == "idle").await;
+    list(&mut watcher, json!({})).await;
+    assert_eq!(watcher.forget("session_changed"), [json!(null); 0]);
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_anothers_sessions() {
+    let tokens = [("AUTH_TOKENS", "ann:token-of-ann-0123456789,bob:token-of-bob-0123456789")];
+    let server = Server::start(talker(2), &tokens).await;
+    let mut clients = Vec::new();
+    for token in ["token-of-ann-0123456789", "token-of-bob-0123456789", "token-of-bob-0123456789"] {
+        let mut client = Client::connect(&server.ws()).await;
+        client.ask("hello", json!({ "protocolVersion": 2, "token": token })).await;
+        clients.push(client);
+    }
+    let [ann, bob, worker] = clients.as_mut_slice() else { unreachable!("three were made") };
+    list(ann, json!({ "watch": true })).await;
+    list(bob, json!({ "watch": true })).await;
+    let opened = worker.ask("open_session", json!({})).await["payload"].clone();
+    worker.turn("one").await;
+    told(bob, &opened["sessionId"], |item| item["entries"] == 2 && item["state"] == "idle").await;
+    list(ann, json!({})).await;
+    assert_eq!(ann.forget("session_changed"), [json!(null); 0]);
+}
+
+/// Hundreds of sessions at work at once: a watcher is told of each, in far fewer events than there were changes.
+#[tokio::test]
+async fn changes_of_many_sessions_are_joined() {
+    let server = Server::start(talker(2), &[]).await;
+    let mut watcher = watcher(&server).await;
+    let mut clients = Vec::new();
+    for _ in 0..30 {
+        clients.push(Client::v2_session(&server.ws()).await);
+    }
+    for round in 1..=4 {
+        for (client, _) in &mut clients {
+            client.send("user_input", json!({ "input": format!("round {round}") })).await;
+        }
+        for (client, _) in &mut clients {
+            client.event("turn_finished").await;
+        }
+    }
+    for (_, opened) in &clients {
+        told(&mut watcher, &opened["sessionId"], |item| item["entries"] == 8 && item["state"] == "idle").await;
+    }
+    let events = watcher.seen.iter().filter(|frame| frame["type"] == "session_changed").count();
+    // Each turn is four appends at least, and two changes of what the session is doing.
+    assert!(events < 30 * 4 * 4, "{events} events");
+}
+
+/// A watcher that reads nothing while more sessions change than may wait for it is closed rather than told half.
+#[tokio::test]
+async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
+    let server = Server::start(talker(2), &[("SLOW_READER_SECS", "3600")]).await;
+    let mut watcher = watcher(&server).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let join = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+    assert_eq!(watcher.ask("open_session", join).await["type"], "session_opened");
+    // More than the sockets between the two hold, so that the watcher's connection waits for it to read.
+    let large = "x".repeat(900_000);
+    for n in 0..20 {
+        client.ask("append_custom", json!({ "customType": format!("n{n}"), "data": large })).await;
+    }
+    let mut maker = Client::v2(&server.ws()).await;
+    for _ in 0..1_100 {
+        assert_eq!(maker.ask("open_session", json!({})).await["type"], "session_opened");
+        assert_eq!(maker.ask("close_session", json!({})).await["type"], "ok");
+    }
+    assert_eq!(watcher.closed().await, 4504);
+    let mut again = Client::v2(&server.ws()).await;
+    assert_eq!(list(&mut again, json!({ "watch": true, "limit": 200 })).await.len(), 200);
+}
