@@ -1,9 +1,12 @@
-//! The command line: `serve` (also without a word), `chat`, `check`, `health`.
+//! The command line: `serve` (also without a word), `chat`, `check`, `health`, `sessions`, `inspect`.
 
 pub mod chat;
 mod check;
 mod health;
+mod inspect;
 pub mod serve;
+mod sessions;
+mod tree;
 
 use crate::config::{self, Settings};
 use clap::{Parser, Subcommand};
@@ -27,6 +30,10 @@ enum Command {
     Check,
     /// Ask a running server whether it is well; the exit code says so. For containers.
     Health,
+    /// List the sessions of the database, newest first; also while a server runs on it.
+    Sessions(sessions::SessionsOptions),
+    /// Show the tree of a session, or what its next request would send; also while a server runs on its database.
+    Inspect(inspect::InspectOptions),
     /// Chat with a running server on the terminal, or through pipes.
     Chat(chat::ChatOptions),
 }
@@ -43,6 +50,8 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Serve => serve::run(Settings::load()?).await,
             Command::Check => check::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,
+            Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
+            Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
             // A client: it needs none of the server's settings, and is not stopped by a fault in them.
             Command::Chat(options) => chat::run(options).await,
         }

@@ -132,14 +132,19 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
 /// # Errors
 /// The window of the model is not known.
 pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deployment> {
-    let (context, turns) = (&settings.context, &settings.turns);
-    let model = settings.model.model_name().to_owned();
+    let model = settings.model.model_name();
     anyhow::ensure!(
-        windows.knows(&model),
+        windows.knows(model),
         "the window of MODEL `{model}` is not known: its server does not tell and no table has it; set CONTEXT_WINDOW to its tokens"
     );
-    Ok(Deployment {
-        model,
+    Ok(deployment_of(settings, windows))
+}
+
+/// The same where it does not matter whether the window of the model is known.
+pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
+    let (context, turns) = (&settings.context, &settings.turns);
+    Deployment {
+        model: settings.model.model_name().to_owned(),
         strategy: context.context_strategy.as_str().to_owned(),
         instructions: settings.model.instructions.clone(),
         defaults: Defaults {
@@ -151,7 +156,7 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
         tool_timeout_ms: turns.tool_timeout_secs * 1000,
         tool_rounds_max: u64::from(turns.tool_rounds_max),
         queue_items_max: turns.queue_items_max as usize,
-    })
+    }
 }
 
 fn auth(settings: &Settings) -> Auth {

@@ -8,6 +8,7 @@
 //! - `places`: where a command goes that goes elsewhere in the tree
 //! - [`fork`]: a session made of a path of another
 //! - [`labels`]: the names of entries
+//! - [`stored`]: sessions looked at without opening them
 //! - [`watch`]: what those are told who watch the list of sessions
 //! - `load`: a session from the store, as far back as the model can see
 
@@ -23,6 +24,7 @@ mod measure;
 mod places;
 pub mod registry;
 mod shared;
+pub mod stored;
 pub mod watch;
 
 pub use feed::{Cursor, Feed, Frame, Reader, Seen};

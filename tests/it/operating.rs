@@ -1,5 +1,6 @@
 //! What operators rely on, mostly of the real binary: numbers, health, the command line, starting and stopping.
 
+mod looking;
 mod restart;
 mod stopping;
 
@@ -256,7 +257,7 @@ async fn help_names_every_command_and_setting() {
     let folder = folder();
     let ended = binary::run(folder.path(), &["--help"], &[]).await;
     assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""));
-    for command in ["serve", "check", "health", "chat"] {
+    for command in ["serve", "check", "health", "sessions", "inspect", "chat"] {
         assert!(ended.printed.contains(&format!("\n  {command} ")), "{command} in\n{}", ended.printed);
         let of_command = binary::run(folder.path(), &[command, "--help"], &[]).await;
         assert_eq!(of_command.code, Some(0), "{command}");

@@ -26,6 +26,14 @@ pub fn preview(data: &EntryData) -> String {
     line.shown
 }
 
+/// A text on one line, as [`preview`] shows it.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let mut line = Line::default();
+    line.text(text);
+    line.shown
+}
+
 /// The type of an entry as the tree names it: a message's has its role behind it.
 #[must_use]
 pub fn kind(entry: &Entry) -> &'static str {

@@ -1,0 +1,221 @@
+//! `reseed inspect`: shows the tree of a session, or what its next request would send.
+
+use super::{
+    say, serve, sessions,
+    tree::{Drawn, draw},
+};
+use crate::{
+    config::Settings,
+    core::{
+        agent_loop::usage_percent,
+        context::{counter::Counter, windows::Windows},
+        session::{
+            Node, SessionState,
+            preview::{kind, one_line, preview},
+        },
+    },
+    runtime::{labels, stored},
+    store::{EntryQuery, Error, SessionHead, SessionStore},
+};
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use reseed_protocol::{Entry, EntryData, EntryId, Role, SessionId, Timestamp, event::Event, reply::Context};
+use serde::Serialize;
+use std::{collections::HashMap, sync::Arc};
+
+/// Entries read at once.
+const PAGE: u32 = 200;
+
+/// What `reseed inspect` takes.
+#[derive(Debug, Args)]
+pub(super) struct InspectOptions {
+    /// The session's id, as `reseed sessions` lists it.
+    session: String,
+    /// Print what the next request would send, a line a message, instead of the tree. Tools are offered by clients and
+    /// not stored: those are not in it.
+    #[arg(long)]
+    context: bool,
+    /// Print JSON: the tree with all that its lines show, or the context as `get_context` answers it.
+    #[arg(long)]
+    json: bool,
+}
+
+/// An entry of the tree.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    entry_id: EntryId,
+    parent_id: Option<EntryId>,
+    #[serde(rename = "type")]
+    kind: String,
+    preview: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    timestamp: Timestamp,
+    /// What it adds to a request that it is sent with, as estimated.
+    tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<Compacted>,
+}
+
+/// What a compaction did.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Compacted {
+    tokens_before: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_kept_entry_id: Option<EntryId>,
+}
+
+pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow::Result<()> {
+    let no_such = || {
+        let path = settings.store.database_path();
+        anyhow!(
+            "there is no session `{}` in {}; `reseed sessions` lists them",
+            one_line(&options.session),
+            path.display()
+        )
+    };
+    let id: SessionId = options.session.parse().map_err(|_| no_such())?;
+    let store = sessions::open(settings)?;
+    let (head, state) = match stored::read(&store, &id).await {
+        Ok(found) => found,
+        Err(Error::NotFound(_)) => return Err(no_such()),
+        Err(error) => return Err(error).context("read the session"),
+    };
+    if options.context {
+        let windows = Windows::new(settings.context.context_window, Vec::new());
+        let deployment = Arc::new(serve::deployment_of(settings, windows));
+        let context = stored::context(&store, &head, deployment).await;
+        let context = context.map_err(|error| anyhow!("{}", error.message)).context("build the context")?;
+        return print_context(&context, options.json);
+    }
+    let entries = entries(&store, &head, &state).await.context("read the tree")?;
+    if options.json {
+        let tree = serde_json::json!({
+            "sessionId": head.session,
+            "owner": head.owner,
+            "name": head.head.name,
+            "model": state.model,
+            "strategy": state.strategy,
+            "leafId": state.leaf,
+            "asOfSeq": head.last_seq,
+            "tokenCount": head.head.token_count,
+            "windowTokens": head.head.window_tokens,
+            "nodes": entries,
+        });
+        say(tree);
+    } else {
+        print_tree(&head, &state, entries);
+    }
+    Ok(())
+}
+
+/// Every entry with a line of what it says: its text is let go of as soon as that is known.
+async fn entries(store: &dyn SessionStore, head: &SessionHead, state: &SessionState) -> anyhow::Result<Vec<Shown>> {
+    let counter = Counter::for_model(&state.model);
+    let mut shown = Vec::new();
+    let mut after = 0;
+    loop {
+        let query = EntryQuery::Log { before_seq: None, after_seq: Some(after), limit: PAGE };
+        let page = store.entries(&head.session, query).await?;
+        let full = page.len() == PAGE as usize;
+        for record in page {
+            after = record.seq;
+            let event: Event =
+                serde_json::from_str(&record.body).with_context(|| format!("read record {}", record.seq))?;
+            if let Event::EntryAppended(appended) = event {
+                shown.push(show(appended.entry, &counter));
+            }
+        }
+        if !full {
+            break;
+        }
+    }
+    let mut named = labels::newest_labels(store, &head.session, |_| true).await?;
+    for entry in &mut shown {
+        let label = named.remove(&entry.entry_id);
+        entry.label = label.as_ref().and_then(labels::label_of).map(one_line);
+    }
+    Ok(shown)
+}
+
+fn show(entry: Entry, counter: &Counter) -> Shown {
+    let node = Node::counted(entry, counter);
+    let entry = &node.entry;
+    let compaction = match &entry.data {
+        EntryData::Compaction(compaction) => Some(Compacted {
+            tokens_before: compaction.tokens_before,
+            tokens_after: compaction.tokens_after,
+            first_kept_entry_id: compaction.first_kept_entry_id.clone(),
+        }),
+        _ => None,
+    };
+    Shown {
+        kind: kind(entry).to_owned(),
+        preview: preview(&entry.data),
+        label: None,
+        timestamp: entry.timestamp,
+        tokens: node.tokens.total(),
+        compaction,
+        entry_id: entry.entry_id.clone(),
+        parent_id: entry.parent_id.clone(),
+    }
+}
+
+fn print_tree(session: &SessionHead, state: &SessionState, entries: Vec<Shown>) {
+    let head = &session.head;
+    let name = if head.name.is_empty() { "(no name)".to_owned() } else { one_line(&head.name) };
+    let owner = if session.owner.is_empty() { String::new() } else { format!(", of {}", session.owner) };
+    say(format!("session {}{owner}: {name}", session.session));
+    say(format!("  made {}, changed {}", head.created_at, head.updated_at));
+    say(format!("  model {}, strategy {}, {} compactions", one_line(&state.model), state.strategy, state.compactions));
+    let percent = usage_percent(head.token_count, head.window_tokens);
+    say(format!("  {} entries, {} of {} tokens ({percent} %)", head.entries, head.token_count, head.window_tokens));
+    let leaf = state.leaf.as_ref();
+    if leaf.is_none() {
+        say("  it stands before its first entry");
+    }
+    let drawn: Vec<Drawn> = entries.into_iter().map(|entry| drawn(entry, leaf)).collect();
+    draw(&drawn, leaf, |prefix, entry| say(format!("{prefix}{}", entry.text)));
+}
+
+fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
+    let kind = entry.kind.strip_prefix("message:").unwrap_or(&entry.kind);
+    let mut text = format!("{:<12}  {kind:<10} {:>6}  ", entry.entry_id, entry.tokens);
+    if let Some(label) = &entry.label {
+        text += &format!("[{label}] ");
+    }
+    if let Some(compaction) = &entry.compaction {
+        let after = compaction.tokens_after.map_or("?".to_owned(), |after| after.to_string());
+        text += &format!("({} -> {after} tokens) ", compaction.tokens_before);
+    }
+    text += &entry.preview;
+    if Some(&entry.entry_id) == leaf {
+        text += "  <- leaf";
+    }
+    Drawn { text: text.trim_end().to_owned(), id: entry.entry_id, parent: entry.parent_id }
+}
+
+fn print_context(context: &Context, json: bool) -> anyhow::Result<()> {
+    if json {
+        say(serde_json::to_string(context)?);
+        return Ok(());
+    }
+    let Some(envelope) = &context.envelope else { return Ok(()) };
+    for part in &envelope.system.parts {
+        say(format!("{:<9}  {:<12}  {}", "system", part.name, one_line(&part.text)));
+    }
+    let messages: Vec<_> = envelope.messages.cached.iter().chain(&envelope.messages.uncached).collect();
+    let roles = HashMap::from([(Role::User, "user"), (Role::Assistant, "assistant"), (Role::Tool, "tool")]);
+    for message in &messages {
+        let id = message.entry_id.as_ref().map_or("-", EntryId::as_str);
+        let role = roles.get(&message.message.role).copied().unwrap_or_default();
+        let line = preview(&EntryData::Message((*message.message).clone()));
+        say(format!("{role:<9}  {id:<12}  {line}").trim_end());
+    }
+    say(format!("{} messages, {} tokens", messages.len(), context.tokens));
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! `reseed sessions`: lists and searches the sessions of the database.
+
+use super::say;
+use crate::{
+    config::Settings,
+    core::{agent_loop::usage_percent, session::preview::one_line},
+    store::{ListQuery, SessionHead, SessionStore, sqlite::SqliteStore},
+};
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::Write as _;
+
+/// Sessions read at once.
+const PAGE: u32 = 200;
+
+/// What `reseed sessions` takes.
+#[derive(Debug, Args)]
+pub(super) struct SessionsOptions {
+    /// Only sessions whose name contains this text, whatever its case.
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// How many at most, the newest first.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Print JSON: `{ "items": [ … ] }`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Opens the database of these settings to look into it, also while a server has it.
+pub(super) fn open(settings: &Settings) -> anyhow::Result<SqliteStore> {
+    let path = settings.store.database_path();
+    let told = "DATABASE_URL names the database; a server makes it when it first starts";
+    SqliteStore::open_read_only(&path).with_context(|| format!("look into the database ({told})"))
+}
+
+pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {
+    let store = open(settings)?;
+    let mut query = ListQuery { search: options.search.filter(|text| !text.is_empty()), ..ListQuery::default() };
+    let (mut left, mut items, mut header_due) = (options.limit, Vec::new(), true);
+    while left > 0 {
+        query.limit = left.min(PAGE);
+        let page = store.list(query.clone()).await.context("list the sessions")?;
+        for id in &page.damaged {
+            let _ = writeln!(std::io::stderr(), "reseed: the head of session `{id}` is damaged; it is left out");
+        }
+        left -= query.limit;
+        for head in &page.items {
+            if options.json {
+                items.push(item(head));
+                continue;
+            }
+            if std::mem::take(&mut header_due) {
+                say(format!(
+                    "{:<16}  {:<24}  {:>7}  {:>8}  {:>6}  {:<10}  NAME",
+                    "SESSION", "CHANGED", "ENTRIES", "TOKENS", "WINDOW", "OWNER"
+                ));
+            }
+            say(line(head));
+        }
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    if options.json {
+        say(json!({ "items": items }));
+    } else if header_due {
+        say(if query.search.is_some() { "no session has such a name" } else { "there are no sessions" });
+    }
+    Ok(())
+}
+
+fn line(session: &SessionHead) -> String {
+    let head = &session.head;
+    let percent = usage_percent(head.token_count, head.window_tokens);
+    let owner = if session.owner.is_empty() { "-" } else { &session.owner };
+    let line = format!(
+        "{:<16}  {:<24}  {:>7}  {:>8}  {percent:>4.0} %  {owner:<10}  {}",
+        session.session,
+        head.updated_at.to_string(),
+        head.entries,
+        head.token_count,
+        one_line(&head.name)
+    );
+    line.trim_end().to_owned()
+}
+
+/// As the list on the wire has it, without the state: only a running server knows whether a turn still runs.
+fn item(session: &SessionHead) -> Value {
+    let head = &session.head;
+    json!({
+        "sessionId": session.session,
+        "owner": session.owner,
+        "name": head.name,
+        "createdAt": head.created_at,
+        "updatedAt": head.updated_at,
+        "entries": head.entries,
+        "tokenCount": head.token_count,
+        "windowTokens": head.window_tokens,
+        "usagePercent": usage_percent(head.token_count, head.window_tokens),
+    })
+}

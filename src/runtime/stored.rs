@@ -1,0 +1,56 @@
+//! Sessions looked at in the store, without opening them and without a server: for the command line.
+
+use super::{load, shared::store_error};
+use crate::{
+    core::{
+        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed},
+        context::counter::{Calibration, Counter},
+        session::{IdSource, SessionState},
+    },
+    store::{Error, SessionHead, SessionStore, UNFINISHED},
+};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, SessionId,
+    command::{Command, GetContext},
+    reply::{Context, Reply},
+};
+use std::sync::Arc;
+
+/// What is known of a session, and where it stands. One that is still being made is not there.
+///
+/// # Errors
+/// The store's.
+pub async fn read(store: &dyn SessionStore, id: &SessionId) -> Result<(SessionHead, SessionState), Error> {
+    let head = store.head(id).await?;
+    if head.head.updated_at == UNFINISHED {
+        return Err(Error::NotFound(id.clone()));
+    }
+    let state = load::state(store, &head).await?;
+    Ok((head, state))
+}
+
+/// What `get_context` would answer, but for the tools: those belong to the client that offers them and are not stored.
+///
+/// # Errors
+/// As `get_context`, and the store's.
+pub async fn context(
+    store: &dyn SessionStore,
+    head: &SessionHead,
+    deployment: Arc<Deployment>,
+) -> Result<Context, ErrorBody> {
+    let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
+    let calibration = Calibration::new(Counter::for_model(&session.state.model).method());
+    let generation = session.state.generation.max(1);
+    let mut agent = AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0)));
+    let command = Command::GetContext(GetContext { format: None, ephemeral: None });
+    let id = "inspect".parse().expect("a word is an id");
+    let input = Input::Command { origin: Origin(0), id, fingerprint: 0, command: Box::new(command), place: None };
+    for effect in agent.handle(head.head.updated_at, input) {
+        match effect {
+            Effect::Reply { reply: Reply::Context(context), .. } => return Ok(*context),
+            Effect::Reply { reply: Reply::Error(error), .. } => return Err(error),
+            _ => {}
+        }
+    }
+    Err(ErrorBody::new(ErrorCode::Internal, "the context was not told"))
+}

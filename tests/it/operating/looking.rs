@@ -1,0 +1,136 @@
+//! `reseed sessions` and `reseed inspect`: looking into the database, also while a server runs on it.
+
+use super::{QUICK, folder};
+use crate::support::{
+    binary::{self, Binary, Ended},
+    client::Client,
+    talk::words,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+
+async fn run(folder: &Path, arguments: &[&str]) -> Ended {
+    binary::run(folder, arguments, &QUICK).await
+}
+
+/// What a command printed that must end well and say nothing else.
+async fn printed(folder: &Path, arguments: &[&str]) -> String {
+    let ended = run(folder, arguments).await;
+    assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{arguments:?}: {}", ended.printed);
+    ended.printed
+}
+
+async fn printed_json(folder: &Path, arguments: &[&str]) -> Value {
+    let printed = printed(folder, arguments).await;
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
+}
+
+#[tokio::test]
+async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_and_after() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Binary::start(folder, &QUICK).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = opened["sessionId"].as_str().unwrap();
+    client.ask("set_instructions", json!({ "instructions": "Be brief." })).await;
+    let first = client.ask("user_input", json!({ "input": "My ferry is called Aurora." })).await;
+    let first = first["payload"]["entryId"].as_str().unwrap().to_owned();
+    let finished = client.event("turn_finished").await;
+    let answer = finished["payload"]["contextInfo"]["leafId"].as_str().unwrap().to_owned();
+    client.turn("This branch is left.").await;
+    client.ask("set_label", json!({ "entryId": first, "label": "the ferry" })).await;
+    client.ask("user_input", json!({ "input": words(1, 300), "parentId": answer })).await;
+    client.event("turn_finished").await;
+    client.turn(&words(2, 200)).await;
+    client.ask("manual_compact", json!({})).await;
+    let compacted = client.event("context_compacted").await["payload"].clone();
+    client.turn("What is my ferry called?").await;
+    let (mut other, _) = Client::v2_session(&server.ws()).await;
+    other.turn("Something else").await;
+    let own = client.ask("get_context", json!({})).await["payload"].clone();
+    let tree = client.ask("get_tree", json!({})).await["payload"].clone();
+    let listed = client.ask("list_sessions", json!({})).await["payload"]["items"].clone();
+
+    {
+        let list = printed(folder, &["sessions"]).await;
+        let lines: Vec<&str> = list.lines().collect();
+        assert_eq!(lines.len(), 3, "{list}");
+        assert!(lines[0].starts_with("SESSION") && lines[1].ends_with("Something else"), "{list}");
+        assert!(lines[2].starts_with(id) && lines[2].ends_with("My ferry is called Aurora."), "{list}");
+        let found = printed(folder, &["sessions", "--search", "FERRY"]).await;
+        assert_eq!(found.lines().nth(1), Some(lines[2]));
+        assert_eq!(printed(folder, &["sessions", "--limit", "1"]).await.lines().count(), 2);
+        assert_eq!(printed(folder, &["sessions", "--search", "nothing"]).await, "no session has such a name\n");
+        let items = printed_json(folder, &["sessions", "--json"]).await["items"].clone();
+        for (item, listed) in items.as_array().unwrap().iter().zip(listed.as_array().unwrap()) {
+            for field in ["sessionId", "name", "createdAt", "updatedAt", "entries", "tokenCount", "usagePercent"] {
+                assert_eq!(item[field], listed[field], "{field}");
+            }
+        }
+
+        let drawn = printed(folder, &["inspect", id]).await;
+        let graph: Vec<&str> = drawn.lines().filter(|line| line.contains("* ")).collect();
+        let nodes = tree["nodes"].as_array().unwrap();
+        assert_eq!(graph.len(), nodes.len(), "{drawn}");
+        assert!(graph[0].starts_with(&format!("* {first}  user ")) && graph[0].contains("[the ferry]"), "{drawn}");
+        assert!(graph[1].starts_with(&format!("* {answer}  assistant ")), "{drawn}");
+        assert!(graph[2].starts_with("|-* ") && graph[2].ends_with("This branch is left."), "{drawn}");
+        assert!(graph[3].starts_with("| * ") && graph[5].starts_with("* "), "{drawn}");
+        let change = format!("({} -> {} tokens)", compacted["oldTokenCount"], compacted["newTokenCount"]);
+        let entry = compacted["entryId"].as_str().unwrap();
+        assert!(graph.iter().any(|line| line.contains(entry) && line.contains(&change)), "{drawn}");
+        assert!(graph.last().unwrap().ends_with("<- leaf"), "{drawn}");
+        assert_eq!(drawn.matches("<- leaf").count(), 1);
+        let whole = printed_json(folder, &["inspect", id, "--json"]).await;
+        assert_eq!((&whole["leafId"], &whole["asOfSeq"]), (&tree["leafId"], &tree["asOfSeq"]));
+        for node in nodes {
+            let found = whole["nodes"].as_array().unwrap().iter().find(|found| found["entryId"] == node["entryId"]);
+            let found = found.unwrap_or_else(|| panic!("{node} in {whole}"));
+            for field in ["parentId", "type", "preview", "label", "timestamp"] {
+                assert_eq!(found.get(field), node.get(field), "{field} of {node}");
+            }
+        }
+
+        let context = printed(folder, &["inspect", id, "--context"]).await;
+        let messages = own["envelope"]["messages"]["cached"].as_array().unwrap();
+        let lines: Vec<&str> = context.lines().collect();
+        assert_eq!(lines.len(), messages.len() + 2, "{context}");
+        assert!(lines[0].starts_with("system ") && lines[0].ends_with("Be brief."), "{context}");
+        for (line, message) in lines[1..].iter().zip(messages) {
+            let (role, id) = (message["role"].as_str().unwrap(), message["entryId"].as_str().unwrap());
+            assert!(line.starts_with(&format!("{role:<9}  {id:<12}  ")), "{line} {message}");
+        }
+        assert!(lines.last().unwrap().starts_with(&format!("{} messages, ", messages.len())), "{context}");
+        let whole = printed_json(folder, &["inspect", id, "--context", "--json"]).await;
+        assert_eq!(whole["envelope"], own["envelope"], "exactly what get_context gives");
+    }
+    server.stop().await;
+    assert!(printed(folder, &["inspect", id]).await.contains("<- leaf"), "without a server too");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_with_what_to_do() {
+    let folder = folder();
+    let folder = folder.path();
+    let ended = run(folder, &["sessions"]).await;
+    assert_eq!((ended.code, ended.printed.as_str()), (Some(1), ""));
+    assert!(ended.faults.contains("DATABASE_URL") && ended.faults.contains("reseed.db"), "{}", ended.faults);
+    assert!(!folder.join("data").exists(), "it only looks");
+    let server = Binary::start(folder, &QUICK).await;
+    assert_eq!(printed(folder, &["sessions"]).await, "there are no sessions\n");
+    assert_eq!(printed_json(folder, &["sessions", "--json"]).await, json!({ "items": [] }));
+    for id in ["nosuchsession2345", "no id at all"] {
+        let ended = run(folder, &["inspect", id]).await;
+        assert_eq!((ended.code, ended.printed.as_str()), (Some(1), ""), "{id}");
+        let told = format!("there is no session `{id}` in ");
+        assert!(
+            ended.faults.contains(&told) && ended.faults.contains("`reseed sessions` lists them"),
+            "{}",
+            ended.faults
+        );
+    }
+    for arguments in [&["sessions", "--limit", "0"][..], &["sessions", "--limit", "x"], &["inspect"]] {
+        assert_eq!(run(folder, arguments).await.code, Some(2), "{arguments:?}");
+    }
+    server.stop().await;
+}
