@@ -299,6 +299,17 @@ impl Disk {
         state.directory = Directory(names);
     }
 
+    /// Writes what a file shows over itself and syncs it, so that the disk has what is read.
+    pub(crate) fn rewrite(&self, name: &str) -> Outcome<()> {
+        let mut state = self.state();
+        let Some(inode) = state.open(name, false)? else { return Ok(()) };
+        let content = state.inodes.get(&inode).map(|inode| inode.current.clone()).unwrap_or_default();
+        for (at, part) in content.chunks(64 * 1024).enumerate() {
+            state.write(inode, at * 64 * 1024, part)?;
+        }
+        state.sync(inode, name, false)
+    }
+
     /// What was written so far, as a number.
     pub(crate) fn trace(&self) -> u64 {
         self.state().trace
@@ -467,8 +478,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes a file durable; a file that was just made with its name, as the system's VFS does for logs and journals.
-    pub(crate) fn sync(&mut self, inode: u64, name: &str) -> Outcome<()> {
+    /// Makes a file durable, and all names where `directory` says so.
+    pub(crate) fn sync(&mut self, inode: u64, name: &str, directory: bool) -> Outcome<()> {
         Self::failed_if(self.operate(b"sync", [0, 0])?)?;
         let is_log = name.ends_with("-wal");
         let is_beside = is_log || name.ends_with("-journal");
@@ -505,7 +516,7 @@ impl State {
             }
             found.durable.truncate(len);
         }
-        if is_beside && self.directory.0.get(name) != self.durable_directory.0.get(name) {
+        if directory {
             self.sync_directory();
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{
     device::{Disk, Fault, Lie},
-    vfs::{self, Mounted},
+    vfs::Mounted,
 };
 use reseed::store::{
     Append, Error, Head, Lease, NewRecord, SessionStore,
@@ -32,7 +32,7 @@ impl Bench {
     }
 
     fn open(&self, checkpoint_pages: u32) -> SqliteStore {
-        let options = Options { vfs: Some(vfs::NAME.into()), checkpoint_pages, ..Options::default() };
+        let options = Options { vfs: Some(self.mounted.vfs()), checkpoint_pages, ..Options::default() };
         SqliteStore::open_with(&self.mounted.database(), options).unwrap()
     }
 }

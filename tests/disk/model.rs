@@ -47,7 +47,10 @@ impl Session {
     }
 
     /// Reads the session and compares. `false`: it could not be read; what it should be is as unknown as before.
-    pub(crate) async fn check(&mut self, store: &dyn SessionStore) -> Result<bool, String> {
+    ///
+    /// In a store that has just been opened what is read is settled. Later a write whose fate is not known may be read as not
+    /// done and yet be in the log that the next opening reads.
+    pub(crate) async fn check(&mut self, store: &dyn SessionStore, just_opened: bool) -> Result<bool, String> {
         let candidates: Vec<Option<Content>> =
             [Some(self.known.clone()), self.maybe.clone()].into_iter().flatten().collect();
         let mut reasons = Vec::new();
@@ -57,7 +60,9 @@ impl Session {
                 Err(error) => return Err(format!("session {}: {error}", self.id)),
                 Ok(Some(reason)) => reasons.push(reason),
                 Ok(None) => {
-                    (self.known, self.maybe) = (candidate, None);
+                    if just_opened || self.known != candidate {
+                        (self.known, self.maybe) = (candidate, None);
+                    }
                     return Ok(true);
                 }
             }

@@ -5,16 +5,17 @@ use super::{
     device::{Disk, Failure},
     locks::Level,
 };
+use reseed::store::sqlite::Vfs;
 use rusqlite::ffi;
 use std::{
     collections::BTreeMap,
     ffi::{CStr, c_char, c_int, c_void},
-    ptr,
+    io, ptr,
     sync::{Arc, Mutex, Once, PoisonError, atomic},
 };
 
 /// The name under which SQLite knows it.
-pub(crate) const NAME: &str = "reseed-disk";
+const NAME: &str = "reseed-disk";
 const C_NAME: &CStr = c"reseed-disk";
 
 /// Longest path.
@@ -23,20 +24,29 @@ const PATH_BYTES_MAX: c_int = 200;
 static DISKS: Mutex<BTreeMap<String, Arc<Disk>>> = Mutex::new(BTreeMap::new());
 
 /// A disk under a name, until dropped.
-pub(crate) struct Mounted(String);
+pub(crate) struct Mounted(String, Arc<Disk>);
 
 impl Mounted {
     /// Makes the files of `disk` those of `/name/…`.
     pub(crate) fn new(name: String, disk: Arc<Disk>) -> Self {
         register();
-        let before = DISKS.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), disk);
+        let before = DISKS.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), disk.clone());
         assert!(before.is_none(), "a disk `{name}` is mounted already");
-        Self(name)
+        Self(name, disk)
     }
 
     /// The database on it.
     pub(crate) fn database(&self) -> std::path::PathBuf {
         format!("/{}/reseed.db", self.0).into()
+    }
+}
+
+impl Mounted {
+    /// How the store opens it.
+    pub(crate) fn vfs(&self) -> Vfs {
+        let (disk, log) = (self.1.clone(), format!("/{}/reseed.db-wal", self.0));
+        let settle_log = move || disk.rewrite(&log).map_err(|_| io::Error::other("the disk fails"));
+        Vfs { name: NAME.to_owned(), settle_log: Box::new(settle_log) }
     }
 }
 
@@ -67,6 +77,8 @@ struct Open {
     /// It has asked for shared memory.
     maps: bool,
     delete_on_close: bool,
+    /// Its first sync is one of the directory too: so does the system's VFS for logs and journals that it may make.
+    syncs_directory: bool,
 }
 
 /// What SQLite keeps of it; `base` first, since SQLite sees only that.
@@ -115,7 +127,9 @@ unsafe extern "C" fn open(
     state.locks.opened(inode);
     drop(state);
     let delete_on_close = flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0;
-    let open = Open { disk, name: path, inode, level: Level::None, maps: false, delete_on_close };
+    let is_beside = path.ends_with("-wal") || path.ends_with("-journal");
+    let syncs_directory = is_beside && flags & ffi::SQLITE_OPEN_CREATE != 0;
+    let open = Open { disk, name: path, inode, level: Level::None, maps: false, delete_on_close, syncs_directory };
     // SAFETY: as above; the box is taken back by `close`.
     unsafe {
         (*file.cast::<Handle>()).open = Box::into_raw(Box::new(open));
@@ -168,7 +182,8 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, len: i64) -> c_int {
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     let open = unsafe { opened(file) };
-    let done = open.disk.state().sync(open.inode, &open.name);
+    let done = open.disk.state().sync(open.inode, &open.name, open.syncs_directory);
+    open.syncs_directory &= done.is_err();
     code(done, ffi::SQLITE_IOERR_FSYNC)
 }
 

@@ -7,7 +7,7 @@ use super::{
     broken::{Broken, How},
     device::{Disk, Fault, Lie},
     model::{Content, Session, next_append},
-    vfs::{self, Mounted},
+    vfs::Mounted,
 };
 use futures_util::{future::join_all, poll};
 use reseed::store::{
@@ -89,7 +89,7 @@ pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
         world.summary.lives += 1;
         let options = Options {
             checkpoint_pages: [1, 10, 40, 4000][world.random.usize(0..4)],
-            vfs: Some(vfs::NAME.to_owned()),
+            vfs: Some(mounted.vfs()),
             ..Options::default()
         };
         match SqliteStore::open_with(&mounted.database(), options) {
@@ -137,7 +137,7 @@ impl World {
             session.lease = None;
             session.stale = None;
         }
-        self.check(store).await?;
+        self.check(store, true).await?;
         for _ in 0..self.random.usize(3..20) {
             if self.disk.is_dead() {
                 return Ok(());
@@ -151,7 +151,7 @@ impl World {
             quiesce(store).await;
         }
         if self.random.bool() || last {
-            self.check(store).await?;
+            self.check(store, false).await?;
         }
         Ok(())
     }
@@ -167,10 +167,10 @@ impl World {
     }
 
     /// Compares everything with the model.
-    async fn check(&mut self, store: &Broken) -> Result<(), String> {
+    async fn check(&mut self, store: &Broken, just_opened: bool) -> Result<(), String> {
         let mut all_read = true;
         for session in &mut self.sessions {
-            all_read &= session.check(store).await?;
+            all_read &= session.check(store, just_opened).await?;
         }
         let listed = store.list(ListQuery { limit: 1000, ..ListQuery::default() }).await;
         match listed {
@@ -243,10 +243,6 @@ impl World {
         let session = &mut self.sessions[at];
         if session.lease.is_some() {
             return Ok(true);
-        }
-        // What an earlier write came to, if that is not known.
-        if session.maybe.is_some() && !session.check(store).await? || session.known.is_none() {
-            return Ok(false);
         }
         let id = session.id.clone();
         let answer = store.open(&id).await;

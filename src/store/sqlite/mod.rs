@@ -17,7 +17,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use open::{OpenError, Options};
+pub use open::{OpenError, Options, Vfs};
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead, SessionStore, StoreFuture,
@@ -131,7 +131,7 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let opened = open::open(path, READERS, options.vfs.as_deref())?;
+        let opened = open::open(path, READERS, options.vfs.as_ref())?;
         let writer = Writer::start(opened.writer, opened.lock, options.observer, options.checkpoint_pages)
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         Ok(Self { readers: Readers::new(opened.readers), writer: Some(Arc::new(writer)) })

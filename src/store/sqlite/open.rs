@@ -7,11 +7,11 @@ use super::{
     lock::{self, Lock, Refused},
     schema,
 };
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
     cmp::Ordering,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -96,9 +96,17 @@ pub struct Options {
     pub observer: Box<dyn Fn(CommitStats) + Send>,
     /// Pages of the write-ahead log at which it is copied back.
     pub checkpoint_pages: u32,
-    /// The name of a VFS that is registered with SQLite and holds the file, for tests of what a disk may do. The path is
-    /// then a name in that VFS: no file of the system is touched, and no lock kept.
-    pub vfs: Option<String>,
+    /// Where the file is, if it is no file of the system: for tests of what a disk may do. The path is then a name there,
+    /// no file of the system is touched, and no lock kept.
+    pub vfs: Option<Vfs>,
+}
+
+/// A VFS that is registered with SQLite.
+pub struct Vfs {
+    /// Its name.
+    pub name: String,
+    /// What [`settle_log`] does to files of the system.
+    pub settle_log: Box<dyn Fn() -> io::Result<()>>,
 }
 
 impl Default for Options {
@@ -118,15 +126,20 @@ pub(super) struct Opened {
 }
 
 /// Opens the database at `path` with so many readers; makes it, and the directories above it, where there is none.
-pub(super) fn open(path: &Path, readers: usize, vfs: Option<&str>) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Opened, OpenError> {
     let (path, lock) = match vfs {
         None => {
             let path = resolve(path).map_err(io_error(path))?;
             let lock = settle(&path)?;
+            settle_log(&path).map_err(io_error(&path))?;
             (path, Some(lock))
         }
-        Some(_) => (path.to_owned(), None),
+        Some(vfs) => {
+            (vfs.settle_log)().map_err(io_error(path))?;
+            (path.to_owned(), None)
+        }
     };
+    let vfs = vfs.map(|vfs| vfs.name.as_str());
     let sqlite = sqlite_error(&path);
     let mode = match vfs {
         None => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -193,6 +206,33 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
             Ok(fs::canonicalize(directory)?.join(name))
         }
         found => found,
+    }
+}
+
+/// Writes the write-ahead log, if there is one, over itself and syncs it.
+///
+/// A process that ended after a sync that failed may leave pages there that the system shows and the disk does not have,
+/// and a further sync does not write them again. SQLite takes them for written: it copies them into the database, and the
+/// next commits build on them; when the power goes then, both are torn.
+fn settle_log(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    let mut log = match fs::OpenOptions::new().read(true).write(true).open(name) {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut part = vec![0; 1024 * 1024];
+    let mut at = 0;
+    loop {
+        log.seek(SeekFrom::Start(at))?;
+        let count = log.read(&mut part)?;
+        if count == 0 {
+            return log.sync_all();
+        }
+        log.seek(SeekFrom::Start(at))?;
+        log.write_all(&part[..count])?;
+        at += count as u64;
     }
 }
 
@@ -266,18 +306,39 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
 }
 
 fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
-    // What the log holds may be there for reading only: a process that ended after a sync that failed leaves pages that the
-    // system shows and the disk has not. Copied back and synced, all that is seen now is durable before anything builds on
-    // it. (Someone who looks into the file may be in the way; then it is left for later.)
-    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    // So that what is read now is durable before anything builds on it, see `settle_log`: the log begins anew after this.
+    // (Someone who looks into the file may be in the way; then it is left for later.)
+    to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
     // Pages of 8 KiB hold a handful of usual bodies without overflow; it works only before the first table is made.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
-    writer.pragma_update(None, "journal_mode", "WAL")?;
+    // It answers with the mode that it wants, before that is done; only its end says whether it was.
+    to_the_end(writer, "PRAGMA journal_mode = WAL")?;
+    let mode = to_the_end(writer, "PRAGMA journal_mode")?;
+    if mode != "wal" {
+        let message = format!("the database stays in journal mode `{mode}`, it must be in `wal`");
+        return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(message)));
+    }
     // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits when the power goes.
     writer.pragma_update(None, "synchronous", "FULL")?;
     // In KiB: a group touches a leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     // What is deleted is overwritten: a page that SQLite only marks as free would keep what people said.
     writer.pragma_update(None, "secure_delete", true)
+}
+
+/// Runs a pragma to its end and returns the first column of its last row as text. The conveniences of rusqlite stop at the
+/// first row, and what fails after that, a commit for instance, is then told to nobody.
+pub(super) fn to_the_end(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare(pragma)?;
+    let mut rows = statement.query([])?;
+    let mut answer = String::new();
+    while let Some(row) = rows.next()? {
+        answer = match row.get_ref(0)? {
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            ValueRef::Integer(number) => number.to_string(),
+            _ => String::new(),
+        };
+    }
+    Ok(answer)
 }

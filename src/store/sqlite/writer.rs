@@ -7,7 +7,7 @@
 //!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but for
 //!   a full disk, and after damage that was found while writing: what other sessions share with it is not known.
 
-use super::{CommitStats, Fault, lock::Lock};
+use super::{CommitStats, Fault, lock::Lock, open::to_the_end};
 use crate::store::Error;
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::{
@@ -232,9 +232,8 @@ impl Thread {
         }
         // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next commit.
         self.wal.due_at = pages.saturating_add(self.wal.checkpoint_pages.div_ceil(4));
-        let copied = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        match copied {
-            Ok(()) => {}
+        match to_the_end(&self.db, "PRAGMA wal_checkpoint(PASSIVE)") {
+            Ok(_) => {}
             Err(error) if is_fatal(&error) => drop(self.end(unknown("copy the write-ahead log back", &error))),
             Err(error) => tracing::error!(%error, pages, "the write-ahead log could not be copied back; it grows"),
         }
