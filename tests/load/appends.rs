@@ -1,6 +1,7 @@
 //! How many turns, and durable events of them, many sessions get done at once.
 
 use crate::{
+    appends_store,
     client::Client,
     figures::{Figures, Goal, median, ms},
     process::Bench,
@@ -11,7 +12,11 @@ use std::time::{Duration, Instant};
 /// Sessions opened at a time.
 const AT_ONCE: usize = 64;
 
+/// Rounds of the store beside its floor.
+const ROUNDS: usize = 5;
+
 pub(crate) async fn measure(bench: &Bench, sessions: usize, secs: u64, figures: &mut Figures) -> anyhow::Result<()> {
+    appends_store::measure(bench, sessions, ROUNDS, secs.min(3), figures).await?;
     let server = bench.reseed(&bench.database("appends")).await?;
     bench.upstream.answer(1, None);
     let clients: Vec<Client> = stream::iter(0..sessions)

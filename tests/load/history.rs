@@ -3,14 +3,15 @@
 use crate::{
     client::{Client, Speaks},
     figures::{Figures, Goal, median, median_of, ms},
-    history_store,
+    history_list, history_store,
     process::{Bench, Process},
 };
 use anyhow::ensure;
 use std::time::{Duration, Instant};
 
-/// Messages of the short session.
-const SHORT: usize = 100;
+/// Messages of the short session, and of the one whose past is all in its context.
+const SHORT: usize = 1_000;
+const WHOLE: usize = 10_000;
 
 /// Deltas of an answer: few, so that what a turn costs besides streaming shows.
 const DELTAS: usize = 5;
@@ -28,15 +29,31 @@ pub(crate) async fn measure(
     let database = bench.database("history");
     history_store::write(&database, "short", SHORT, true).await?;
     history_store::write(&database, "long", entries, true).await?;
-    history_store::write(&database, "whole", entries, false).await?;
+    let whole = entries.min(WHOLE);
+    history_store::write(&database, "whole", whole, false).await?;
 
     let server = bench.reseed(&database).await?;
     warm(bench, &server).await?;
-    let opened = median(openings(&server, "long").await?);
-    figures.add(&format!("history: open a session of {entries} entries"), ms(opened), "ms", Goal::AtMost(50.0));
-    let opened = median(openings(&server, "whole").await?);
-    let name = format!("history: the same, none of them compacted: all {entries} in the context");
-    figures.add(&name, ms(opened), "ms", Goal::AtMost(50.0));
+    memory(&server, entries, figures).await?;
+    // Alternating, so that a busy machine slows both; each pair gives a ratio of its own.
+    let (mut short_times, mut long_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..OPENINGS {
+        let (short, long) = (opening(&server, "short").await?, opening(&server, "long").await?);
+        ratios.push(long.as_secs_f64() / short.as_secs_f64());
+        short_times.push(short);
+        long_times.push(long);
+    }
+    figures.add(&format!("history: open a session of {SHORT} entries"), ms(median(short_times)), "ms", Goal::None);
+    let opened = ms(median(long_times));
+    figures.add(&format!("history: open a session of {entries} entries"), opened, "ms", Goal::AtMost(50.0));
+    figures.add("history: opening, long to short", median_of(ratios), "x", Goal::AtMost(1.5));
+    let mut whole_times = Vec::new();
+    for _ in 0..OPENINGS {
+        whole_times.push(opening(&server, "whole").await?);
+    }
+    let name = format!("history: open one of {whole} entries, none compacted: all in the context");
+    figures.add(&name, ms(median(whole_times)), "ms", Goal::AtMost(50.0));
+    history_list::measure(bench, figures).await?;
 
     let text = bench.upstream.answer(DELTAS, None);
     let (mut short_times, mut long_times) = (Vec::new(), Vec::new());
@@ -75,16 +92,33 @@ async fn warm(bench: &Bench, server: &Process) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long a session takes to open that is not in memory.
-async fn openings(server: &Process, session: &str) -> anyhow::Result<Vec<Duration>> {
-    let mut times = Vec::new();
-    for _ in 0..OPENINGS {
-        let mut client = Client::connect(server, Speaks::V2, Default::default()).await?;
-        client.hello().await?;
-        let began = Instant::now();
-        client.open(Some(session)).await?;
-        times.push(began.elapsed());
-        client.close().await?;
+/// What two sessions take of memory while they are open, of which the model sees the same.
+async fn memory(server: &Process, entries: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    // Once each, so that what is kept for the next one is there.
+    for session in ["short", "long", "short", "long"] {
+        opening(server, session).await?;
     }
-    Ok(times)
+    let before = server.resident()?;
+    let mut short = Client::session(server, Some("short")).await?;
+    let with_short = server.resident()?;
+    let mut long = Client::session(server, Some("long")).await?;
+    let with_long = server.resident()?;
+    let kib = |bytes: u64, less: u64| bytes.saturating_sub(less) as f64 / 1024.0;
+    figures.add(&format!("history: memory of one of {SHORT} entries"), kib(with_short, before), "KiB", Goal::None);
+    let more = kib(with_long, with_short);
+    // Of its 100,000 entries the text alone would be 20 MiB.
+    figures.add(&format!("history: memory of one of {entries} entries"), more, "KiB", Goal::AtMost(1024.0));
+    short.close().await?;
+    long.close().await
+}
+
+/// How long a session takes to open that is not in memory.
+async fn opening(server: &Process, session: &str) -> anyhow::Result<Duration> {
+    let mut client = Client::connect(server, Speaks::V2, Default::default()).await?;
+    client.hello().await?;
+    let began = Instant::now();
+    client.open(Some(session)).await?;
+    let opened = began.elapsed();
+    client.close().await?;
+    Ok(opened)
 }

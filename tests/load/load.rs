@@ -6,10 +6,12 @@
 #![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 mod appends;
+mod appends_store;
 mod client;
 mod figures;
 mod floor;
 mod history;
+mod history_list;
 mod history_store;
 mod idle;
 mod process;
@@ -62,7 +64,7 @@ const FULL: Sizes = Sizes {
     rounds: 10,
     turns: 15,
     stream_deltas: 20_000,
-    entries: 10_000,
+    entries: 100_000,
     appenders: 200,
     append_secs: 5,
 };

@@ -1,0 +1,190 @@
+//! How many durable appends a second the store takes from many sessions at once, beside the least that makes the same
+//! bytes durable: one thread that writes what waits into one file, one after the other, syncs it and answers.
+//!
+//! Both are run in turns, on the same disk, so that a busy machine slows both. What is appended is what a turn of the
+//! server writes: an entry of some 600 bytes, the state of the session, and for every second append the mark of a command.
+
+use crate::{
+    figures::{Figures, Goal, median_of, ms},
+    process::Bench,
+};
+use anyhow::Context as _;
+use futures_util::future::try_join_all;
+use reseed::store::{Append, CommandMark, EntryColumns, Head, NewRecord, SessionStore, sqlite::SqliteStore};
+use reseed_protocol::{EntryId, Timestamp};
+use std::{
+    fs::File,
+    io::Write as _,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Durable appends a second that are wanted, and the time in which 99 of 100 are to be acknowledged.
+const APPENDS_GOAL: f64 = 10_000.0;
+const P99_GOAL_MS: f64 = 40.0;
+
+/// How much of the floor's speed.
+const RATIO_GOAL: f64 = 0.5;
+
+/// Bytes of an entry's body, of a state and of a reply.
+const BODY_BYTES: usize = 600;
+const STATE_BYTES: usize = 800;
+const REPLY_BYTES: usize = 120;
+
+/// What one contender did in a round.
+struct Round {
+    per_second: f64,
+    times: Vec<Duration>,
+}
+
+pub(crate) async fn measure(
+    bench: &Bench,
+    sessions: usize,
+    rounds: usize,
+    secs: u64,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let store = Arc::new(SqliteStore::open(&bench.database("appends-store"))?);
+    let floor = Floor::start(&bench.database("appends-floor"))?;
+    let mut next = vec![0; sessions];
+    let (mut ours, mut floors, mut ratios, mut p99s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let mut places = vec![0; sessions];
+        let floored = run(sessions, secs, async |_, append| floor.write(bytes_of(&append)).await, &mut places);
+        let floored = floored.await?;
+        if round == 0 {
+            for session in 0..sessions {
+                store.create(&format!("s{session}").parse()?, "", Timestamp(0)).await?;
+            }
+        }
+        let mut leases = Vec::new();
+        for session in 0..sessions {
+            leases.push(store.open(&format!("s{session}").parse()?).await?.0);
+        }
+        let done = run(
+            sessions,
+            secs,
+            async |session: usize, append: Append| {
+                let seq = append.head.entries;
+                store.append(&leases[session], seq, append).await.context("append")
+            },
+            &mut next,
+        );
+        let done = done.await?;
+        ratios.push(done.per_second / floored.per_second);
+        p99s.push(percentile(&done.times, 0.99));
+        ours.push(done.per_second);
+        floors.push(floored.per_second);
+    }
+    let name = format!("appends: durable, of {sessions} sessions at once");
+    figures.add(&name, median_of(ours), "/s", Goal::AtLeast(APPENDS_GOAL));
+    figures.add("appends: acknowledged within, 99 of 100", median_of(p99s), "ms", Goal::AtMost(P99_GOAL_MS));
+    figures.add("appends: the floor, a bare group-committing writer", median_of(floors), "/s", Goal::None);
+    figures.add("appends: store to floor", median_of(ratios), "x", Goal::AtLeast(RATIO_GOAL));
+    store.close().await?;
+    Ok(())
+}
+
+/// Lets all sessions append one after the other until the time is over.
+async fn run(
+    sessions: usize,
+    secs: u64,
+    write: impl AsyncFn(usize, Append) -> anyhow::Result<()>,
+    next: &mut [u64],
+) -> anyhow::Result<Round> {
+    let began = Instant::now();
+    let until = began + Duration::from_secs(secs);
+    let write = &write;
+    let talks = (0..sessions).zip(next.iter_mut()).map(async |(session, next)| {
+        let mut times = Vec::new();
+        while Instant::now() < until {
+            *next += 1;
+            let append = append(session, *next)?;
+            let began = Instant::now();
+            write(session, append).await?;
+            times.push(began.elapsed());
+        }
+        anyhow::Ok(times)
+    });
+    let times: Vec<Duration> = try_join_all(talks).await?.into_iter().flatten().collect();
+    Ok(Round { per_second: times.len() as f64 / began.elapsed().as_secs_f64(), times })
+}
+
+/// The `seq`-th append of a session; `entries` of its head is that number.
+fn append(session: usize, seq: u64) -> anyhow::Result<Append> {
+    let entry_id: EntryId = format!("e{session:05}{seq:06}").parse()?;
+    let parent_id = if seq == 1 { None } else { Some(format!("e{session:05}{:06}", seq - 1).parse()?) };
+    let body = format!("{entry_id}{}", "b".repeat(BODY_BYTES - 12));
+    let record =
+        NewRecord { body: body.into(), entry: Some(EntryColumns { entry_id, parent_id, kind: "message".to_owned() }) };
+    let mark = seq.is_multiple_of(2).then(|| CommandMark {
+        command_id: format!("command-{seq}"),
+        fingerprint: seq.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        reply: "r".repeat(REPLY_BYTES).into(),
+    });
+    let head = Head {
+        name: "A talk about shipments".to_owned(),
+        updated_at: Timestamp(seq as i64),
+        entries: seq,
+        token_count: seq * 100,
+        window_tokens: 1_000_000,
+        state: "s".repeat(STATE_BYTES).into(),
+        ..Head::default()
+    };
+    Ok(Append { records: vec![record], marks: mark.into_iter().collect(), head })
+}
+
+/// What of an append has to be kept.
+fn bytes_of(append: &Append) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BODY_BYTES + STATE_BYTES + REPLY_BYTES);
+    bytes.extend(append.records.iter().flat_map(|record| record.body.as_bytes()));
+    bytes.extend(append.marks.iter().flat_map(|mark| mark.reply.as_bytes()));
+    bytes.extend(append.head.state.as_bytes());
+    bytes
+}
+
+fn percentile(times: &[Duration], part: f64) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+    times.get(at).map_or(0.0, |time| ms(*time))
+}
+
+type Waiting = (Vec<u8>, oneshot::Sender<std::io::Result<()>>);
+
+/// One file that is appended to, and synced for all that wait.
+struct Floor(mpsc::Sender<Waiting>);
+
+impl Floor {
+    fn start(path: &Path) -> anyhow::Result<Self> {
+        let mut file = File::create(path)?;
+        let (queue, mut waiting) = mpsc::channel::<Waiting>(1024);
+        thread::spawn(move || {
+            while let Some(first) = waiting.blocking_recv() {
+                let mut group = vec![first];
+                while group.len() < 1024
+                    && let Ok(next) = waiting.try_recv()
+                {
+                    group.push(next);
+                }
+                let bytes: Vec<u8> = group.iter().flat_map(|(bytes, _)| bytes.iter().copied()).collect();
+                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                for (_, answer) in group {
+                    let written = written.as_ref().map(|()| ()).map_err(|error| std::io::Error::from(error.kind()));
+                    // Whoever has gone does not wait for it.
+                    let _ = answer.send(written);
+                }
+            }
+        });
+        Ok(Self(queue))
+    }
+
+    async fn write(&self, bytes: Vec<u8>) -> anyhow::Result<()> {
+        let (answer, written) = oneshot::channel();
+        self.0.send((bytes, answer)).await.ok().context("the floor's writer has ended")?;
+        Ok(written.await??)
+    }
+}

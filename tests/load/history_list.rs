@@ -1,0 +1,64 @@
+//! What a list costs where there are many sessions.
+
+use crate::{
+    figures::{Figures, Goal, median, ms},
+    process::Bench,
+};
+use anyhow::ensure;
+use futures_util::future::try_join_all;
+use reseed::store::{Append, Head, ListQuery, NewRecord, SessionStore, sqlite::SqliteStore};
+use reseed_protocol::Timestamp;
+use std::time::Instant;
+
+const SESSIONS: u32 = 10_000;
+
+/// Sessions written at once.
+const AT_ONCE: u32 = 500;
+
+/// How often each list is read.
+const READS: usize = 11;
+
+/// Most that a list of all of them may take.
+const GOAL_MS: f64 = 20.0;
+
+pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let store = SqliteStore::open(&bench.database("list"))?;
+    for first in (0..SESSIONS).step_by(AT_ONCE as usize) {
+        try_join_all((first..first + AT_ONCE).map(|n| write(&store, n))).await?;
+    }
+    let all = ListQuery { limit: SESSIONS, ..ListQuery::default() };
+    let mine = ListQuery { owner: Some("alice".into()), limit: SESSIONS, ..ListQuery::default() };
+    let searched = ListQuery { search: Some("order 77".into()), limit: SESSIONS, ..ListQuery::default() };
+    let page = ListQuery { limit: 50, ..ListQuery::default() };
+    for (what, query, want) in [
+        ("list all of 10,000 sessions", all, SESSIONS as usize),
+        ("list the half that is one owner's", mine, SESSIONS as usize / 2),
+        ("search all names", searched, 100),
+        ("the first page of 50", page, 50),
+    ] {
+        let mut times = Vec::new();
+        for _ in 0..READS {
+            let began = Instant::now();
+            let found = store.list(query.clone()).await?.items.len();
+            times.push(began.elapsed());
+            ensure!(found == want, "{what}: {found} instead of {want}");
+        }
+        figures.add(&format!("history: {what}"), ms(median(times)), "ms", Goal::AtMost(GOAL_MS));
+    }
+    store.close().await?;
+    Ok(())
+}
+
+async fn write(store: &SqliteStore, n: u32) -> anyhow::Result<()> {
+    let owner = if n.is_multiple_of(2) { "alice" } else { "bob" };
+    let lease = store.create(&format!("s{n}").parse()?, owner, Timestamp(0)).await?;
+    let head = Head {
+        name: format!("What came of the order {n:04}"),
+        updated_at: Timestamp(n.into()),
+        state: "s".repeat(800).into(),
+        ..Head::default()
+    };
+    let record = NewRecord { body: "{}".into(), entry: None };
+    store.append(&lease, 1, Append { records: vec![record], marks: Vec::new(), head }).await?;
+    Ok(())
+}
