@@ -173,7 +173,7 @@ impl Floor {
                 let bytes: Vec<u8> = group.iter().flat_map(|(bytes, _)| bytes.iter().copied()).collect();
                 let written = file.write_all(&bytes).and_then(|()| file.sync_data());
                 for (_, answer) in group {
-                    let written = written.as_ref().map(|()| ()).map_err(|error| std::io::Error::from(error.kind()));
+                    let written = written.as_ref().copied().map_err(|error| std::io::Error::from(error.kind()));
                     // Whoever has gone does not wait for it.
                     let _ = answer.send(written);
                 }
