@@ -112,7 +112,7 @@ onPage("asking again during a turn stops it; going on from an answer, and back a
   await page.click("dialog .primary");
   await shows(page, ["Count to 3"]);
   await page.waitForSelector(".elsewhere:has-text('in 2 ways')");
-  await page.click(".elsewhere button:has-text('Go back to it')");
+  await page.click(".elsewhere button:has-text('Go back to the newest')");
   await shows(page, ["Count to 3", "Count to 4"]);
 });
 

@@ -52,6 +52,8 @@ export class ChatView {
     this.rows = new Map();
     /** @type {Map<string, RowTools>} the lines below messages, by `entryId` */
     this.lines = new Map();
+    /** What the lines below messages were drawn of. */
+    this.known = "";
     /** @type {Map<string, string>} names of tools by `callId` */
     this.tools = new Map();
     /** @type {Map<string, ItemView>} */
@@ -77,7 +79,9 @@ export class ChatView {
     // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
     const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.entries.length > 0;
     if (!moving) this.renderEntries(state?.entries ?? []);
-    for (const line of this.lines.values()) line.render();
+    const known = `${this.app.tree.version} ${state?.sessionId} ${state?.leafId} ${state?.role} ${this.app.welcome?.features}`;
+    if (known !== this.known) for (const line of this.lines.values()) line.render();
+    this.known = known;
     this.renderTail(state);
     this.older.hidden = !state?.more;
     this.welcome.hidden = this.app.target !== null && (state === null || state.leafId !== null || state.turnId !== null)
@@ -139,6 +143,7 @@ export class ChatView {
     if (row && hasTools(entry)) {
       const line = new RowTools(this.app, entry, { ...this.actions, edit: (mine) => this.edit(mine) }, entry.type === "message" ? cost(entry) : "");
       this.lines.set(entry.entryId, line);
+      line.render();
       row.append(line.node);
     }
     return row;
@@ -240,7 +245,7 @@ export class ChatView {
     return el("li", { class: "note elsewhere" },
       el("span", {}, `${text} What you say now begins another branch.`),
       el("span", { class: "row-actions" },
-        !app.readOnly && el("button", { type: "button", class: "button small", onclick: () => actions.switchTo(newest, heads.length - 1, heads.length) }, "Go back to it"),
+        !app.readOnly && el("button", { type: "button", class: "button small", onclick: () => actions.switchTo(newest, heads.length - 1, heads.length) }, heads.length > 1 ? "Go back to the newest" : "Go back to it"),
         heads.length > 1 && el("button", { type: "button", class: "button small", onclick: () => actions.showTree() }, "Show the tree")));
   }
 

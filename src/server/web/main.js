@@ -177,7 +177,10 @@ function stopping() {
 async function goOnFrom(entryId) {
   const text = ["What was said after it stays on its own branch; what you say next begins another."];
   const chosen = await askToGo({ title: "Continue from here", text: [...text, ...stopping()], leaves: true, action: "Continue from here" });
-  if (chosen && (await app.moves.go(entryId, "at", chosen.leaving))) composer.focus();
+  if (!chosen) return;
+  // There it is seen how far a summary is.
+  chat.toEnd();
+  if (await app.moves.go(entryId, "at", chosen.leaving)) composer.focus();
 }
 
 /**
@@ -202,8 +205,8 @@ async function goTo(entryId) {
   if (!chosen) return;
   if (narrow.matches) tree.close();
   if (chosen.place === "show") return void chat.reveal(entryId);
-  const moved = await app.moves.go(entryId, chosen.place ?? "at", chosen.leaving);
-  if (moved) chat.toEnd();
+  chat.toEnd();
+  await app.moves.go(entryId, chosen.place ?? "at", chosen.leaving);
 }
 
 /**

@@ -55,6 +55,8 @@ export class TreeView {
     /** @type {import("./tree.js").SessionTree | null} */
     this.tree = null;
     this.shown = "";
+    this.narrow = matchMedia("(max-width: 760px)");
+    this.narrow.addEventListener("change", () => this.cover());
     this.opener.addEventListener("click", () => this.toggle());
     this.closer.addEventListener("click", () => this.close());
     this.older.addEventListener("click", () => void app.loadOlder());
@@ -82,6 +84,7 @@ export class TreeView {
   show() {
     if (!this.app.state) return;
     this.panel.hidden = false;
+    this.cover();
     document.body.classList.add("with-tree");
     this.opener.setAttribute("aria-expanded", "true");
     this.current = null;
@@ -94,9 +97,15 @@ export class TreeView {
     if (!this.open) return;
     const focused = this.panel.contains(document.activeElement);
     this.panel.hidden = true;
+    this.cover();
     document.body.classList.remove("with-tree");
     this.opener.setAttribute("aria-expanded", "false");
     if (focused) this.opener.focus();
+  }
+
+  /** Where the panel fills the screen, what is behind it cannot have the focus. */
+  cover() {
+    byId("page", HTMLElement).inert = this.open && this.narrow.matches;
   }
 
   render() {
