@@ -46,6 +46,8 @@ const FEATURES: &[&str] = &[
     "tree",
     "navigate",
     "labels",
+    "fork",
+    "watch",
 ];
 
 pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {

@@ -137,6 +137,44 @@ onPage("what waits is taken back, put in order and told to the running turn", { 
   await shows(page, ["Write 600 words", "Count to 3", "Count to 5", "Count to 4"]);
 });
 
+onPage("labels and forks", {}, async ({ page }) => {
+  await talk(page, ["Count to 3", "Count to 4"]);
+  await press(page, "assistant", 0, "Label");
+  await page.fill("dialog input", "the start");
+  await page.press("dialog input", "Enter");
+  await page.waitForSelector("#log .note:has-text('Label “the start”')");
+  await page.waitForSelector("#log .label-chip:has-text('the start')");
+  const from = page.url();
+  await press(page, "user", 1, "Fork into a new session");
+  await page.waitForFunction((url) => location.href !== url, from);
+  await shows(page, ["Count to 3"]);
+  assert.equal(await page.inputValue("#input"), "Count to 4");
+  await page.waitForSelector("#log .label-chip:has-text('the start')");
+  await page.press("#input", "Enter");
+  await settled(page, 2);
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
+  await page.goto(from);
+  await shows(page, ["Count to 3", "Count to 4"]);
+});
+
+onPage("the list follows what happens in another window", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page, url }) => {
+  const { page: other, faults } = await newPage(browser.context);
+  await other.goto(url);
+  await other.waitForSelector("#connection-line", { state: "hidden" });
+  await say(page, "Write 100 words");
+  await other.waitForSelector("#sessions .session:has-text('Write 100 words') .busy");
+  await page.click("#stop");
+  await other.waitForSelector("#sessions .session .busy", { state: "detached" });
+  await say(page, "/rename Birds");
+  await other.waitForSelector("#sessions .name:has-text('Birds')");
+  await page.hover("#sessions .current");
+  await page.click("#sessions .current [aria-label^=Delete]");
+  await page.click("dialog .danger");
+  await other.waitForSelector("#sessions-empty:not([hidden])");
+  assert.deepEqual(faults, []);
+  await other.close();
+});
+
 onPage("an observer sees moves and may take over", {}, async ({ page }) => {
   await talk(page, ["Count to 3", "Count to 4"]);
   const { page: other, faults } = await second(page);
