@@ -1,8 +1,10 @@
-//! The command line: `serve` (also without a word), `chat`, `check`, `health`, `sessions`, `inspect`.
+//! The command line: `serve` (also without a word), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`.
 
 pub mod chat;
 mod check;
+pub mod export;
 mod health;
+pub mod import;
 mod inspect;
 pub mod serve;
 mod sessions;
@@ -34,6 +36,10 @@ enum Command {
     Sessions(sessions::SessionsOptions),
     /// Show the tree of a session, or what its next request would send; also while a server runs on its database.
     Inspect(inspect::InspectOptions),
+    /// Make sessions from pi's session files. The server must not be running.
+    Import(import::ImportCommand),
+    /// Write a session as a file that pi reads, also while the server is running.
+    Export(export::ExportCommand),
     /// Chat with a running server on the terminal, or through pipes.
     Chat(chat::ChatOptions),
 }
@@ -49,6 +55,8 @@ pub fn run(cli: Cli) -> ExitCode {
         match cli.command.unwrap_or(Command::Serve) {
             Command::Serve => serve::run(Settings::load()?).await,
             Command::Check => check::run(&Settings::load()?).await,
+            Command::Import(command) => import::run(&Settings::load()?, command).await,
+            Command::Export(command) => export::run(&Settings::load()?, command).await,
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,

@@ -2,10 +2,15 @@
 
 use crate::{
     clock::SystemClock,
-    config::{AuthSettings, NamedToken, OpenAiApi, ProviderKind, Settings},
+    config::{AuthSettings, ContextCutRule, ContextEstimator, NamedToken, OpenAiApi, ProviderKind, Settings},
     core::{
         agent_loop::Deployment,
-        context::{counter::Counter, strategy::Defaults, windows::Windows},
+        context::{
+            counter::{Counter, Estimator},
+            cut::CutRule,
+            strategy::Defaults,
+            windows::Windows,
+        },
         session::IdSource,
     },
     metrics,
@@ -151,6 +156,14 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             threshold: context.context_compaction_threshold,
             reserve_tokens: context.context_reserve_tokens,
             keep_recent_tokens: context.context_keep_recent_tokens,
+        },
+        estimator: match context.context_estimator {
+            ContextEstimator::Own => Estimator::Own,
+            ContextEstimator::Pi => Estimator::Pi,
+        },
+        cut_rule: match context.context_cut_rule {
+            ContextCutRule::Own => CutRule::Own,
+            ContextCutRule::Pi => CutRule::Pi,
         },
         windows,
         tool_timeout_ms: turns.tool_timeout_secs * 1000,

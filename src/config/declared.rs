@@ -4,7 +4,7 @@
 use super::{
     declare::{Declared, sentences, settings, variable},
     rules,
-    values::{LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy},
+    values::{ContextCutRule, ContextEstimator, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy},
 };
 use secrecy::SecretString;
 use std::{net::IpAddr, path::PathBuf};
@@ -47,6 +47,11 @@ settings! {
         context_reserve_tokens: u64 = "16384", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
         /// Tokens of recent entries that a compaction keeps word for word. At most a quarter of the window is used.
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
+        /// How tokens are estimated: `own` by the model's tokenizer or by character weights, corrected by what is reported;
+        /// `pi` as pi does, a token for four characters. For comparing with pi.
+        context_estimator: ContextEstimator = "own", rules::choice();
+        /// Where a compaction cuts: `own`, or `pi` as pi does, by its own estimate. For comparing with pi.
+        context_cut_rule: ContextCutRule = "own", rules::choice();
         /// The model's window. Unset, it comes from the model server's list or from a table of known models.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
     }

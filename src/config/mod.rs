@@ -21,7 +21,9 @@ pub use declared::{
     Settings, StoreSettings, TurnSettings, UpstreamSettings, declared,
 };
 pub use printed::{env_example, help, settings_table};
-pub use values::{Choice, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy};
+pub use values::{
+    Choice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy,
+};
 
 use declared::Given;
 use std::{

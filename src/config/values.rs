@@ -53,6 +53,22 @@ choices! {
         Manual = "manual" | "dummy" | "none",
     }
 
+    /// `CONTEXT_ESTIMATOR`: whose way of estimating tokens.
+    ContextEstimator {
+        /// The model's tokenizer or character weights.
+        Own = "own",
+        /// pi's.
+        Pi = "pi",
+    }
+
+    /// `CONTEXT_CUT_RULE`: whose rule says where a compaction cuts.
+    ContextCutRule {
+        /// The legal cut that keeps what is closest to the wish.
+        Own = "own",
+        /// pi's.
+        Pi = "pi",
+    }
+
     /// `LOG_FORMAT`: how a line of the log looks.
     LogFormat {
         /// For people.

@@ -4,8 +4,10 @@
 //! - [`context`]: what the model sees of it, counted against the window, compacted when it is full
 //! - [`agent_loop`]: one total function from what happened to what should now be done
 //! - [`model`]: the words between the loop and the providers
+//! - [`pi`]: the session files of pi, and its arithmetic
 
 pub mod agent_loop;
 pub mod context;
 pub mod model;
+pub mod pi;
 pub mod session;

@@ -155,6 +155,7 @@ impl World {
             tool_timeout_ms: 10_000,
             tool_rounds_max: 4,
             queue_items_max: 4,
+            ..Deployment::default()
         };
         let options = RegistryOptions {
             store: road.clone(),

@@ -3,11 +3,15 @@
 use super::{AgentLoop, CallModel, Effect, RequestId, Stage, turn::appended};
 use crate::core::{
     context::{
-        RequestCount, build_context,
+        Context, RequestCount,
+        build::remaining,
+        build_context,
         compaction::{Job, Order, Outcome, Surroundings, summary_tokens_max},
-        cut::{Cut, Keep, find_cut, last_turn_cut},
+        counter::Estimator,
+        cut::{Cut, CutRule, Keep, find_cut, last_turn_cut, pi_cut},
     },
     model::{Answer, ModelFault},
+    pi,
     session::Node,
 };
 use reseed_protocol::{
@@ -44,9 +48,15 @@ impl AgentLoop {
 
     /// What a client's compaction would cut now.
     pub(super) fn ordered_cut(&self) -> Option<Cut> {
-        let context = self.context();
-        let keep = self.keep(self.manager.keep_tokens(self.window_tokens()));
-        find_cut(&context, keep).or_else(|| last_turn_cut(&context))
+        self.cut(&self.context(), self.manager.keep_tokens(self.window_tokens()))
+    }
+
+    /// Where a compaction cuts that keeps about so many tokens.
+    fn cut(&self, context: &Context, keep_tokens: u64) -> Option<Cut> {
+        match self.deployment.cut_rule {
+            CutRule::Own => find_cut(context, self.keep(keep_tokens)).or_else(|| last_turn_cut(context)),
+            CutRule::Pi => pi_cut(self.session.tree.path(), context, keep_tokens),
+        }
     }
 
     /// What a compaction should keep of the messages so that it ends well below where the next one begins: at most three
@@ -74,7 +84,7 @@ impl AgentLoop {
     /// Stages a compaction and asks for its first summary.
     pub(super) fn start_job(&mut self, now: Timestamp, order: Order, keep_tokens: u64) -> Result<(), ErrorBody> {
         let context = self.context();
-        let cut = find_cut(&context, self.keep(keep_tokens)).or_else(|| last_turn_cut(&context)).ok_or_else(|| {
+        let cut = self.cut(&context, keep_tokens).ok_or_else(|| {
             ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn")
         })?;
         let around = Surroundings {
@@ -250,7 +260,7 @@ impl AgentLoop {
                 summary: outcome.summary.clone(),
                 first_kept_entry_id: outcome.first_kept.clone(),
                 kept_entry_ids: outcome.kept.clone(),
-                tokens_before,
+                tokens_before: self.tokens_before(tokens_before),
                 tokens_after,
                 trigger: Some(job.order.trigger),
                 duration_ms: Some(now.millis_since(job.started_at)),
@@ -263,6 +273,21 @@ impl AgentLoop {
         let after = self.count(&build_context(&path));
         let entry = self.entry(now, entry_id.clone(), data(Some(after.tokens)));
         WouldBe { outcome, entry, after }
+    }
+}
+
+impl AgentLoop {
+    /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last
+    /// compaction.
+    fn tokens_before(&self, counted: u64) -> u64 {
+        match self.counter.estimator() {
+            Estimator::Own => counted,
+            Estimator::Pi => {
+                let remaining = remaining(self.session.tree.path());
+                let messages = pi::message::of_entries(remaining.into_iter().map(|(_, node)| &node.entry));
+                pi::usage::context_tokens(&messages).tokens
+            }
+        }
     }
 }
 

@@ -37,7 +37,8 @@ use crate::core::{
         Context, ContextManager, RequestCount, build_context,
         compaction::{Job, Order},
         count::{Fixed, Freshness, count},
-        counter::{Calibration, Counter},
+        counter::{Calibration, Counter, Estimator},
+        cut::CutRule,
         envelope::{envelope_key, system_prompt},
         factory::strategy,
         strategy::Defaults,
@@ -64,6 +65,10 @@ pub struct Deployment {
     pub instructions: String,
     /// The strategies' settings where a session has none of its own.
     pub defaults: Defaults,
+    /// Whose way of estimating is used.
+    pub estimator: Estimator,
+    /// Whose rule says where a compaction cuts.
+    pub cut_rule: CutRule,
     /// Which window each model has.
     pub windows: Windows,
     /// Milliseconds a tool may take where its offer does not say.
@@ -196,13 +201,17 @@ struct Deadline {
 impl AgentLoop {
     /// Makes the loop of this generation from what the tree says. Tell it [`Input::Seeded`] or [`Input::Recovered`].
     #[must_use]
-    pub fn seeded(generation: u64, seed: Seed) -> Self {
+    pub fn seeded(generation: u64, mut seed: Seed) -> Self {
         let state = &seed.session.state;
         let defaults = seed.deployment.defaults;
         // A strategy that this version does not know, from a newer one's log, must not close the session.
         let manager = strategy(&state.strategy, state.settings.strategy_settings.as_ref(), defaults)
             .unwrap_or_else(|_| Box::new(Threshold::new(defaults)));
-        let counter = Counter::for_model(&state.model);
+        let counter = Counter::chosen(seed.deployment.estimator, &state.model);
+        if counter.estimator() != Estimator::Own {
+            // Whoever read the path from the store counted it by the model.
+            seed.session.tree.recount(&counter);
+        }
         let mut this = Self {
             generation,
             deployment: seed.deployment,
@@ -233,7 +242,7 @@ impl AgentLoop {
     /// What the next loop is made from. A change of model is a change of counter: then the path is counted anew.
     #[must_use]
     pub fn into_seed(mut self) -> Seed {
-        let next = Counter::for_model(&self.session.state.model);
+        let next = Counter::chosen(self.deployment.estimator, &self.session.state.model);
         if next.method() != self.counter.method() {
             self.session.tree.recount(&next);
         }
@@ -390,7 +399,11 @@ impl AgentLoop {
     }
 
     fn count(&self, context: &Context) -> RequestCount {
-        let fresh = Freshness { model: &self.session.state.model, envelope_key: &self.envelope_key };
+        let fresh = Freshness {
+            model: &self.session.state.model,
+            envelope_key: &self.envelope_key,
+            estimator: self.counter.estimator(),
+        };
         count(context, self.fixed, fresh, &self.calibration)
     }
 

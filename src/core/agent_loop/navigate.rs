@@ -78,7 +78,7 @@ impl AgentLoop {
             window_tokens: window,
             counter: &self.counter,
             calibration: &self.calibration,
-            details: None,
+            details: Some(branch::files(&place.left)),
             now,
             delimiter: self.ids.next_text(),
         };

@@ -60,6 +60,7 @@ fn deployment() -> Arc<Deployment> {
         tool_timeout_ms: 10_000,
         tool_rounds_max: 4,
         queue_items_max: 3,
+        ..Deployment::default()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
 use crate::core::{
-    context::{Decision, compaction::Order, envelope::envelope},
+    context::{Decision, compaction::Order, counter::Estimator, envelope::envelope},
     model::{Answer, ModelRequest, Purpose},
     session::input::name_from,
 };
@@ -207,6 +207,9 @@ impl AgentLoop {
     }
 
     pub(super) fn calibrate(&mut self, model: &str, estimated: u64, reported: u64) {
+        if self.counter.estimator() != Estimator::Own {
+            return;
+        }
         if model == self.session.state.model {
             self.calibration.observe(estimated, reported);
         }

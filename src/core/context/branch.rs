@@ -4,9 +4,13 @@ use super::{
     build::{Context, Kind, build_context},
     counter::Counter,
     cut::Cut,
+    summary,
 };
 use crate::core::session::Node;
-use reseed_protocol::Entry;
+use reseed_protocol::{
+    Entry, EntryData,
+    entry::{BranchSummary, CompactionDetails},
+};
 use std::sync::Arc;
 
 /// What the summary of a branch is made of: the newest messages that fit into a budget, in units of the estimate, and
@@ -37,6 +41,20 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     Some((context, cut))
 }
 
+/// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what the summaries of
+/// branches that it came back from noted.
+#[must_use]
+pub fn files(left: &[Entry]) -> CompactionDetails {
+    let mut noted = CompactionDetails::default();
+    for entry in left {
+        if let EntryData::BranchSummary(BranchSummary { details: Some(details), .. }) = &entry.data {
+            noted.read_files.extend_from_slice(&details.read_files);
+            noted.modified_files.extend_from_slice(&details.modified_files);
+        }
+    }
+    summary::file_operations(left.iter().filter_map(Entry::message), Some(&noted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,7 +63,9 @@ mod tests {
     #[test]
     fn the_newest_that_fit_and_the_summary_before_them() {
         let big = "apple ".repeat(200);
-        let table: &[(&[&str], u64, Option<(&[usize], Option<usize>)>)] = &[
+        /// Lines of the branch, the budget, and the places that are summarised with that of the summary before them.
+        type Case<'a> = (&'a [&'a str], u64, Option<(&'a [usize], Option<usize>)>);
+        let table: &[Case<'_>] = &[
             (&[], 1_000, None),
             (&["a:user one", "b:assistant two"], 1_000, Some((&[0, 1], None))),
             (&["a:user BIG", "b:assistant BIG", "c:user BIG"], 450, Some((&[1, 2], None))),

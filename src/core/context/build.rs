@@ -52,39 +52,45 @@ impl Context {
 /// Builds what the model sees from the path to the leaf, oldest first.
 #[must_use]
 pub fn build_context(path: &[Arc<Node>]) -> Context {
+    let messages =
+        remaining(path).into_iter().filter(|(_, node)| !failed_elsewhere(node)).filter_map(|(kind, node)| {
+            let message = node.message.clone()?;
+            Some(Counted { entry_id: Some(node.id().clone()), message, tokens: node.tokens, kind })
+        });
+    Context { messages: paired(messages.collect()) }
+}
+
+/// Whether this is an answer from an imported file that failed or was cut off. Such an answer is on the path and is
+/// shown; the program that it comes from did not give it to a model again, and neither is it here.
+fn failed_elsewhere(node: &Node) -> bool {
+    let message = node.message.as_deref().filter(|_| node.entry.imported.is_some());
+    message.is_some_and(|message| message.role == Role::Assistant && message.incomplete)
+}
+
+/// The entries of the path that its newest compaction leaves, the compaction itself first.
+#[must_use]
+pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
     let compaction = path.iter().enumerate().rev().find_map(|(at, node)| match &node.entry.data {
         EntryData::Compaction(compaction) => Some((at, node, compaction)),
         _ => None,
     });
-    let mut messages = Vec::with_capacity(path.len() + 1);
-    let mut push = |node: &Node, kind: Kind| {
-        if let Some(message) = &node.message {
-            messages.push(Counted {
-                entry_id: Some(node.id().clone()),
-                message: message.clone(),
-                tokens: node.tokens,
-                kind,
-            });
-        }
-    };
     let Some((at, node, compaction)) = compaction else {
-        path.iter().for_each(|node| push(node, Kind::Recent));
-        return Context { messages: paired(messages) };
+        return path.iter().map(|node| (Kind::Recent, node)).collect();
     };
-    push(node, Kind::Summary);
     let before = &path[..at];
     let first_kept = compaction
         .first_kept_entry_id
         .as_ref()
         .and_then(|first| before.iter().position(|node| node.id() == first))
         .unwrap_or(at);
-    let said = |node: &&Arc<Node>| !matches!(node.entry.data, EntryData::Compaction(_));
-    for node in before[..first_kept].iter().filter(|node| compaction.kept_entry_ids.contains(node.id())).filter(said) {
-        push(node, Kind::Kept);
-    }
-    before[first_kept..].iter().filter(said).for_each(|node| push(node, Kind::Kept));
-    path[at + 1..].iter().for_each(|node| push(node, Kind::Recent));
-    Context { messages: paired(messages) }
+    let beside = before[..first_kept].iter().filter(|node| compaction.kept_entry_ids.contains(node.id()));
+    let kept = beside.chain(&before[first_kept..]);
+    // Older compactions among them are merged into the newest.
+    let kept = kept.filter(|node| !matches!(node.entry.data, EntryData::Compaction(_)));
+    std::iter::once((Kind::Summary, node))
+        .chain(kept.map(|node| (Kind::Kept, node)))
+        .chain(path[at + 1..].iter().map(|node| (Kind::Recent, node)))
+        .collect()
 }
 
 /// What stands in for the result of a call that has none.

@@ -5,7 +5,7 @@
 
 use crate::core::context::{
     build::{Context, Counted, Kind},
-    counter::Calibration,
+    counter::{Calibration, Estimator},
 };
 use reseed_protocol::{
     EntryId, Part, Role, UsageSource,
@@ -32,6 +32,8 @@ pub struct Freshness<'a> {
     pub model: &'a str,
     /// Names the system prompt and the tools that will be sent.
     pub envelope_key: &'a str,
+    /// Whose rule it is: by pi's, any answer since the last compaction will do.
+    pub estimator: Estimator,
 }
 
 /// The count of a request.
@@ -68,8 +70,8 @@ pub fn count(context: &Context, fixed: Fixed, fresh: Freshness<'_>, calibration:
     let anchor = messages.iter().enumerate().rev().find_map(|(at, counted)| {
         let total = report(counted, fresh)?;
         let prefix = fixed.system + fixed.tools + estimate_of(&messages[..=at]);
-        let plausible =
-            total.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && total <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
+        let plausible = fresh.estimator == Estimator::Pi
+            || total.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && total <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
         plausible.then_some((at, total))
     });
     let raw = breakdown(messages, fixed);
@@ -100,6 +102,10 @@ pub fn count(context: &Context, fixed: Fixed, fresh: Freshness<'_>, calibration:
 fn report(counted: &Counted, fresh: Freshness<'_>) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
+    if fresh.estimator == Estimator::Pi {
+        let holds = counted.kind == Kind::Recent && message.role == Role::Assistant && !message.incomplete;
+        return Some(usage.total_tokens()).filter(|tokens| holds && *tokens > 0);
+    }
     let holds = counted.kind == Kind::Recent
         && message.role == Role::Assistant
         && message.model.as_deref() == Some(fresh.model)

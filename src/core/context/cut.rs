@@ -3,9 +3,23 @@
 //! A cut is legal before any message but a tool result, so a call and its results are never parted. The last user
 //! message always stays word for word: where the cut falls after it, it is kept beside the tail.
 
-use crate::core::context::build::{Context, Kind};
+use crate::core::{
+    context::build::{Context, Kind},
+    pi,
+    session::Node,
+};
 use reseed_protocol::{EntryId, Role};
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range, sync::Arc};
+
+/// Whose rule says where a compaction cuts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CutRule {
+    /// [`find_cut`].
+    #[default]
+    Own,
+    /// [`pi_cut`].
+    Pi,
+}
 
 /// What a compaction would do with a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +83,33 @@ pub fn find_cut(context: &Context, keep: Keep) -> Option<Cut> {
 #[must_use]
 pub fn last_turn_cut(context: &Context) -> Option<Cut> {
     cut_at(context, last_user(context)?)
+}
+
+/// The cut that pi makes of this path, whose context this is: backwards until `keep_tokens` of messages are kept, by
+/// pi's estimate. `None`: nothing would be summarised; pi then asks for a summary of nothing.
+///
+/// The beginning of a turn that the cut parts is summarised with what came before it; nothing is kept beside the tail.
+#[must_use]
+pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option<Cut> {
+    let lines: Vec<pi::json::Object> = path.iter().map(|node| pi::export::object(&node.entry)).collect();
+    let prepared = pi::prepare::prepare(&lines, keep_tokens)?;
+    let said: HashSet<&EntryId> =
+        prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| path[*at].id()).collect();
+    let messages = &context.messages;
+    let summarised: Vec<usize> =
+        body(context).filter(|at| messages[*at].entry_id.as_ref().is_some_and(|id| said.contains(id))).collect();
+    if summarised.is_empty() {
+        return None;
+    }
+    let previous = (body(context).start == 1).then_some(0);
+    let dropped = summarised.iter().chain(&previous).map(|at| messages[*at].tokens.total());
+    Some(Cut {
+        dropped_tokens: dropped.sum(),
+        summarised,
+        previous,
+        first_kept: Some(path[prepared.cut.first_kept].id().clone()),
+        kept: Vec::new(),
+    })
 }
 
 fn last_user(context: &Context) -> Option<usize> {

@@ -39,7 +39,7 @@ impl Node {
             )),
             _ => None,
         };
-        let tokens = message.as_deref().map(|message| counter.message(message)).unwrap_or_default();
+        let tokens = counter.entry(&entry, message.as_deref());
         Self { entry, message, tokens }
     }
 
@@ -85,7 +85,7 @@ impl SessionTree {
     /// Counts every entry anew, for another model.
     pub fn recount(&mut self, counter: &Counter) {
         for node in &mut self.path {
-            let tokens = node.message.as_deref().map(|message| counter.message(message)).unwrap_or_default();
+            let tokens = counter.entry(&node.entry, node.message.as_deref());
             *node = Arc::new(Node { entry: node.entry.clone(), message: node.message.clone(), tokens });
         }
     }

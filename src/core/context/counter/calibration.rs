@@ -41,7 +41,7 @@ impl Calibration {
         // character weights, for a vocabulary we do not know, is worth less.
         match method {
             Method::Tokenizer(_) => Self { factor: 1.0, miss: 0.025, weight: 1.0 },
-            Method::Characters => Self { factor: 1.0, miss: 0.125, weight: 0.25 },
+            Method::Characters | Method::Pi => Self { factor: 1.0, miss: 0.125, weight: 0.25 },
         }
     }
 

@@ -20,7 +20,8 @@ mod tokenizer;
 
 pub use calibration::Calibration;
 
-use reseed_protocol::{Message, Part, context::ToolDefinition};
+use crate::core::pi;
+use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
 
 /// Tokens around every message: a start mark, the role, a separator and an end mark. Chat templates of OpenAI's models,
 /// Llama 3 and ChatML (Qwen and many others) use 4 or 5.
@@ -56,6 +57,19 @@ pub enum Method {
     Tokenizer(&'static str),
     /// With per-script character weights.
     Characters,
+    /// As pi estimates.
+    Pi,
+}
+
+/// Whose way of estimating is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Estimator {
+    /// The model's tokenizer or character weights, corrected by what is reported.
+    #[default]
+    Own,
+    /// pi's: a quarter of the UTF-16 length, the system prompt and the tools free, any earlier answer's report taken as
+    /// it is. For whoever compares with pi.
+    Pi,
 }
 
 /// Counts for one model.
@@ -69,6 +83,7 @@ enum Rule {
     #[cfg(feature = "exact-tokens")]
     Tokenizer(tokenizer::Vocabulary),
     Characters,
+    Pi,
 }
 
 /// Tokens of one message by kind.
@@ -103,6 +118,21 @@ impl Counter {
         Self { rule: Rule::Characters }
     }
 
+    /// The counter that is chosen, for this model.
+    #[must_use]
+    pub fn chosen(estimator: Estimator, model: &str) -> Self {
+        match estimator {
+            Estimator::Own => Self::for_model(model),
+            Estimator::Pi => Self { rule: Rule::Pi },
+        }
+    }
+
+    /// Whose way of estimating this is.
+    #[must_use]
+    pub fn estimator(&self) -> Estimator {
+        if matches!(self.rule, Rule::Pi) { Estimator::Pi } else { Estimator::Own }
+    }
+
     /// How this counter counts.
     #[must_use]
     pub fn method(&self) -> Method {
@@ -110,6 +140,7 @@ impl Counter {
             #[cfg(feature = "exact-tokens")]
             Rule::Tokenizer(vocabulary) => Method::Tokenizer(vocabulary.name()),
             Rule::Characters => Method::Characters,
+            Rule::Pi => Method::Pi,
         }
     }
 
@@ -127,12 +158,16 @@ impl Counter {
             #[cfg(feature = "exact-tokens")]
             Rule::Tokenizer(vocabulary) => vocabulary.count(text),
             Rule::Characters => characters::count(text),
+            Rule::Pi => pi::estimate::text_tokens(text),
         }
     }
 
     /// Tokens of a message, with what surrounds it. Each tool result is sent as a message of its own.
     #[must_use]
     pub fn message(&self, message: &Message) -> MessageTokens {
+        if self.estimator() == Estimator::Pi {
+            return MessageTokens { text: pi::estimate::message_tokens(message), ..MessageTokens::default() };
+        }
         let mut tokens = MessageTokens::default();
         let mut results = 0;
         for part in &message.content {
@@ -156,15 +191,30 @@ impl Counter {
         tokens
     }
 
+    /// Tokens of an entry that stands in a context as this message; none where it stands for nothing.
+    #[must_use]
+    pub fn entry(&self, entry: &Entry, message: Option<&Message>) -> MessageTokens {
+        match (message, self.estimator()) {
+            (None, _) => MessageTokens::default(),
+            (Some(message), Estimator::Own) => self.message(message),
+            (Some(_), Estimator::Pi) => {
+                MessageTokens { text: pi::estimate::entry_tokens(entry), ..MessageTokens::default() }
+            }
+        }
+    }
+
     /// Tokens of the system prompt with what surrounds it; 0 for an empty one, which is not sent.
     #[must_use]
     pub fn system(&self, compiled: &str) -> u64 {
-        if compiled.is_empty() { 0 } else { self.text(compiled) + MESSAGE_TOKENS }
+        if compiled.is_empty() || self.estimator() == Estimator::Pi { 0 } else { self.text(compiled) + MESSAGE_TOKENS }
     }
 
     /// Tokens of a tool definition: its JSON text and what surrounds it.
     #[must_use]
     pub fn tool(&self, tool: &ToolDefinition) -> u64 {
+        if self.estimator() == Estimator::Pi {
+            return 0;
+        }
         self.text(&tool.name)
             + self.text(&tool.description)
             + self.text(&tool.parameters.to_string())
@@ -174,7 +224,7 @@ impl Counter {
     /// Tokens that every request costs beside its system prompt, tools and messages.
     #[must_use]
     pub fn request_overhead(&self) -> u64 {
-        ANSWER_START_TOKENS
+        if self.estimator() == Estimator::Pi { 0 } else { ANSWER_START_TOKENS }
     }
 }
 

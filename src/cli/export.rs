@@ -1,0 +1,87 @@
+//! `reseed export`: writes a session as a file that pi reads.
+
+use crate::{
+    config::Settings,
+    core::{
+        pi::Exporter,
+        session::{IdSource, SessionState},
+    },
+    store::{SessionStore, sqlite::SqliteStore},
+};
+use anyhow::Context as _;
+use clap::Args;
+use reseed_protocol::{SessionId, Timestamp, event::Event};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+
+/// Records that are read at a time.
+const PAGE: u32 = 200;
+
+/// What to export, and where to.
+#[derive(Debug, Args)]
+pub struct ExportCommand {
+    /// The session's id.
+    session: SessionId,
+    /// The file to write; it must not be there yet. Without it the session goes to standard output.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+pub(super) async fn run(settings: &Settings, command: ExportCommand) -> anyhow::Result<()> {
+    let path = settings.store.database_path();
+    let store = SqliteStore::open_read_only(&path).context("open the database to read")?;
+    let now = crate::clock::Clock::now(&crate::clock::SystemClock);
+    // Before a file is made that would then be empty.
+    store.head(&command.session).await?;
+    match &command.output {
+        None => export(&store, &command.session, now, &mut BufWriter::new(std::io::stdout().lock())).await,
+        Some(output) => {
+            let file = File::create_new(output).with_context(|| format!("make the file {}", output.display()))?;
+            export(&store, &command.session, now, &mut BufWriter::new(file)).await
+        }
+    }
+}
+
+/// Writes a session's lines: version 3 of pi's format.
+///
+/// # Errors
+/// There is no such session, a record is damaged, it cannot be written.
+pub async fn export(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    now: Timestamp,
+    to: &mut impl Write,
+) -> anyhow::Result<()> {
+    let head = store.head(session).await?;
+    let mut exporter = Exporter::new(session.clone(), head.head.created_at);
+    // Where the session goes on follows from the whole log.
+    let mut state = SessionState::default();
+    let mut after_seq = 0;
+    let mut ids = IdSource::seeded(head.last_seq);
+    loop {
+        let page = store.read(session, after_seq, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after_seq = last.seq;
+        for record in page {
+            let event: Event =
+                serde_json::from_str(&record.body).with_context(|| format!("read record {}", record.seq))?;
+            state.apply(&event);
+            if let Event::EntryAppended(appended) = event {
+                for line in exporter.entry(&appended.entry) {
+                    writeln!(to, "{line}").context("write")?;
+                }
+            }
+        }
+    }
+    let mut marker = ids.next_id();
+    while store.entry_seq(session, &marker).await?.is_some() {
+        marker = ids.next_id();
+    }
+    for line in exporter.finish(state.leaf.as_ref(), marker, now) {
+        writeln!(to, "{line}").context("write")?;
+    }
+    to.flush().context("write")
+}

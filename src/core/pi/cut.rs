@@ -1,0 +1,57 @@
+//! pi's cut rule: from the newest entry back until enough is kept.
+//!
+//! Only entries of type `message` count; a cut may fall before any message but a tool result. Where the counting ends in
+//! tool results with nothing after them to cut at, the cut falls before everything.
+
+use super::{estimate, json::Json, json::Object};
+
+/// Where a path is cut. Places are places in the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CutPoint {
+    /// The first entry kept word for word.
+    pub first_kept: usize,
+    /// Where the turn begins that the cut parts; `None` where it parts none.
+    pub turn_start: Option<usize>,
+}
+
+/// Cuts the entries from `start` up to and without `end`, lines of pi's form, so that about `keep_tokens` are kept.
+#[must_use]
+pub fn find_cut_point(path: &[Object], start: usize, end: usize, keep_tokens: u64) -> CutPoint {
+    let legal: Vec<usize> = (start..end).filter(|at| is_cut_point(&path[*at])).collect();
+    let Some(mut cut) = legal.first().copied() else { return CutPoint { first_kept: start, turn_start: None } };
+    let mut kept = 0;
+    for at in (start..end).rev() {
+        let Some(message) = message_of(&path[at]) else { continue };
+        kept += estimate::tokens(message);
+        if kept >= keep_tokens {
+            cut = legal.iter().copied().find(|legal| *legal >= at).unwrap_or(cut);
+            break;
+        }
+    }
+    // Settings before the cut go with what they were set for.
+    while cut > start && !matches!(path[cut - 1].text("type"), Some("message" | "compaction")) {
+        cut -= 1;
+    }
+    let is_user = message_of(&path[cut]).is_some_and(|message| message.text("role") == Some("user"));
+    let turn_start = if is_user { None } else { (start..=cut).rev().find(|at| begins_turn(&path[*at])) };
+    CutPoint { first_kept: cut, turn_start }
+}
+
+fn message_of(line: &Object) -> Option<&Object> {
+    if line.text("type") == Some("message") { line.get("message").and_then(Json::as_object) } else { None }
+}
+
+fn is_cut_point(line: &Object) -> bool {
+    const ROLES: [&str; 6] = ["user", "assistant", "bashExecution", "custom", "branchSummary", "compactionSummary"];
+    match line.text("type") {
+        Some("branch_summary" | "custom_message") => true,
+        _ => message_of(line).and_then(|message| message.text("role")).is_some_and(|role| ROLES.contains(&role)),
+    }
+}
+
+fn begins_turn(line: &Object) -> bool {
+    match line.text("type") {
+        Some("branch_summary" | "custom_message") => true,
+        _ => message_of(line).is_some_and(|message| matches!(message.text("role"), Some("user" | "bashExecution"))),
+    }
+}

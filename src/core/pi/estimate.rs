@@ -1,0 +1,76 @@
+//! pi's estimate of what a message costs: a token for every four code units of UTF-16, rounded up for each message.
+//!
+//! It is an estimate for English text: a Chinese character counts a quarter of what it costs. Pictures count in tool
+//! results and clients' messages, not in a user's.
+
+use super::{
+    json::{Json, Object},
+    message,
+};
+use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len};
+
+/// Code units that are taken for a token.
+const UNITS_PER_TOKEN: u64 = 4;
+
+/// Code units that a picture counts as.
+const IMAGE_UNITS: u64 = 4_800;
+
+/// Tokens of a text by itself.
+#[must_use]
+pub fn text_tokens(text: &str) -> u64 {
+    utf16_len(text).div_ceil(UNITS_PER_TOKEN)
+}
+
+/// Tokens of a message in pi's form.
+#[must_use]
+pub fn tokens(message: &Object) -> u64 {
+    let text = |name: &str| utf16_len(message.text(name).unwrap_or_default());
+    let units = match message.text("role").unwrap_or_default() {
+        "user" => content_units(message.get("content"), 0),
+        "assistant" => {
+            message.get("content").and_then(Json::as_list).unwrap_or_default().iter().map(answer_units).sum()
+        }
+        "toolResult" | "custom" => content_units(message.get("content"), IMAGE_UNITS),
+        "bashExecution" => text("command") + text("output"),
+        "branchSummary" | "compactionSummary" => text("summary"),
+        _ => 0,
+    };
+    units.div_ceil(UNITS_PER_TOKEN)
+}
+
+/// Tokens of what an entry adds to pi's context; 0 where it adds nothing.
+#[must_use]
+pub fn entry_tokens(entry: &Entry) -> u64 {
+    message::of_entry(entry).map_or(0, |message| tokens(&message))
+}
+
+/// Tokens of a message of ours.
+#[must_use]
+pub fn message_tokens(message: &Message) -> u64 {
+    tokens(&super::convert::message_fields(message, Timestamp(0)))
+}
+
+fn content_units(content: Option<&Json>, image_units: u64) -> u64 {
+    match content {
+        Some(Json::Text(text)) => utf16_len(text),
+        Some(Json::List(blocks)) => blocks
+            .iter()
+            .map(|block| match block.text("type") {
+                Some("text") => utf16_len(block.text("text").unwrap_or_default()),
+                Some("image") => image_units,
+                _ => 0,
+            })
+            .sum(),
+        _ => 0,
+    }
+}
+
+fn answer_units(block: &Json) -> u64 {
+    let text = |name: &str| utf16_len(block.text(name).unwrap_or_default());
+    match block.text("type") {
+        Some("text") => text("text"),
+        Some("thinking") => text("thinking"),
+        Some("toolCall") => text("name") + block.get("arguments").map_or(0, |given| utf16_len(&given.to_js_text())),
+        _ => 0,
+    }
+}

@@ -1,0 +1,177 @@
+//! From our entries to pi's lines: version 3, also for sessions that were never pi's.
+//!
+//! An entry that came from a file gives its line again, as equal JSON. Any other gives a line that pi understands, with
+//! what pi has no place for in a field `reseed`, which pi passes over and import reads.
+
+use super::{
+    convert, difference,
+    import::{FIELDS, HEADER, HEADER_ALONE, LINE, WITHOUT},
+    json::{Json, Object},
+    read::VERSION,
+};
+use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, entry::Opaque};
+use std::collections::HashMap;
+
+/// The field of a line that says what pi has no place for.
+pub(super) const MARK: &str = "reseed";
+
+/// The `customType` of the line behind the last entry that says where the session goes on.
+const LEAF: &str = "reseed.leaf";
+
+/// Writes a session's lines, in the order of its log.
+#[derive(Debug)]
+pub struct Exporter {
+    session: SessionId,
+    created_at: Timestamp,
+    has_header: bool,
+    /// Which tool each call asked for: pi wants its name beside the result.
+    tools: HashMap<CallId, String>,
+    last: Option<EntryId>,
+}
+
+impl Exporter {
+    /// Of this session, made then.
+    #[must_use]
+    pub fn new(session: SessionId, created_at: Timestamp) -> Self {
+        Self { session, created_at, has_header: false, tools: HashMap::new(), last: None }
+    }
+
+    /// The lines that an entry gives, without their ends: the header before the first.
+    pub fn entry(&mut self, entry: &Entry) -> Vec<String> {
+        let mut lines = Vec::new();
+        let kept = |name: &str| entry.imported.as_ref().and_then(|imported| imported.get(name)?.as_object());
+        if !self.has_header {
+            let header = kept(HEADER).or_else(|| kept(HEADER_ALONE));
+            lines.push(header.map_or_else(|| self.header(), |header| text(&Object::from(header))));
+            self.has_header = true;
+        }
+        if kept(HEADER_ALONE).is_some() {
+            return lines;
+        }
+        self.last = Some(entry.entry_id.clone());
+        if let EntryData::Message(message) = &entry.data {
+            self.tools.extend(message.tool_calls().map(|(call_id, name, _)| (call_id.clone(), name.to_owned())));
+        }
+        lines.push(match whole_line(entry) {
+            Some(line) => line.to_owned(),
+            None if is_pis(entry) => text(&object(entry)),
+            None => text(&marked(entry, tool_of(entry, &self.tools))),
+        });
+        lines
+    }
+
+    /// The lines at the end: a header where there was no entry, and the leaf where it is not the last entry.
+    ///
+    /// `marker` is the id of the line that says it: one that no entry has.
+    #[must_use]
+    pub fn finish(self, leaf: Option<&EntryId>, marker: EntryId, now: Timestamp) -> Vec<String> {
+        if !self.has_header {
+            return vec![self.header()];
+        }
+        if leaf == self.last.as_ref() || self.last.is_none() {
+            return Vec::new();
+        }
+        let line = Object::of([
+            ("type", "custom".into()),
+            ("id", marker.as_str().into()),
+            ("parentId", leaf.map_or(Json::Null, |leaf| leaf.as_str().into())),
+            ("timestamp", now.to_string().into()),
+            ("customType", LEAF.into()),
+        ]);
+        vec![text(&line)]
+    }
+
+    fn header(&self) -> String {
+        text(&Object::of([
+            ("type", "session".into()),
+            ("version", VERSION.into()),
+            ("id", self.session.as_str().into()),
+            ("timestamp", self.created_at.to_string().into()),
+            ("cwd", "/".into()),
+        ]))
+    }
+}
+
+/// The line of an entry that never was pi's. `tool`: the tool whose answer it is.
+pub(super) fn marked(entry: &Entry, tool: Option<&str>) -> Object {
+    let entry = Entry { imported: None, ..entry.clone() };
+    let mut line = convert::line(&entry);
+    if let Some(Json::Object(message)) = line.get_mut("message")
+        && message.text("role") == Some("toolResult")
+        && let Some(tool) = tool
+    {
+        message.set("toolName", tool);
+    }
+    let again = Entry { data: convert::data(&line, &|id| id.parse().ok()), ..entry.clone() };
+    line.set(MARK, difference::of_objects(&fields(&again), &fields(&entry)));
+    line
+}
+
+fn tool_of<'a>(entry: &Entry, tools: &'a HashMap<CallId, String>) -> Option<&'a str> {
+    let message = entry.message().filter(|message| message.role == Role::Tool)?;
+    message.content.iter().find_map(|part| match part {
+        Part::ToolResult { call_id, .. } => tools.get(call_id).map(String::as_str),
+        _ => None,
+    })
+}
+
+/// Brings an entry that was read from a line of ours back to what it was.
+pub(super) fn restore(entry: &mut Entry, mark: &Json) {
+    let Some(mark) = mark.as_object() else { return };
+    let mut restored = fields(entry);
+    difference::apply_to_object(&mut restored, mark);
+    if let Ok(read) = serde_json::from_value::<Entry>(serde_json::Value::Object(restored.to_map())) {
+        // What names it stays: an id may have had to be another, a parent may not be there.
+        entry.data = read.data;
+    }
+}
+
+/// The entry in our stored form.
+fn fields(entry: &Entry) -> Object {
+    let value = serde_json::to_value(entry).expect("an entry has text keys and finite numbers");
+    value.as_object().map(Object::from).unwrap_or_default()
+}
+
+/// Whether an entry came from a line that was not ours.
+fn is_pis(entry: &Entry) -> bool {
+    entry.imported.as_ref().is_some_and(|imported| imported.contains_key(FIELDS) || imported.contains_key(LINE))
+}
+
+/// The line of an entry, as it was written.
+fn whole_line(entry: &Entry) -> Option<&str> {
+    entry.imported.as_ref()?.get(LINE)?.as_str()
+}
+
+/// What an entry's line says.
+#[must_use]
+pub fn object(entry: &Entry) -> Object {
+    if let Some(whole) = whole_line(entry)
+        && let Ok(super::read::Parsed { object, .. }) = super::read::parse_object(whole)
+    {
+        return object;
+    }
+    let mut line = convert::line(entry);
+    if let Some(imported) = &entry.imported {
+        let kept: serde_json::Map<_, _> = imported
+            .iter()
+            .filter(|(name, _)| matches!(name.as_str(), FIELDS | WITHOUT))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        difference::apply_to_object(&mut line, &Object::from(&kept));
+    }
+    line
+}
+
+fn text(object: &Object) -> String {
+    serde_json::to_string(object).expect("JSON has text keys and finite numbers")
+}
+
+/// An entry of ours that pi has no type for, from the data that [`convert`] wrote for it.
+pub(super) fn own_entry(data: &Json) -> Option<EntryData> {
+    let fields = Opaque { fields: data.get("fields")?.as_object()?.to_map() };
+    match data.text("type")? {
+        "context_transform" => Some(EntryData::ContextTransform(fields)),
+        "ephemeral" => Some(EntryData::Ephemeral(fields)),
+        _ => None,
+    }
+}

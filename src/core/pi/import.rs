@@ -1,0 +1,177 @@
+//! From pi's lines to our entries, one after the other.
+//!
+//! What holds for each: exporting the entry gives the line again, as equal JSON. It is tried here, for every line; what
+//! our form does not say is put into `Entry::imported`, at worst the line whole.
+//!
+//! Ids stay where they may be ours. A parent that no earlier line has makes the entry a root; the file's word is kept.
+
+use super::{
+    convert, difference, export,
+    json::{Json, Object},
+    read::{Header, Line},
+};
+use crate::core::session::IdSource;
+use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom};
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
+
+/// In `imported`: what the line says beyond the entry.
+pub(super) const FIELDS: &str = "fields";
+/// In `imported`: fields that the line lacks.
+pub(super) const WITHOUT: &str = "without";
+/// In `imported`: the line as it was written.
+pub(super) const LINE: &str = "line";
+/// In `imported` of the first entry: the file's header.
+pub(super) const HEADER: &str = "header";
+/// In `imported` of an entry that was made for it alone: the header of a file without entries.
+pub(super) const HEADER_ALONE: &str = "headerAlone";
+/// The `customType` of the entry that holds the header of a file without entries.
+const HEADER_ENTRY: &str = "pi.header";
+
+/// Something about a line that whoever imports it should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The line, from 1.
+    pub line: usize,
+    /// What about it.
+    pub text: String,
+}
+
+/// Makes entries from lines, in the order of the file.
+#[derive(Debug)]
+pub struct Importer {
+    source: IdSource,
+    ids: HashSet<EntryId>,
+    /// The newest entry under each id of the file that could not stay.
+    renamed: HashMap<String, EntryId>,
+    header: Option<Object>,
+    header_time: Timestamp,
+    last_time: Timestamp,
+    notes: Vec<Note>,
+}
+
+impl Importer {
+    /// Starts with the file's header. Ids that the file's cannot be are made from here.
+    #[must_use]
+    pub fn new(header: Header, source: IdSource) -> Self {
+        let time = header.object.text("timestamp").and_then(time_of).unwrap_or_default();
+        Self {
+            source,
+            ids: HashSet::new(),
+            renamed: HashMap::new(),
+            header: Some(header.object),
+            header_time: time,
+            last_time: time,
+            notes: Vec::new(),
+        }
+    }
+
+    /// When the session was made, as its header says.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        self.header_time
+    }
+
+    /// What was noted since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// The entry that a line says.
+    pub fn entry(&mut self, line: &Line) -> Entry {
+        let Line { number, object, raw } = line;
+        let entry_id = self.entry_id(*number, object.text("id"));
+        let parent_id = object.text("parentId").and_then(|parent| {
+            let found = self.resolve(parent).filter(|id| self.ids.contains(id));
+            if found.is_none() {
+                self.notes
+                    .push(Note { line: *number, text: "its parent is no earlier line; it becomes a root".to_owned() });
+            }
+            found
+        });
+        let timestamp = object.text("timestamp").and_then(time_of).unwrap_or(self.last_time);
+        self.last_time = timestamp;
+        let data = convert::data(object, &|id| self.resolve(id));
+        let mut entry = Entry { entry_id, parent_id, timestamp, imported: None, data };
+        self.ids.insert(entry.entry_id.clone());
+        if let Some(mark) = object.get(export::MARK) {
+            export::restore(&mut entry, mark);
+        }
+        entry.imported = imported(&entry, object, raw.as_deref());
+        if let Some(header) = self.header.take() {
+            let kept = entry.imported.get_or_insert_default();
+            kept.insert(HEADER.to_owned(), Value::Object(header.to_map()));
+        }
+        entry
+    }
+
+    /// What is left at the end of the file: the header of one without entries, as an entry.
+    pub fn finish(mut self) -> Option<Entry> {
+        let header = self.header.take()?;
+        let imported = Map::from_iter([(HEADER_ALONE.to_owned(), Value::Object(header.to_map()))]);
+        Some(Entry {
+            entry_id: self.new_id(),
+            parent_id: None,
+            timestamp: self.header_time,
+            imported: Some(Box::new(imported)),
+            data: EntryData::Custom(Custom { custom_type: HEADER_ENTRY.to_owned(), data: None }),
+        })
+    }
+
+    /// The id of the file where it can stay, otherwise a new one.
+    fn entry_id(&mut self, line: usize, written: Option<&str>) -> EntryId {
+        let why = match written.map(str::parse::<EntryId>) {
+            Some(Ok(id)) if !self.ids.contains(&id) => return id,
+            None => "it has no id".to_owned(),
+            Some(Ok(id)) => format!("its id `{id}` is that of an earlier line"),
+            Some(Err(why)) => format!("its id cannot be one here ({why})"),
+        };
+        let id = self.new_id();
+        self.notes.push(Note { line, text: format!("{why}; it was given `{id}`") });
+        if let Some(written) = written {
+            self.renamed.insert(written.to_owned(), id.clone());
+        }
+        id
+    }
+
+    fn new_id(&mut self) -> EntryId {
+        loop {
+            let id: EntryId = self.source.next_id();
+            if !self.ids.contains(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// The entry that an id of the file names, as far as it is known.
+    fn resolve(&self, written: &str) -> Option<EntryId> {
+        self.renamed.get(written).cloned().or_else(|| written.parse().ok())
+    }
+}
+
+/// What must travel beside the entry so that the line comes back.
+fn imported(entry: &Entry, line: &Object, raw: Option<&str>) -> Option<Box<Map<String, Value>>> {
+    let whole = |text: &str| Some(Box::new(Map::from_iter([(LINE.to_owned(), Value::from(text))])));
+    if let Some(raw) = raw {
+        return whole(raw);
+    }
+    if line.get(export::MARK).is_some()
+        && export::marked(entry, line.get("message").and_then(|m| m.text("toolName"))) == *line
+    {
+        return None;
+    }
+    let beyond = difference::of_objects(&export::object(entry), line);
+    let mut tried = entry.clone();
+    let mut beyond = beyond.to_map();
+    // Also where it is empty: it says that the line was pi's.
+    beyond.entry(FIELDS).or_insert_with(|| Value::Object(Map::new()));
+    tried.imported = Some(Box::new(beyond));
+    if export::object(&tried) == *line {
+        return tried.imported;
+    }
+    whole(&Json::Object(line.clone()).to_js_text())
+}
+
+fn time_of(text: &str) -> Option<Timestamp> {
+    serde_json::from_value(Value::from(text)).ok()
+}

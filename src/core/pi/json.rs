@@ -1,0 +1,520 @@
+//! JSON as JavaScript holds and prints it: members in the order in which they came, integer-like names first when
+//! printed, numbers as 64-bit floats print.
+//!
+//! Two values are equal when they are equal JSON: the order of members does not matter, 1 is 1.0.
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, SeqAccess, Visitor},
+    ser::{SerializeMap as _, SerializeSeq as _},
+};
+use serde_json::Number;
+use std::fmt::{self, Write as _};
+
+/// The largest whole number that a 64-bit float holds exactly, with all below it.
+const WHOLE_MAX: u64 = 1 << 53;
+
+/// From so many members on, objects are compared by sorting instead of by searching.
+const SEARCHED_MEMBERS_MAX: usize = 32;
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Json {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as it was written.
+    Number(JsNumber),
+    /// A text.
+    Text(String),
+    /// An array.
+    List(Vec<Json>),
+    /// An object.
+    Object(Object),
+}
+
+/// A number that is equal to another when JavaScript would find them equal.
+#[derive(Debug, Clone)]
+pub struct JsNumber(Number);
+
+impl PartialEq for JsNumber {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.0.as_f64() == other.0.as_f64()
+    }
+}
+
+/// The members of an object in the order in which they came. Of two with one name the later value counts.
+#[derive(Debug, Clone, Default)]
+pub struct Object(Vec<(String, Json)>);
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        if self.0.len() != other.0.len() {
+            return false;
+        }
+        if self.0.len() <= SEARCHED_MEMBERS_MAX {
+            return self.0.iter().all(|(name, value)| other.get(name) == Some(value));
+        }
+        let sorted = |object: &Self| {
+            let mut members: Vec<usize> = (0..object.0.len()).collect();
+            members.sort_by(|a, b| object.0[*a].0.cmp(&object.0[*b].0));
+            members
+        };
+        sorted(self).into_iter().zip(sorted(other)).all(|(a, b)| self.0[a] == other.0[b])
+    }
+}
+
+impl Object {
+    /// An object of these members.
+    #[must_use]
+    pub fn of<const N: usize>(members: [(&str, Json); N]) -> Self {
+        Self(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// The member's value.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().find(|(member, _)| member == name).map(|(_, value)| value)
+    }
+
+    /// The member's value, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Json> {
+        self.0.iter_mut().find(|(member, _)| member == name).map(|(_, value)| value)
+    }
+
+    /// The member's text; `None` where it is something else or not there.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_text()
+    }
+
+    /// Sets a member, in its place or at the end.
+    pub fn set(&mut self, name: &str, value: impl Into<Json>) {
+        let value = value.into();
+        match self.get_mut(name) {
+            Some(place) => *place = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    /// Sets a member where there is a value.
+    pub fn set_some(&mut self, name: &str, value: Option<impl Into<Json>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+
+    /// Takes a member out.
+    pub fn remove(&mut self, name: &str) -> Option<Json> {
+        let at = self.0.iter().position(|(member, _)| member == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// The members, in order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Whether it has no member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same as a map of serde_json, which sorts.
+    #[must_use]
+    pub fn to_map(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.0.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
+    }
+
+    /// The members in the order in which JavaScript lists them: names that are array indexes first, by size.
+    fn listed(&self) -> Vec<(&str, &Json)> {
+        let index = |name: &str| {
+            let canonical = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
+            if canonical { name.parse::<u32>().ok().filter(|index| *index < u32::MAX) } else { None }
+        };
+        let mut indexed: Vec<(u32, &str, &Json)> =
+            self.members().filter_map(|(name, value)| index(name).map(|at| (at, name, value))).collect();
+        indexed.sort_by_key(|(at, ..)| *at);
+        let others = self.members().filter(|(name, _)| index(name).is_none());
+        indexed.iter().map(|(_, name, value)| (*name, *value)).chain(others).collect()
+    }
+}
+
+impl Json {
+    /// An object of these members.
+    #[must_use]
+    pub fn object<const N: usize>(members: [(&str, Self); N]) -> Self {
+        Self::Object(Object::of(members))
+    }
+
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The object, if it is one.
+    #[must_use]
+    pub fn as_object(&self) -> Option<&Object> {
+        if let Self::Object(object) = self { Some(object) } else { None }
+    }
+
+    /// The items, if it is a list.
+    #[must_use]
+    pub fn as_list(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
+    }
+
+    /// The number, if it is one.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        if let Self::Number(number) = self { number.0.as_f64() } else { None }
+    }
+
+    /// The number, if it is a whole one that is not negative.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        let Self::Number(number) = self else { return None };
+        number.0.as_u64().or_else(|| {
+            #[expect(clippy::cast_precision_loss, reason = "2^53 is exact")]
+            let whole = number.0.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=WHOLE_MAX as f64).contains(n))?;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and within bounds")]
+            Some(whole as u64)
+        })
+    }
+
+    /// The truth of it, if it is `true` or `false`.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Self::Bool(truth) = self { Some(*truth) } else { None }
+    }
+
+    /// A member's value; `None` where it has none or is no object.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        self.as_object()?.get(name)
+    }
+
+    /// A member's text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_text()
+    }
+
+    /// The same as serde_json holds it.
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        match self {
+            Self::Null => serde_json::Value::Null,
+            Self::Bool(truth) => (*truth).into(),
+            Self::Number(number) => serde_json::Value::Number(number.0.clone()),
+            Self::Text(text) => text.clone().into(),
+            Self::List(items) => items.iter().map(Self::to_value).collect(),
+            Self::Object(object) => serde_json::Value::Object(object.to_map()),
+        }
+    }
+
+    /// The text that `JSON.stringify` gives.
+    #[must_use]
+    pub fn to_js_text(&self) -> String {
+        let mut text = String::new();
+        self.write_js(&mut text);
+        text
+    }
+
+    fn write_js(&self, text: &mut String) {
+        match self {
+            Self::Null => text.push_str("null"),
+            Self::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
+            Self::Number(number) => write_number(number, text),
+            Self::Text(said) => write_text(said, text),
+            Self::List(items) => {
+                text.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    item.write_js(text);
+                }
+                text.push(']');
+            }
+            Self::Object(object) => {
+                text.push('{');
+                for (at, (name, value)) in object.listed().into_iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    write_text(name, text);
+                    text.push(':');
+                    value.write_js(text);
+                }
+                text.push('}');
+            }
+        }
+    }
+
+    /// The members in the order in which JavaScript lists them; nothing for what is no object.
+    #[must_use]
+    pub fn listed(&self) -> Vec<(&str, &Self)> {
+        self.as_object().map(Object::listed).unwrap_or_default()
+    }
+}
+
+fn write_text(said: &str, text: &mut String) {
+    text.push('"');
+    for c in said.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            c if c < ' ' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+}
+
+/// As ECMAScript's `Number::toString` prints it: shortest digits, an exponent from 1e21 on and below 1e-6.
+fn write_number(number: &JsNumber, text: &mut String) {
+    let exact = number.0.as_u64().filter(|n| *n <= WHOLE_MAX).map(|n| n.to_string());
+    let exact = exact.or_else(|| number.0.as_i64().filter(|n| n.unsigned_abs() <= WHOLE_MAX).map(|n| n.to_string()));
+    if let Some(exact) = exact {
+        text.push_str(&exact);
+        return;
+    }
+    let float = number.0.as_f64().unwrap_or(0.0);
+    let size = float.abs();
+    if float == 0.0 {
+        text.push('0');
+    } else if (1e-6..1e21).contains(&size) {
+        let _ = write!(text, "{float}");
+    } else {
+        let short = format!("{float:e}");
+        match short.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                let _ = write!(text, "{digits}e+{exponent}");
+            }
+            _ => text.push_str(&short),
+        }
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        match value {
+            serde_json::Value::Null => Self::Null,
+            serde_json::Value::Bool(truth) => Self::Bool(*truth),
+            serde_json::Value::Number(number) => Self::Number(JsNumber(number.clone())),
+            serde_json::Value::String(text) => Self::Text(text.clone()),
+            serde_json::Value::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            serde_json::Value::Object(map) => Self::Object(Object::from(map)),
+        }
+    }
+}
+
+impl From<&serde_json::Map<String, serde_json::Value>> for Object {
+    fn from(map: &serde_json::Map<String, serde_json::Value>) -> Self {
+        Self(map.iter().map(|(name, value)| (name.clone(), Json::from(value))).collect())
+    }
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Json {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<bool> for Json {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<u64> for Json {
+    fn from(number: u64) -> Self {
+        Self::Number(JsNumber(number.into()))
+    }
+}
+
+impl From<i64> for Json {
+    fn from(number: i64) -> Self {
+        Self::Number(JsNumber(number.into()))
+    }
+}
+
+impl From<Object> for Json {
+    fn from(object: Object) -> Self {
+        Self::Object(object)
+    }
+}
+
+impl From<Vec<Json>> for Json {
+    fn from(items: Vec<Json>) -> Self {
+        Self::List(items)
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(truth) => serializer.serialize_bool(*truth),
+            Self::Number(number) => number.0.serialize(serializer),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(items) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(item)?;
+                }
+                list.end()
+            }
+            Self::Object(object) => object.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Json, E> {
+        Ok(Json::Bool(truth))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Json, E> {
+        Ok(Number::from_f64(number).map_or(Json::Null, |number| Json::Number(JsNumber(number))))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
+        let mut members: Vec<(String, Json)> = Vec::new();
+        let mut places: Option<std::collections::HashMap<String, usize>> = None;
+        while let Some((name, value)) = map.next_entry::<String, Json>()? {
+            // Few members are searched, many looked up: a line of a hundred thousand members is read in its own time.
+            if members.len() == SEARCHED_MEMBERS_MAX {
+                places = Some(members.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect());
+            }
+            let place = match &places {
+                Some(places) => places.get(&name).copied(),
+                None => members.iter().position(|(member, _)| *member == name),
+            };
+            if let Some(at) = place {
+                members[at].1 = value;
+            } else {
+                if let Some(places) = &mut places {
+                    places.insert(name.clone(), members.len());
+                }
+                members.push((name, value));
+            }
+        }
+        Ok(Json::Object(Object(members)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Json {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn values_print_as_in_javascript() {
+        for (written, printed) in [
+            (r#"{"b":1,"a":[1.0,2.50,true,null]}"#, r#"{"b":1,"a":[1,2.5,true,null]}"#),
+            (r#"{"x":1,"10":2,"9":3,"01":4,"-1":5}"#, r#"{"9":3,"10":2,"x":1,"01":4,"-1":5}"#),
+            (r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#),
+            (r#""\u0001\b\f\n\r\t\"\\\/\u00e9\u2028""#, "\"\\u0001\\b\\f\\n\\r\\t\\\"\\\\/é\u{2028}\""),
+            ("1e21", "1e+21"),
+            ("123456789012345680000", "123456789012345680000"),
+            ("1e-7", "1e-7"),
+            ("0.000001", "0.000001"),
+            ("-0.0", "0"),
+            ("-5", "-5"),
+            ("9007199254740993", "9007199254740992"),
+            ("1.5e300", "1.5e+300"),
+        ] {
+            assert_eq!(read(written).to_js_text(), printed, "{written}");
+        }
+    }
+
+    #[test]
+    fn equal_json_is_equal() {
+        assert_eq!(read(r#"{"a":1,"b":[2]}"#), read(r#"{"b":[2.0],"a":1.0}"#));
+        assert_ne!(read(r#"{"a":1}"#), read(r#"{"a":1,"b":null}"#));
+        assert_ne!(read("[1,2]"), read("[2,1]"));
+        let many = |reversed: bool| {
+            let mut members: Vec<String> = (0..100).map(|n| format!("\"k{n}\":{n}")).collect();
+            if reversed {
+                members.reverse();
+            }
+            read(&format!("{{{}}}", members.join(",")))
+        };
+        assert_eq!(many(false), many(true));
+        assert_eq!(many(true).get("k99").and_then(Json::as_u64), Some(99));
+    }
+}

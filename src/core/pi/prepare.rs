@@ -1,0 +1,58 @@
+//! What pi summarises when it compacts a path.
+
+use super::{
+    cut::{CutPoint, find_cut_point},
+    files::Files,
+    json::Object,
+    message,
+};
+
+/// What a compaction of pi's would do. Places are places in the path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preparation {
+    /// Where the path is cut.
+    pub cut: CutPoint,
+    /// The entries whose messages are summarised.
+    pub summarised: Vec<usize>,
+    /// The entries of the turn that the cut parts, up to the cut.
+    pub turn_prefix: Vec<usize>,
+    /// The summary that is there already.
+    pub previous_summary: Option<String>,
+    /// Files touched so far.
+    pub files: Files,
+}
+
+/// Prepares the compaction of a path, lines of pi's form from the root to the leaf. `None`: the path ends in a
+/// compaction, or is empty.
+#[must_use]
+pub fn prepare(path: &[Object], keep_tokens: u64) -> Option<Preparation> {
+    let is_compaction = |line: &Object| line.text("type") == Some("compaction");
+    if path.last().is_none_or(is_compaction) {
+        return None;
+    }
+    let previous = path.iter().rposition(is_compaction);
+    let start = previous.map_or(0, |at| {
+        let first_kept = path[at].text("firstKeptEntryId");
+        let place = first_kept.and_then(|id| path.iter().position(|line| line.text("id") == Some(id)));
+        place.unwrap_or(at + 1)
+    });
+    let cut = find_cut_point(path, start, path.len(), keep_tokens);
+    path.get(cut.first_kept)?;
+    let history_end = cut.turn_start.unwrap_or(cut.first_kept);
+    let said = |range: std::ops::Range<usize>| -> Vec<usize> {
+        range.filter(|at| !is_compaction(&path[*at]) && message::of_line(&path[*at], 0).is_some()).collect()
+    };
+    let summarised = said(start..history_end.max(start));
+    let turn_prefix = cut.turn_start.map(|from| said(from..cut.first_kept)).unwrap_or_default();
+    let mut files = Files::default();
+    if let Some(at) = previous {
+        files.add_noted(&path[at]);
+    }
+    for at in summarised.iter().chain(&turn_prefix) {
+        if let Some(message) = message::of_line(&path[*at], 0) {
+            files.add_calls(&message);
+        }
+    }
+    let previous_summary = previous.and_then(|at| path[at].text("summary")).map(str::to_owned);
+    Some(Preparation { cut, summarised, turn_prefix, previous_summary, files })
+}

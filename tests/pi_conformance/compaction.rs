@@ -1,0 +1,265 @@
+//! Groups i and m: whole compactions by the server's agent loop, with pi's estimator and cut rule and a scripted model.
+//!
+//! Compared is what of pi's compaction is a fact of the session: what is kept, what the summary is made from, the files,
+//! the tokens before. How the summary is asked for and worded is our own: one request where pi makes two for a turn that
+//! is cut, our sections, and a summary that has not got them is not taken.
+
+use crate::{
+    data::{Data, Outcome, lines, messages, outcome, same, whole},
+    deviations,
+    script::{Script, Setting, answer, summary},
+};
+use reseed::core::{
+    context::summary::read_prompt,
+    model::{ModelFault, ModelRequest, OverflowHint, Purpose},
+    pi,
+};
+use reseed_protocol::{
+    Entry, EntryData, ErrorCode, Role,
+    command::{CancelCompaction, Command, Input as Said, ManualCompact, UserInput},
+    entry::Compaction,
+    event::EphemeralEvent,
+    reply::Reply,
+};
+use serde_json::{Value, json as value};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+
+fn compaction_of(entry: &Entry) -> Option<&Compaction> {
+    match &entry.data {
+        EntryData::Compaction(compaction) => Some(compaction),
+        _ => None,
+    }
+}
+
+pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
+    let session = data.session(case);
+    let path = data.path(case);
+    let keep_tokens = whole(&case["keepRecentTokens"]);
+    let leaf = path.last().map(|node| node.id().clone());
+    let setting = Setting {
+        // So wide that no bound of ours comes into play.
+        window_tokens: 100_000_000,
+        keep_tokens,
+        reserve_tokens: whole(&case["reserveTokens"]),
+        automatic: false,
+    };
+    let model = Box::new(|_: &ModelRequest| Some(Ok(answer(&summary("[[HISTORY]]"), None))));
+    let mut script = Script::new(&setting, Some(session), leaf, model);
+    let before = script.entries.len();
+    let instructions = case["customInstructions"].as_str().map(str::to_owned);
+    let reply = script.command(Command::ManualCompact(ManualCompact { instructions: instructions.clone() }));
+    let prepared = pi::prepare::prepare(&lines(&path), keep_tokens).unwrap();
+    let nothing = prepared.summarised.is_empty() && prepared.turn_prefix.is_empty();
+    let refused = matches!(&reply, Reply::Error(error) if error.code == ErrorCode::NothingToCompact);
+    if refused || gave_up(&script) {
+        let unchanged = script.entries.len() == before;
+        return if unchanged && (nothing || gave_up(&script)) {
+            Outcome::Deviating(deviations::NOTHING_TO_COMPACT)
+        } else {
+            Outcome::Failed(format!("{reply:?}, although something would be summarised"))
+        };
+    }
+    let mut drops_previous = false;
+    let checked = outcome(|| {
+        let Some(compaction) = script.entries.get(before).and_then(compaction_of) else {
+            return Err(Outcome::Failed(format!("no compaction was written: {reply:?} {:?}", script.emitted)));
+        };
+        let expected = &case["result"];
+        let first_kept = compaction.first_kept_entry_id.as_ref().and_then(|id| session.number(id));
+        same("the first kept line", &value!(first_kept), &expected["firstKeptLine"])?;
+        same("the tokens before", &value!(compaction.tokens_before), &expected["tokensBefore"])?;
+        same("the files", &value!(compaction.details), &expected["details"])?;
+        same("whether the model wrote it", &compaction.summary.contains("[[HISTORY]]"), &true)?;
+        same("how many requests", &script.requests.len(), &1)?;
+        let request = &script.requests[0];
+        same("the purpose", &request.purpose, &Purpose::Summary)?;
+        let text = request.messages().next().unwrap().message.text();
+        let asked = read_prompt(&text).ok_or_else(|| Outcome::Failed("the request is no summary's".to_owned()))?;
+        same("the instructions", &asked.instructions, &instructions)?;
+        let calls = case["calls"].as_array().unwrap();
+        let includes = calls.iter().any(|call| call["previousSummaryIncluded"] == true);
+        let has_previous = prepared.previous_summary.as_ref().is_some_and(|text| !text.trim().is_empty());
+        same("whether the previous summary is merged", &asked.previous.is_some(), &has_previous)?;
+        drops_previous = has_previous && !includes;
+        Ok(())
+    });
+    match checked {
+        Outcome::Passed if drops_previous => Outcome::Deviating(deviations::PREVIOUS_SUMMARY),
+        other => other,
+    }
+}
+
+/// Whether a compaction was begun and came to nothing because its summary would not be smaller.
+fn gave_up(script: &Script) -> bool {
+    script.emitted.iter().any(
+        |event| matches!(event, EphemeralEvent::CompactionFailed(failed) if failed.code == ErrorCode::NothingToCompact),
+    )
+}
+
+/// Why a case of the life cycle is not ours.
+const NOT_OURS: &[(&str, &str)] = &[("extension", "hooks are not there yet")];
+
+pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
+    let name = case["name"].as_str().unwrap();
+    if let Some((_, why)) = NOT_OURS.iter().find(|(word, _)| name.contains(word)) {
+        return Outcome::NotOurs(why);
+    }
+    let settings = &case["compaction"];
+    let setting = Setting {
+        window_tokens: whole(&case["contextWindow"]),
+        keep_tokens: whole(&settings["keepRecentTokens"]),
+        reserve_tokens: whole(&settings["reserveTokens"]),
+        automatic: settings["enabled"].as_bool().unwrap(),
+    };
+    let events = case["events"].as_array().unwrap();
+    let ends: Vec<&Value> = events.iter().filter(|event| event["type"] == "compaction_end").collect();
+    if ends.iter().any(|end| end["reason"] == "threshold" && !end["result"].is_null()) {
+        return before_the_next_request(&setting);
+    }
+    let (answers, summaries) = (Rc::new(RefCell::new(answers(case))), Rc::new(RefCell::new(summaries(&ends))));
+    let model = Box::new(move |request: &ModelRequest| match request.purpose {
+        Purpose::Turn => Some(answers.borrow_mut().pop_front().unwrap_or_else(|| Ok(answer("Fine.", None)))),
+        Purpose::Summary => {
+            summaries.borrow_mut().pop_front().unwrap_or_else(|| Some(Ok(answer(&summary("SUM"), None))))
+        }
+    });
+    let mut script = Script::new(&setting, None, None, model);
+    let mut refused_nothing = false;
+    outcome(|| {
+        for step in case["steps"].as_array().unwrap() {
+            let told = step["step"].as_str().unwrap();
+            let began = script.emitted.len();
+            let ok = if let Some(chars) = told.strip_prefix("prompt(").and_then(|rest| rest.split(' ').next()) {
+                let text = "word ".repeat(chars.parse::<usize>().unwrap() / 5 + 1);
+                let input = UserInput { input: Said::Text(text), when_busy: None, parent_id: None, if_leaf: None };
+                let reply = script.command(Command::UserInput(input));
+                // A turn that fails is told by an event; pi's prompt is fine all the same.
+                matches!(reply, Reply::Accepted(_))
+            } else {
+                let instructions = told.contains("focus").then(|| "focus".to_owned());
+                let reply = script.command(Command::ManualCompact(ManualCompact { instructions }));
+                if told.contains("abort") {
+                    script.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+                }
+                let failed =
+                    script.emitted[began..].iter().any(|event| matches!(event, EphemeralEvent::CompactionFailed(_)));
+                refused_nothing |= matches!(&reply, Reply::Error(error) if error.code == ErrorCode::NothingToCompact);
+                !failed && matches!(reply, Reply::Ok(_))
+            };
+            if ok != step["ok"] && !(refused_nothing && step["value"]["summary"] == "SUM-OF-NOTHING") {
+                return Err(Outcome::Failed(format!("`{told}` went {ok}: {:?}", &script.emitted[began..])));
+            }
+        }
+        if refused_nothing && ends.iter().all(|end| end["result"]["summary"] == "SUM-OF-NOTHING") {
+            let written = script.entries.iter().filter_map(compaction_of).count();
+            same("compactions of nothing", &written, &0)?;
+            return Err(Outcome::Deviating(deviations::NOTHING_TO_COMPACT));
+        }
+        same_entries(&script, case)
+    })
+}
+
+/// What the model answers to turns, as the events say.
+fn answers(case: &Value) -> VecDeque<Result<reseed::core::model::Answer, ModelFault>> {
+    let overflows = case["name"].as_str().unwrap().starts_with("overflow");
+    let events = case["events"].as_array().unwrap();
+    let kept = events.iter().filter(|event| event["type"] == "assistant");
+    kept.map(|event| {
+        if event["stopReason"] == "stop" {
+            return Ok(answer("Fine.", None));
+        }
+        let window = whole(&case["contextWindow"]);
+        let mut fault = ModelFault::new(ErrorCode::UpstreamRateLimited, "refused");
+        if overflows {
+            fault.code = ErrorCode::ContextOverflow;
+            fault.overflow = OverflowHint { prompt_tokens: Some(window + 1), window_tokens: Some(window) };
+        }
+        Err(fault)
+    })
+    .collect()
+}
+
+/// What the model answers to summaries; nothing yet where the compaction is cancelled meanwhile.
+fn summaries(ends: &[&Value]) -> VecDeque<Option<Result<reseed::core::model::Answer, ModelFault>>> {
+    ends.iter()
+        .filter(|end| !end["errorMessage"].as_str().unwrap_or_default().contains("lready compacted"))
+        .map(|end| match (&end["result"], end["aborted"].as_bool()) {
+            (_, Some(true)) => None,
+            (Value::Null, _) => Some(Err(ModelFault::new(ErrorCode::UpstreamError, "boom"))),
+            (result, _) => Some(Ok(answer(&summary(result["summary"].as_str().unwrap()), None))),
+        })
+        .collect()
+}
+
+/// The entries and the roles of the context at the end, pi's settings at the beginning and failed answers left out.
+fn same_entries(script: &Script, case: &Value) -> Result<(), Outcome> {
+    let ours =
+        |entry: &Value| entry.as_str().is_none_or(|kind| kind.starts_with("message:") && !kind.ends_with(":error"));
+    let all = case["entries"].as_array().unwrap();
+    let place = |at: usize| all[..at].iter().filter(|entry| ours(entry)).count();
+    let expected: Vec<Value> = all
+        .iter()
+        .filter(|entry| ours(entry))
+        .map(|entry| match entry["compaction"].as_str() {
+            Some(text) => value!({ "compaction": text, "firstKept": place(crate::data::place(&entry["firstKept"])) }),
+            None => entry.clone(),
+        })
+        .collect();
+    let found: Vec<Value> = script
+        .entries
+        .iter()
+        .map(|entry| match &entry.data {
+            EntryData::Compaction(compaction) => {
+                let first = compaction.first_kept_entry_id.as_ref();
+                let kept = script.entries.iter().position(|entry| Some(&entry.entry_id) == first);
+                let word =
+                    compaction.summary.split("- ").nth(1).unwrap_or_default().split('\n').next().unwrap_or_default();
+                value!({ "compaction": word, "firstKept": kept })
+            }
+            EntryData::Message(message) => value!(match message.role {
+                Role::User => "message:user",
+                Role::Assistant => "message:assistant",
+                Role::Tool => "message:toolResult",
+            }),
+            _ => value!(entry.type_name()),
+        })
+        .collect();
+    same("the entries", &found, &expected)?;
+    let roles: Vec<Value> = messages(&script.path()).iter().map(|(_, message)| value!(message.text("role"))).collect();
+    let mut expected = case["contextRoles"].as_array().unwrap().clone();
+    let failed = all.iter().filter(|entry| entry.as_str().is_some_and(|kind| kind.ends_with(":error"))).count();
+    for _ in 0..failed {
+        let at = expected.iter().rposition(|role| role == "assistant").unwrap();
+        expected.remove(at);
+    }
+    same("the roles", &roles, &expected)
+}
+
+/// pi looks at the window when a turn is over, and again after every turn while what it kept is too large. Here it is
+/// looked at before every request: nothing happens after the turn, and one compaction is made before the next request.
+fn before_the_next_request(setting: &Setting) -> Outcome {
+    let full = setting.window_tokens;
+    let mut asked = 0;
+    let model = Box::new(move |request: &ModelRequest| match request.purpose {
+        Purpose::Summary => Some(Ok(answer(&summary("SUM"), None))),
+        Purpose::Turn => {
+            asked += 1;
+            let text = "long ".repeat(if asked == 2 { 800 } else { 1 });
+            Some(Ok(answer(&text, Some((if asked == 2 { full - 1_000 } else { 800 }, 100)))))
+        }
+    });
+    let mut script = Script::new(setting, None, None, model);
+    let compactions = |script: &Script| script.entries.iter().filter_map(compaction_of).count();
+    let prompt = |script: &mut Script, words: usize| {
+        let input =
+            UserInput { input: Said::Text("word ".repeat(words)), when_busy: None, parent_id: None, if_leaf: None };
+        script.command(Command::UserInput(input));
+        compactions(script)
+    };
+    let after: Vec<usize> = [600, 500, 1, 1].map(|words| prompt(&mut script, words)).to_vec();
+    if after == [0, 0, 1, 1] {
+        Outcome::Deviating(deviations::BEFORE_THE_REQUEST)
+    } else {
+        Outcome::Failed(format!("compactions after each turn: {after:?}"))
+    }
+}

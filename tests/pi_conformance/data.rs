@@ -1,0 +1,238 @@
+//! The cases, and the sessions that they are about, imported as the server imports them.
+
+use reseed::core::{
+    context::counter::{Counter, Estimator},
+    pi::{
+        self, Importer,
+        json::{Json, Object},
+        read::{Item, Reader},
+    },
+    session::{IdSource, Node},
+};
+use reseed_protocol::{Entry, EntryId};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How a case went.
+pub(crate) enum Outcome {
+    Passed,
+    /// Otherwise than pi, for a reason of the table, and checked to be better.
+    Deviating(&'static str),
+    /// About something that this server does not have.
+    NotOurs(&'static str),
+    Failed(String),
+}
+
+/// Passed, or what differs.
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), Outcome> {
+    if found == expected {
+        return Ok(());
+    }
+    let short = |value: &T| {
+        let text = format!("{value:?}");
+        if text.len() > 600 { format!("{}…", text.chars().take(600).collect::<String>()) } else { text }
+    };
+    Err(Outcome::Failed(format!("{what} is {}, expected {}", short(found), short(expected))))
+}
+
+/// The outcome of checks that stop at the first that fails.
+pub(crate) fn outcome(checks: impl FnOnce() -> Result<(), Outcome>) -> Outcome {
+    checks().err().unwrap_or(Outcome::Passed)
+}
+
+/// What a person needs to find a case.
+pub(crate) fn title(case: &Value) -> String {
+    ["name", "session", "leaf", "oldLeaf", "target", "keepRecentTokens"]
+        .iter()
+        .filter_map(|field| Some(format!("{field}={}", case.get(field)?)))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A session file, imported.
+pub(crate) struct Session {
+    /// The header's line, as version 3 has it.
+    pub(crate) header: Object,
+    /// The version that the file says.
+    pub(crate) version: u64,
+    /// Lines as version 3 has them, by number from 0.
+    pub(crate) lines: BTreeMap<usize, Object>,
+    /// Lines that are broken.
+    pub(crate) broken: Vec<usize>,
+    /// All lines, blank and broken ones too.
+    pub(crate) physical_lines: usize,
+    /// The entries, in the order of the file.
+    pub(crate) entries: Vec<Entry>,
+    /// The entry that keeps the header of a file without entries.
+    pub(crate) closing: Option<Entry>,
+    nodes: HashMap<EntryId, Arc<Node>>,
+    numbers: HashMap<EntryId, usize>,
+    ids: HashMap<usize, EntryId>,
+}
+
+impl Session {
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut reader = Reader::new(IdSource::seeded(7));
+        let mut importer: Option<Importer> = None;
+        let counter = Counter::chosen(Estimator::Pi, "any");
+        let mut session = Self {
+            header: Object::default(),
+            version: 0,
+            lines: BTreeMap::new(),
+            broken: Vec::new(),
+            physical_lines: text.strip_suffix('\n').unwrap_or(&text).split('\n').count(),
+            entries: Vec::new(),
+            closing: None,
+            nodes: HashMap::new(),
+            numbers: HashMap::new(),
+            ids: HashMap::new(),
+        };
+        for (number, line) in text.split('\n').enumerate() {
+            match reader.line(line) {
+                Ok(Item::Blank) => {}
+                Ok(Item::Header(header)) => {
+                    session.header = header.object.clone();
+                    session.version = header.version;
+                    importer = Some(Importer::new(header, IdSource::seeded(8)));
+                }
+                Ok(Item::Entry(line)) => {
+                    let entry = importer.as_mut().ok_or("an entry before the header")?.entry(&line);
+                    // As it comes back from the store.
+                    let stored = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
+                    let entry: Entry = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
+                    session.lines.insert(number, line.object);
+                    session.numbers.insert(entry.entry_id.clone(), number);
+                    session.ids.insert(number, entry.entry_id.clone());
+                    let node = Arc::new(Node::counted(entry.clone(), &counter));
+                    session.nodes.insert(entry.entry_id.clone(), node);
+                    session.entries.push(entry);
+                }
+                Err(_) => session.broken.push(number),
+            }
+        }
+        session.closing = importer.and_then(Importer::finish);
+        Ok(session)
+    }
+
+    /// The path to a leaf, oldest first; `None` for a leaf that is not there.
+    pub(crate) fn path(&self, leaf: &Value) -> Option<Vec<Arc<Node>>> {
+        let mut next = match leaf {
+            Value::String(name) if name == "none" => None,
+            Value::String(name) if name == "default" => self.entries.last().map(|entry| entry.entry_id.clone()),
+            Value::Null => None,
+            Value::Number(line) => Some(self.id(usize::try_from(line.as_u64()?).ok()?)?.clone()),
+            _ => return None,
+        };
+        let mut path = Vec::new();
+        while let Some(id) = next {
+            let node = self.nodes.get(&id)?;
+            next = node.entry.parent_id.clone();
+            path.push(node.clone());
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// The line of an entry.
+    pub(crate) fn number(&self, id: &EntryId) -> Option<usize> {
+        self.numbers.get(id).copied()
+    }
+
+    /// The entry of a line.
+    pub(crate) fn id(&self, line: usize) -> Option<&EntryId> {
+        self.ids.get(&line)
+    }
+}
+
+/// Every case and session of a folder.
+pub(crate) struct Data {
+    folder: PathBuf,
+    /// Messages that stand in a case by its name, their members in order.
+    inline: HashMap<String, Vec<Object>>,
+    sessions: BTreeMap<String, Session>,
+}
+
+impl Data {
+    pub(crate) fn open(folder: &Path) -> Result<Self, String> {
+        let mut data = Self { folder: folder.to_owned(), inline: HashMap::new(), sessions: BTreeMap::new() };
+        let path = folder.join("f-serialization.json");
+        let file: Json = fs::read_to_string(&path)
+            .map_err(|error| error.to_string())
+            .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        for case in file.get("cases").and_then(Json::as_list).unwrap_or_default() {
+            let messages = case.get("messages").and_then(Json::as_list).unwrap_or_default();
+            let messages = messages.iter().filter_map(Json::as_object).cloned().collect();
+            data.inline.insert(case.text("name").unwrap_or_default().to_owned(), messages);
+        }
+        for case in data.cases("index")? {
+            let name = case["session"].as_str().ok_or("a session without a name in the index")?.to_owned();
+            let session = Session::read(&folder.join("sessions").join(&name))?;
+            data.sessions.insert(name, session);
+        }
+        Ok(data)
+    }
+
+    pub(crate) fn cases(&self, group: &str) -> Result<Vec<Value>, String> {
+        let path = self.folder.join(format!("{group}.json"));
+        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(&path).map_err(|error| told(&error))?;
+        let mut file: Value = serde_json::from_str(&text).map_err(|error| told(&error))?;
+        match file["cases"].take() {
+            Value::Array(cases) => Ok(cases),
+            _ => Err(told(&"it has no list `cases`")),
+        }
+    }
+
+    /// The messages that stand in a case.
+    pub(crate) fn inline(&self, case: &Value) -> Vec<Object> {
+        self.inline[case["name"].as_str().unwrap()].clone()
+    }
+
+    /// The session file that a case is about.
+    pub(crate) fn file(&self, case: &Value) -> PathBuf {
+        self.folder.join("sessions").join(case["session"].as_str().unwrap())
+    }
+
+    /// The session that a case is about.
+    pub(crate) fn session(&self, case: &Value) -> &Session {
+        let name = case["session"].as_str().unwrap_or_else(|| panic!("the case names no session"));
+        self.sessions.get(name).unwrap_or_else(|| panic!("the index has no session {name}"))
+    }
+
+    /// The session's path to the case's leaf.
+    pub(crate) fn path(&self, case: &Value) -> Vec<Arc<Node>> {
+        self.session(case).path(&case["leaf"]).unwrap_or_else(|| panic!("there is no leaf {}", case["leaf"]))
+    }
+}
+
+/// A path in pi's form.
+pub(crate) fn lines(path: &[Arc<Node>]) -> Vec<Object> {
+    path.iter().map(|node| pi::export::object(&node.entry)).collect()
+}
+
+/// pi's messages of what the newest compaction of a path leaves, each with its entry.
+pub(crate) fn messages(path: &[Arc<Node>]) -> Vec<(EntryId, Object)> {
+    reseed::core::context::build::remaining(path)
+        .into_iter()
+        .filter_map(|(_, node)| Some((node.id().clone(), pi::message::of_entry(&node.entry)?)))
+        .collect()
+}
+
+pub(crate) fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no whole number"))
+}
+
+pub(crate) fn place(value: &Value) -> usize {
+    usize::try_from(whole(value)).unwrap()
+}
+
+pub(crate) fn json(value: &Value) -> Json {
+    Json::from(value)
+}

@@ -1,0 +1,65 @@
+//! Where reseed deliberately does something else than pi, and why. Whoever names one of these has checked that the better
+//! thing is done.
+
+/// A reason to deviate.
+pub(crate) struct Deviation {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Why, and what is done instead.
+    pub(crate) reason: &'static str,
+}
+
+pub(crate) const UNKNOWN_LEAF: &str = "unknown leaf";
+pub(crate) const HALF_CHARACTER: &str = "half a character";
+pub(crate) const BROKEN_CHAIN: &str = "broken fork chain";
+pub(crate) const PREVIOUS_SUMMARY: &str = "previous summary dropped";
+pub(crate) const NOTHING_TO_COMPACT: &str = "compacting nothing";
+pub(crate) const LATER_OVERFLOW_TEXT: &str = "later overflow text";
+pub(crate) const BEFORE_THE_REQUEST: &str = "threshold looked at late";
+pub(crate) const ORDER_OF_CHILDREN: &str = "children by their clocks";
+pub(crate) const ORPHAN_RESULT: &str = "result without a call";
+
+/// Every reason there is.
+pub(crate) const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        name: UNKNOWN_LEAF,
+        reason: "pi silently takes the last entry of the file; here an entry that is not there is told as such",
+    },
+    Deviation {
+        name: HALF_CHARACTER,
+        reason: "pi cuts a long tool result inside a character of two code units; here it ends before that character",
+    },
+    Deviation {
+        name: BROKEN_CHAIN,
+        reason: "pi's fork drops labels and leaves their children without a parent, so the context before them is lost; \
+                 here the children are relinked and the fork's context is whole",
+    },
+    Deviation {
+        name: PREVIOUS_SUMMARY,
+        reason: "where a cut parts the first turn after a compaction pi forgets the summary that was there; here every \
+                 compaction is given the previous summary to merge",
+    },
+    Deviation {
+        name: NOTHING_TO_COMPACT,
+        reason: "pi asks the model to summarise nothing, or less than the summary has, and stores the answer; here that is \
+                 refused and nothing is written",
+    },
+    Deviation {
+        name: LATER_OVERFLOW_TEXT,
+        reason: "a refusal that pi recognises only in later versions is recognised",
+    },
+    Deviation {
+        name: BEFORE_THE_REQUEST,
+        reason: "pi looks at the window when a turn is over, so that a turn itself can overflow, and compacts again after \
+                 every turn while what it keeps is too large; here it is looked at before every request, once a turn",
+    },
+    Deviation {
+        name: ORDER_OF_CHILDREN,
+        reason: "pi sorts an entry's children by their times, so that a clock that steps back reorders them; here they stand \
+                 in the order in which they were appended",
+    },
+    Deviation {
+        name: ORPHAN_RESULT,
+        reason: "pi sends a tool's result without its call, which providers refuse; here it is left out",
+    },
+];

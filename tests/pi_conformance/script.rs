@@ -1,0 +1,236 @@
+//! The server's agent loop around a scripted model: what it asks and what it writes, without a runtime.
+
+use crate::data::Session;
+use reseed::core::{
+    agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed},
+    context::{
+        counter::{Calibration, Counter, Estimator, Method},
+        cut::CutRule,
+        strategy::Defaults,
+        windows::Windows,
+    },
+    model::{Answer, ModelFault, ModelRequest, ReportedUsage},
+    session::{IdSource, Node, Place, Session as Stored, SessionTree, place::landing, tree::PathReader},
+};
+use reseed_protocol::{
+    Entry, EntryId, Part, StopReason, Timestamp,
+    command::{Command, NavigatePosition},
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt::Write as _,
+    sync::Arc,
+};
+
+/// What the model does with a request: answers, fails, or says nothing yet.
+pub(crate) type Model = Box<dyn FnMut(&ModelRequest) -> Option<Result<Answer, ModelFault>>>;
+
+/// The loop with all that stands around it.
+pub(crate) struct Script {
+    agent: Option<AgentLoop>,
+    model: Model,
+    commands: u64,
+    /// Every entry, those of the file first.
+    pub(crate) entries: Vec<Entry>,
+    by_id: HashMap<EntryId, usize>,
+    /// What was said that is not stored.
+    pub(crate) emitted: Vec<EphemeralEvent>,
+    /// What was asked of the model.
+    pub(crate) requests: Vec<ModelRequest>,
+    replies: Vec<Reply>,
+}
+
+/// What the deployment of a case says.
+pub(crate) struct Setting {
+    pub(crate) window_tokens: u64,
+    pub(crate) keep_tokens: u64,
+    pub(crate) reserve_tokens: u64,
+    pub(crate) automatic: bool,
+}
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+impl Script {
+    /// A session, standing at a leaf, counted and cut as pi does.
+    pub(crate) fn new(setting: &Setting, session: Option<&Session>, leaf: Option<EntryId>, model: Model) -> Self {
+        let entries = session.map(|session| session.entries.clone()).unwrap_or_default();
+        let deployment = Deployment {
+            model: "m".into(),
+            strategy: if setting.automatic { "threshold".into() } else { "manual".into() },
+            defaults: Defaults {
+                threshold: 1.0,
+                reserve_tokens: setting.reserve_tokens,
+                keep_recent_tokens: setting.keep_tokens,
+            },
+            estimator: Estimator::Pi,
+            cut_rule: CutRule::Pi,
+            windows: Windows::new(Some(setting.window_tokens), Vec::new()),
+            tool_timeout_ms: 1_000,
+            tool_rounds_max: 10,
+            queue_items_max: 10,
+            ..Deployment::default()
+        };
+        let mut stored = Stored::new("session".parse().unwrap(), NOW);
+        stored.state.seq = 1;
+        stored.state.model.clone_from(&deployment.model);
+        stored.state.strategy.clone_from(&deployment.strategy);
+        stored.state.leaf.clone_from(&leaf);
+        stored.state.entries = entries.len() as u64;
+        let mut script = Self {
+            agent: None,
+            model,
+            commands: 0,
+            by_id: entries.iter().enumerate().map(|(at, entry)| (entry.entry_id.clone(), at)).collect(),
+            entries,
+            emitted: Vec::new(),
+            requests: Vec::new(),
+            replies: Vec::new(),
+        };
+        stored.tree = script.path_to(leaf.as_ref());
+        let seed = Seed::new(stored, Arc::new(deployment), Calibration::new(Method::Pi), IdSource::seeded(99));
+        script.agent = Some(AgentLoop::seeded(1, seed));
+        script.tell(Input::Recovered);
+        script
+    }
+
+    fn path_to(&self, leaf: Option<&EntryId>) -> SessionTree {
+        let counter = Counter::chosen(Estimator::Pi, "m");
+        let mut reader = PathReader::default();
+        for entry in self.way_back(leaf) {
+            if !reader.take(Node::counted(entry.clone(), &counter)) {
+                break;
+            }
+        }
+        reader.finish()
+    }
+
+    fn way_back(&self, leaf: Option<&EntryId>) -> Vec<&Entry> {
+        std::iter::successors(leaf.and_then(|id| self.entry(id)), |entry| {
+            entry.parent_id.as_ref().and_then(|id| self.entry(id))
+        })
+        .collect()
+    }
+
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&Entry> {
+        self.by_id.get(id).map(|at| &self.entries[*at])
+    }
+
+    /// The whole path to where the session stands.
+    pub(crate) fn path(&self) -> Vec<Arc<Node>> {
+        let counter = Counter::chosen(Estimator::Pi, "m");
+        let mut path: Vec<Arc<Node>> = self
+            .way_back(self.leaf().as_ref())
+            .into_iter()
+            .map(|entry| Arc::new(Node::counted(entry.clone(), &counter)))
+            .collect();
+        path.reverse();
+        path
+    }
+
+    pub(crate) fn leaf(&self) -> Option<EntryId> {
+        self.agent().session().state.leaf.clone()
+    }
+
+    fn agent(&self) -> &AgentLoop {
+        self.agent.as_ref().unwrap()
+    }
+
+    /// Gives a command and returns its reply.
+    pub(crate) fn command(&mut self, command: Command) -> Reply {
+        let place = match &command {
+            Command::Navigate(navigate) => {
+                let position = navigate.position.unwrap_or(NavigatePosition::At);
+                let entry = navigate.entry_id.as_ref().and_then(|id| self.entry(id));
+                let (leaf, input) = entry.map(|entry| landing(entry, position)).unwrap_or_default();
+                Some(Box::new(self.place(leaf, input)))
+            }
+            _ => None,
+        };
+        self.commands += 1;
+        let id = format!("command-{:012}", self.commands).parse().unwrap();
+        let (origin, fingerprint) = (Origin(1), self.commands);
+        self.tell(Input::Command { origin, id, fingerprint, command: Box::new(command), place });
+        self.replies.pop().expect("every command has a reply")
+    }
+
+    /// The place that a command goes to, as the runtime reads it from the store.
+    fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Place {
+        let theirs: Vec<EntryId> = self.way_back(leaf.as_ref()).iter().map(|entry| entry.entry_id.clone()).collect();
+        let ours = self.leaf();
+        let left = self
+            .way_back(ours.as_ref())
+            .into_iter()
+            .take_while(|entry| !theirs.contains(&entry.entry_id))
+            .cloned()
+            .collect();
+        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left }
+    }
+
+    fn tell(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let effects = self.agent.as_mut().unwrap().handle(NOW, input);
+            for effect in effects {
+                match effect {
+                    Effect::Append(append) => {
+                        for event in append.events {
+                            if let Event::EntryAppended(appended) = event {
+                                self.by_id.insert(appended.entry.entry_id.clone(), self.entries.len());
+                                self.entries.push(appended.entry);
+                            }
+                        }
+                        self.replies.extend(append.marks.into_iter().map(|mark| mark.reply));
+                    }
+                    Effect::Reply { reply, .. } => self.replies.push(reply),
+                    Effect::Emit(event) => self.emitted.push(event),
+                    Effect::CallModel(call) => inputs.extend(self.ask(call.request, &call.body)),
+                    Effect::CancelModel(request) => inputs.push_back(Input::Cancelled { request, shown: Vec::new() }),
+                    Effect::Calibrate { .. } => {}
+                    Effect::Reseed => {
+                        let old = self.agent.take().unwrap();
+                        let generation = old.generation() + 1;
+                        self.agent = Some(AgentLoop::seeded(generation, old.into_seed()));
+                        inputs.push_back(Input::Seeded);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, request: RequestId, body: &ModelRequest) -> Option<Input> {
+        self.requests.push(body.clone());
+        Some(match (self.model)(body)? {
+            Ok(answer) => Input::Answered { request, answer },
+            Err(fault) => Input::Failed { request, fault },
+        })
+    }
+}
+
+/// An answer of one text.
+pub(crate) fn answer(text: &str, usage: Option<(u64, u64)>) -> Answer {
+    let usage = usage.map(|(input_tokens, output_tokens)| ReportedUsage {
+        input_tokens,
+        output_tokens,
+        ..ReportedUsage::default()
+    });
+    Answer { parts: vec![Part::Text { text: text.to_owned() }], stop_reason: StopReason::Stop, usage }
+}
+
+/// A summary in the form that the server wants, as short as can be, with this word in it.
+pub(crate) fn summary(word: &str) -> String {
+    format!(
+        "## Goal\n- {word}\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In Progress\n\
+         - none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n## Critical Context\n- none"
+    )
+}
+
+/// The SHA-256 of bytes, in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,235 @@
+//! Groups k and l: the shape of an imported tree, forks of it, and moving about in it.
+
+use crate::{
+    data::{Data, Outcome, Session, messages, outcome, same},
+    deviations,
+    script::{Script, Setting, answer, summary},
+};
+use reseed::{
+    cli::import::{ImportOptions, import},
+    core::model::ModelRequest,
+    store::{SessionStore, SubtreeQuery, memory::MemoryStore},
+};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp,
+    command::{Command, Navigate, NavigatePosition},
+    event::Event,
+    reply::Reply,
+};
+use serde_json::{Map, Value, json as value};
+use std::{collections::HashMap, future::Future};
+
+/// Runs what a store does, which here never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(future)
+}
+
+/// Whether a session has an entry of this id, as the server's store says.
+pub(crate) fn knows(session: &Session, id: &str) -> bool {
+    let id: EntryId = id.parse().unwrap();
+    session.id(0) == Some(&id) || session.number(&id).is_some()
+}
+
+struct Imported {
+    store: MemoryStore,
+    session: SessionId,
+    /// The line of each entry.
+    lines: HashMap<EntryId, usize>,
+    entries: Vec<Entry>,
+}
+
+impl Imported {
+    /// The file, brought into a store by the command that does it.
+    fn new(data: &Data, case: &Value) -> Result<Self, Outcome> {
+        let options = ImportOptions {
+            skip_broken: true,
+            owner: String::new(),
+            new_id: false,
+            model: "m".to_owned(),
+            strategy: "threshold".to_owned(),
+            seed: 5,
+            now: Timestamp(1_800_000_000_000),
+        };
+        let store = MemoryStore::new();
+        let imported = now(import(&store, &data.file(case), &options))
+            .map_err(|error| Outcome::Failed(format!("import: {error:#}")))?;
+        let session = imported.session;
+        let records = now(store.read(&session, 0, u32::MAX)).unwrap();
+        let entries: Vec<Entry> = records
+            .iter()
+            .filter_map(|record| match serde_json::from_str(&record.body).unwrap() {
+                Event::EntryAppended(appended) => Some(appended.entry),
+                _ => None,
+            })
+            .collect();
+        let numbers: Vec<usize> = data.session(case).lines.keys().copied().collect();
+        let lines = entries.iter().map(|entry| entry.entry_id.clone()).zip(numbers).collect();
+        Ok(Self { store, session, lines, entries })
+    }
+
+    fn line(&self, id: &EntryId) -> Value {
+        value!(self.lines[id])
+    }
+
+    /// The nodes of a part of the tree.
+    fn nodes(&self, root: Option<EntryId>, depth: u32) -> Vec<(EntryId, u64)> {
+        let query = SubtreeQuery { root, depth, limit: u32::MAX, bytes_max: usize::MAX };
+        let nodes = now(self.store.subtree(&self.session, query)).unwrap();
+        nodes
+            .iter()
+            .map(|node| match serde_json::from_str(&node.record.body).unwrap() {
+                Event::EntryAppended(appended) => (appended.entry.entry_id, node.child_count),
+                other => panic!("{other:?} is no entry"),
+            })
+            .collect()
+    }
+}
+
+pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
+    outcome(|| {
+        let imported = Imported::new(data, case)?;
+        let head = now(imported.store.head(&imported.session)).unwrap();
+        let state: Value = serde_json::from_str(&head.head.state).unwrap();
+        let leaf: Option<EntryId> = serde_json::from_value(state["leaf"].clone()).unwrap();
+        let has_entries = !data.session(case).lines.is_empty();
+        same(
+            "the leaf",
+            &leaf.filter(|_| has_entries).map_or(Value::Null, |leaf| imported.line(&leaf)),
+            &case["leaf"],
+        )?;
+        if !case["name"].is_null() {
+            same("the name", &value!(head.head.name), &case["name"])?;
+        }
+        same("the labels", &labels(&imported), &case["labels"])?;
+        if !has_entries {
+            return Ok(());
+        }
+        let roots: Vec<Value> = imported.nodes(None, 0).iter().map(|(id, _)| imported.line(id)).collect();
+        same("the roots", &Value::Array(roots), &case["roots"])?;
+        let all = imported.nodes(None, u32::MAX);
+        same("how many nodes", &value!(all.len()), &case["treeNodes"])?;
+        let mut children = Map::new();
+        for (id, child_count) in all {
+            let below: Vec<Value> =
+                imported.nodes(Some(id.clone()), 1).iter().skip(1).map(|(id, _)| imported.line(id)).collect();
+            same("how many children", &(below.len() as u64), &child_count)?;
+            let line = imported.lines[&id];
+            if below.len() > 1 || below.first().is_some_and(|child| *child != value!(line + 1)) {
+                children.insert(line.to_string(), Value::Array(below));
+            }
+        }
+        if Value::Object(children.clone()) == case["children"] {
+            return Ok(());
+        }
+        // Children stand in the order of the log; pi sorts them by their times.
+        let sorted = |list: &Value| {
+            let mut lines: Vec<u64> = list.as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+            lines.sort_unstable();
+            value!(lines)
+        };
+        let expected: Map<String, Value> =
+            case["children"].as_object().unwrap().iter().map(|(line, list)| (line.clone(), sorted(list))).collect();
+        same("the children", &children, &expected)?;
+        Err(Outcome::Deviating(deviations::ORDER_OF_CHILDREN))
+    })
+}
+
+/// The name of each entry that has one: the newest of the log counts.
+fn labels(imported: &Imported) -> Value {
+    let mut labels = Map::new();
+    for entry in &imported.entries {
+        let EntryData::Label(label) = &entry.data else { continue };
+        let Some(line) = imported.lines.get(&label.target_id) else { continue };
+        labels.remove(&line.to_string());
+        if let Some(name) = label.label.as_ref().filter(|name| !name.is_empty()) {
+            labels.insert(line.to_string(), value!(name));
+        }
+    }
+    Value::Object(labels)
+}
+
+pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
+    outcome(|| {
+        let session = data.session(case);
+        let id = |line: &Value| session.id(usize::try_from(line.as_u64().unwrap()).unwrap()).unwrap().clone();
+        let options = &case["options"];
+        let setting = Setting { window_tokens: 128_000, keep_tokens: 20_000, reserve_tokens: 16_384, automatic: false };
+        let model = Box::new(|_: &ModelRequest| Some(Ok(answer(&summary("[[BRANCH]]"), None))));
+        let old = case["oldLeaf"].as_u64().map(|_| id(&case["oldLeaf"]));
+        let mut script = Script::new(&setting, Some(session), old, model);
+        let before = script.entries.len();
+        let target = id(&case["target"]);
+        // pi decides by what the entry is; here whoever moves says it.
+        let spoken = script.entry(&target).is_some_and(|entry| match &entry.data {
+            EntryData::Message(message) => {
+                message.role == Role::User
+                    && reseed::core::pi::message::of_entry(entry).unwrap().text("role") == Some("user")
+            }
+            EntryData::CustomMessage(_) => script_type(entry) == "custom_message",
+            _ => false,
+        });
+        // Where the session stands already pi does nothing, whatever else was asked.
+        let stays = script.leaf().as_ref() == Some(&target);
+        let label = options["label"].as_str().filter(|_| !stays);
+        let reply = script.command(Command::Navigate(Navigate {
+            entry_id: Some(target),
+            position: Some(if spoken && !stays { NavigatePosition::Before } else { NavigatePosition::At }),
+            summarize: options["summarize"].as_bool(),
+            instructions: options["customInstructions"].as_str().map(str::to_owned),
+            replace_instructions: options["replaceInstructions"].as_bool(),
+            label: label.map(str::to_owned),
+        }));
+        let expected = &case["expected"];
+        let navigated = match reply {
+            Reply::Navigated(navigated) => navigated,
+            other => return same("the reply", &value!(format!("{other:?}")), expected),
+        };
+        let new: Vec<Entry> = script.entries[before..].to_vec();
+        let name = |id: Option<&EntryId>| -> Value {
+            let Some(id) = id else { return Value::Null };
+            match new.iter().position(|entry| entry.entry_id == *id) {
+                Some(at) => value!(format!("new{at}")),
+                None => value!(session.number(id).unwrap()),
+            }
+        };
+        let text = navigated.input.as_ref().map(|parts| {
+            parts
+                .iter()
+                .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+                .collect::<String>()
+        });
+        same("the text for editing", &value!(text), &expected["editorText"])?;
+        same("the new leaf", &name(navigated.leaf_id.as_ref()), &expected["newLeaf"])?;
+        same("where the session stands", &script.leaf(), &navigated.leaf_id)?;
+        let appended = expected["appended"].as_array().unwrap();
+        same("how many entries it wrote", &new.len(), &appended.len())?;
+        for (entry, expected) in new.iter().zip(appended) {
+            same("the type", &value!(entry.type_name()), &expected["type"])?;
+            same("the parent", &name(entry.parent_id.as_ref()), &expected["parent"])?;
+            match &entry.data {
+                EntryData::BranchSummary(branch) => {
+                    let from = branch.from_id.as_ref().map_or(value!("root"), |id| name(Some(id)));
+                    same("from where", &from, &expected["fromId"])?;
+                    same("whether the model wrote it", &branch.summary.contains("[[BRANCH]]"), &true)?;
+                    same("the files", &value!(branch.details), &expected["details"])?;
+                }
+                EntryData::Label(label) => {
+                    same("what is named", &name(Some(&label.target_id)), &expected["target"])?;
+                    same("the name", &value!(label.label), &expected["label"])?;
+                }
+                other => return Err(Outcome::Failed(format!("it wrote {other:?}"))),
+            }
+        }
+        let asked = &case["calls"];
+        same("how many requests", &script.requests.len(), &asked.as_array().unwrap().len())?;
+        let path = script.path();
+        let roles: Vec<Value> = messages(&path).iter().map(|(_, message)| value!(message.text("role"))).collect();
+        same("the roles", &Value::Array(roles), &expected["contextRoles"])
+    })
+}
+
+/// The type of an entry in pi's form.
+fn script_type(entry: &Entry) -> String {
+    reseed::core::pi::export::object(entry).text("type").unwrap_or_default().to_owned()
+}
