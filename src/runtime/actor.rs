@@ -120,7 +120,9 @@ impl Actor {
             Err(end) => end,
         };
         // Before the mailbox is closed: whoever deletes the session waits for that.
-        self.row.changed(self.effects.head(), SessionState::Idle);
+        if self.effects.take_changed() || self.row.doing() != SessionState::Idle {
+            self.row.changed(self.effects.head(), SessionState::Idle);
+        }
         // Who comes later finds the mailbox closed and opens the session again; who came just now is told.
         mailbox.close();
         while let Ok(message) = mailbox.try_recv() {
@@ -338,7 +340,9 @@ impl Actor {
             Err(error) => return Ok(Err(error)),
         }
         let append = Effect::Append(Append { events: Vec::new(), marks: vec![mark] });
-        self.carry_out(vec![append], None).await.map(Ok)
+        self.carry_out(vec![append], None).await?;
+        self.tell_list();
+        Ok(Ok(()))
     }
 
     /// Tells the loop what happened and carries out what it wants done, to the end.

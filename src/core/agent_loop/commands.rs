@@ -20,6 +20,10 @@ use reseed_protocol::{
     reply::{Accepted, Context, Reply},
 };
 
+/// Bytes of a context that is shown, as one frame: more than any text in the largest windows of 2026. Only pictures make
+/// a larger one.
+const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// A command's sender, id and content hash: what its mark is made of.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
@@ -67,10 +71,7 @@ impl AgentLoop {
                 self.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
-            Command::GetContext(get) => {
-                self.on_get_context(&caller, &get);
-                Ok(())
-            }
+            Command::GetContext(get) => self.on_get_context(&caller, &get),
             Command::RegisterTools(register) => {
                 self.on_register_tools(&caller, register.tools);
                 Ok(())
@@ -263,8 +264,19 @@ impl AgentLoop {
         Ok(())
     }
 
-    fn on_get_context(&mut self, caller: &Caller, get: &GetContext) {
+    fn on_get_context(&mut self, caller: &Caller, get: &GetContext) -> Result<(), ErrorBody> {
         let context = self.context();
+        let as_markdown = get.format == Some(ContextFormat::Markdown);
+        let bytes = context.bytes(!as_markdown);
+        if bytes > CONTEXT_BYTES_MAX {
+            let instead = if as_markdown {
+                "page through it with get_entries"
+            } else {
+                "ask for `markdown`, which leaves pictures out"
+            };
+            let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
+        }
         let tokens = self.count(&context).tokens;
         let envelope = envelope(&self.system, self.tools.definitions(), &context, &self.options());
         let context = match get.format {
@@ -272,5 +284,6 @@ impl AgentLoop {
             _ => Context { envelope: Some(envelope), markdown: None, tokens },
         };
         self.reply(caller, Reply::Context(Box::new(context)));
+        Ok(())
     }
 }

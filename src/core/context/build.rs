@@ -39,6 +39,22 @@ pub enum Kind {
 }
 
 impl Context {
+    /// Bytes of what the messages say, with or without what only programs read: pictures and opaque reasoning.
+    #[must_use]
+    pub fn bytes(&self, opaque: bool) -> usize {
+        let part = |part: &Part| match part {
+            Part::Text { text } => text.len(),
+            Part::Image { url, .. } if opaque || !url.starts_with("data:") => url.len(),
+            Part::Image { .. } => 0,
+            Part::Reasoning { text, payload } => {
+                text.len() + payload.as_ref().filter(|_| opaque).map_or(0, |payload| payload.to_string().len())
+            }
+            Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
+            Part::ToolResult { output, .. } => output.len(),
+        };
+        self.messages.iter().flat_map(|counted| &counted.message.content).map(part).sum()
+    }
+
     /// The messages as a request sends them.
     #[must_use]
     pub fn to_messages(&self) -> Vec<ContextMessage> {

@@ -167,3 +167,27 @@ async fn a_report_belongs_to_the_request_that_it_was_made_for() {
         assert_eq!(info(&mut client).await["source"], "estimated", "stale after {change}");
     }
 }
+
+/// A context that is too large for one frame is refused and not cut; as Markdown it has no pictures.
+#[tokio::test]
+async fn a_context_of_many_pictures_is_shown_without_them_and_one_of_too_much_text_not_at_all() {
+    let server = Server::start(talker(2), &[("CONTEXT_WINDOW", "100000000")]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let large = "x".repeat(900_000);
+    let picture = json!([{ "type": "input_text", "text": "look" },
+        { "type": "input_image", "image_url": format!("data:image/png;base64,{large}") }]);
+    for (content, markdown) in [(picture, "context"), (json!(large), "error")] {
+        for _ in 0..19 {
+            let content = json!({ "customType": "note", "content": content, "display": true });
+            assert_eq!(client.ask("append_custom_message", content).await["type"], "ok");
+        }
+        let refused = client.ask("get_context", json!({})).await;
+        assert_eq!(
+            (&refused["payload"]["code"], &refused["payload"]["details"]["field"]),
+            (&json!("invalid_field"), &json!("format"))
+        );
+        let shown = client.ask("get_context", json!({ "format": "markdown" })).await;
+        assert_eq!(shown["type"], markdown);
+    }
+    assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
+}

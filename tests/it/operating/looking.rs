@@ -97,7 +97,7 @@ async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_a
         assert_eq!(lines.len(), messages.len() + 2, "{context}");
         assert!(lines[0].starts_with("system ") && lines[0].ends_with("Be brief."), "{context}");
         for (line, message) in lines[1..].iter().zip(messages) {
-            let (role, id) = (message["role"].as_str().unwrap(), message["entryId"].as_str().unwrap());
+            let (role, id) = (message["message"]["role"].as_str().unwrap(), message["entryId"].as_str().unwrap());
             assert!(line.starts_with(&format!("{role:<9}  {id:<12}  ")), "{line} {message}");
         }
         assert!(lines.last().unwrap().starts_with(&format!("{} messages, ", messages.len())), "{context}");
