@@ -41,13 +41,13 @@ const FEATURES: &[&str] = &[
     "compaction",
     "context",
     "sessions",
-    "watch",
     "observers",
     "takeover",
     "tree",
     "navigate",
     "labels",
     "fork",
+    "watch",
 ];
 
 pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
