@@ -72,7 +72,7 @@ impl Dialogue {
             self.line(&self.screen.note("taken back; it stays on its branch, and what you say now begins another:"));
             self.line(&clean(&text_of(input)));
         } else {
-            self.line(&self.screen.note("the session goes on from there; what you say now begins a branch"));
+            self.line(&self.screen.note("the session goes on from there"));
         }
     }
 

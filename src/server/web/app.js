@@ -24,7 +24,7 @@ import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
 import { fromOpened, fromSnapshot, isRunning, needsPath, partText, reduce, resumePoint, withContextInfo, withPage } from "./fold.js";
 import { Moves } from "./moves.js";
-import { SessionTree } from "./tree.js";
+import { TreeSource } from "./tree-source.js";
 
 /** Entries that come with a session and with each older page: a few screens. */
 const PAGE_ENTRIES = 50;
@@ -32,8 +32,6 @@ const PAGE_ENTRIES = 50;
 const RESYNC_MS = 2000;
 /** Milliseconds until a session that could not be opened just now is tried again, where the server names no time. */
 const REOPEN_MS = 3000;
-/** Levels of the tree that are asked for below an entry. */
-const TREE_DEPTH = 60;
 
 export class App {
   /**
@@ -58,11 +56,7 @@ export class App {
     /** @type {Sending[]} */
     this.sending = [];
     this.loadingOlder = false;
-    /** What is known of the open session's tree. */
-    this.tree = new SessionTree();
-    this.loadingTree = false;
-    /** @type {Set<string | null>} entries below which the tree was asked for; not twice by itself */
-    this.askedBelow = new Set();
+    this.treeSource = new TreeSource(this);
     /** @type {Set<() => void>} looks at the state that wait for it to change */
     this.watchers = new Set();
     /** Events up to here are replayed: they are shown, but nobody is called because of them. */
@@ -106,6 +100,11 @@ export class App {
   /** Whether the session that should be shown is not there yet. */
   get loading() {
     return this.target !== null && this.state === null && this.status.phase !== "stopped";
+  }
+
+  /** What is known of the open session's tree. */
+  get tree() {
+    return this.treeSource.tree;
   }
 
   get readOnly() {
@@ -168,7 +167,7 @@ export class App {
     this.target = sessionId;
     this.state = null;
     this.listeners.onTarget(sessionId);
-    this.listeners.onChange();
+    this.changed();
   }
 
   /**
@@ -219,7 +218,7 @@ export class App {
       return;
     }
     const replays = from !== null && opened.resumed === "replay" && from.epoch === opened.epoch;
-    if (!replays) this.forgetTree();
+    if (!replays) this.treeSource.forget();
     this.adopt(fromOpened(from, opened), opened.asOfSeq);
   }
 
@@ -233,7 +232,7 @@ export class App {
     this.state = state;
     this.tree.addPath(state.entries);
     this.completePath();
-    void this.completeTree();
+    void this.treeSource.complete();
     this.changed();
   }
 
@@ -246,7 +245,7 @@ export class App {
       if (this.target !== null) return;
       this.target = opened.sessionId;
       this.listeners.onTarget(opened.sessionId);
-      this.forgetTree();
+      this.treeSource.forget();
       this.adopt(fromSnapshot(opened), opened.asOfSeq);
       this.sessions.maybeChanged();
     }).finally(() => (this.creating = null));
@@ -308,7 +307,7 @@ export class App {
     if (page && this.state?.sessionId === state.sessionId) {
       this.state = withPage(this.state, page);
       this.tree.addPath(page.items);
-      void this.completeTree();
+      void this.treeSource.complete();
       // Nothing new means that the leaf has moved meanwhile: the event that says so is on its way.
       if (page.items.some((entry) => !state.known.has(entry.entryId))) this.completePath();
     }
@@ -317,40 +316,6 @@ export class App {
 
   completePath() {
     if (this.state && needsPath(this.state)) void this.loadOlder();
-  }
-
-  // The tree
-
-  forgetTree() {
-    this.tree = new SessionTree();
-    this.askedBelow.clear();
-  }
-
-  /** Asks what else hangs from the entries that are shown, where that is not known. */
-  async completeTree() {
-    const { state } = this;
-    if (!state || !this.can("tree") || this.loadingTree || this.opened !== state.sessionId) return;
-    const missing = this.tree.unknownOn(state.entries);
-    if (!missing || this.askedBelow.has(missing.rootId)) return;
-    await this.loadBelow(missing.rootId);
-    if (this.state?.sessionId === state.sessionId) await this.completeTree();
-  }
-
-  /**
-   * Asks for a part of the tree.
-   * @param {string | null} rootId null: from its beginning
-   */
-  async loadBelow(rootId) {
-    const { state, tree } = this;
-    if (!state || this.loadingTree) return;
-    this.loadingTree = true;
-    this.askedBelow.add(rootId);
-    const depth = Math.max(TREE_DEPTH, rootId === null ? state.entries.length + 2 : 0);
-    const page = await this.quietly(this.connection.request("get_tree", { ...(rootId === null ? {} : { rootId }), depth }));
-    this.loadingTree = false;
-    if (page) tree.addPage(page, rootId === null);
-    else this.askedBelow.delete(rootId);
-    this.changed();
   }
 
   // Turns and context
@@ -466,7 +431,7 @@ export class App {
     this.state = reduce(this.state, event);
     if (event.type === "entry_appended" && this.state.seq > seq) this.tree.append(event.payload.entry, this.state.seq);
     this.completePath();
-    if (event.type === "session_updated") void this.completeTree();
+    if (event.type === "session_updated") void this.treeSource.complete();
     this.changed();
     if (this.state.outOfSync && Date.now() - this.resyncedAt > RESYNC_MS) this.resync(this.state.outOfSync);
     else if (event.seq === undefined || event.seq > this.quietUntil) this.notify(event);

@@ -119,7 +119,7 @@ export class TreeView {
       this.unfolded.clear();
       this.shown = "";
     }
-    const key = `${tree.version} ${state.leafId} ${this.unfolded.size} ${state.more} ${app.readOnly} ${app.loadingTree}`;
+    const key = `${tree.version} ${state.leafId} ${this.unfolded.size} ${state.more} ${app.readOnly} ${app.treeSource.loading}`;
     if (key === this.shown) return;
     this.shown = key;
     this.rows = treeRows(tree, state.leafId, this.unfolded);
@@ -204,7 +204,7 @@ export class TreeView {
       this.focusRow(this.current);
     } else if (row.kind === "more") {
       this.current = row.node.entryId;
-      void this.app.loadBelow(row.node.entryId);
+      void this.app.treeSource.loadBelow(row.node.entryId);
     } else {
       this.focusRow(key);
       this.onChoose(row.node.entryId);

@@ -318,7 +318,7 @@ fn the_lines_of_the_tree_are_gone_to_forked_and_named_by_their_numbers() {
         < {"id":"#6","type":"forked","payload":{"sessionId":"copy"}}
     "##;
     let after = "→ navigate {\"entryId\":\"a1\",\"position\":\"at\"}\n\
-        the session goes on from there; what you say now begins a branch\n\
+        the session goes on from there\n\
         → set_label {\"entryId\":\"a2\",\"label\":\"short\"}\n\
         labelled\n\
         that is no number of the last /tree, and no entry's id\n\
