@@ -13,6 +13,11 @@ export const treeCommands = {
 
   on_navigate({ client, id, payload, world, reply, refuse }) {
     if (client.role !== "owner") return refuse("read_only", "observers may only read");
+    if (world.leaving?.id === id) {
+      // Sent again after a lost connection: whoever sent it last is answered.
+      Object.assign(world.leaving, { reply, refuse });
+      return;
+    }
     if (world.turn || world.compaction) return refuse("turn_running", "the session is busy");
     const { entryId, position = "at", summarize, instructions } = payload;
     const entry = world.tree.get(entryId);
@@ -21,25 +26,29 @@ export const treeCommands = {
     const asOfSeq = world.seq;
     const arrive = (summary) => {
       const about = world.move(to, { commandId: id, ...(summary === undefined ? {} : { summary }) });
-      reply("navigated", {
+      (world.leaving?.reply ?? reply)("navigated", {
         leafId: world.leafId, asOfSeq, ...(about ? { branchSummaryEntryId: about.entryId } : {}),
         ...(position === "before" ? { input: entry.content } : {}),
       });
     };
     if (!summarize) return arrive();
     world.startLeaving();
-    void this.leave(world, id, refuse, () => arrive(`## Goal\nWhat was left.\n\nIt dwells on: ${instructions ?? "nothing"}.`));
+    world.leaving = { id, reply, refuse };
+    void this.leave(world, id, () => arrive(`## Goal\nWhat was left.\n\nIt dwells on: ${instructions ?? "nothing"}.`));
   },
 
-  async leave(world, commandId, refuse, arrive) {
+  async leave(world, commandId, arrive) {
     for (let done = 1; done <= 2; done += 1) {
       if (await this.pause(world, this.wordMillis * 20)) {
         world.failCompaction("navigation_cancelled", "the summary was cancelled", commandId);
-        return refuse("navigation_cancelled", "the summary was cancelled");
+        world.leaving.refuse("navigation_cancelled", "the summary was cancelled");
+        world.leaving = null;
+        return;
       }
       world.ephemeral("compaction_progress", { ...world.compaction, done, total: 2 });
     }
     arrive();
+    world.leaving = null;
   },
 
   on_set_label({ id, payload, world, reply }) {

@@ -38,6 +38,7 @@ onPage("asking again makes a branch; its versions are counted and switched, and 
   await shows(page, ["one", "two"]);
   assert.equal(await count.innerText(), "1/2");
   await page.waitForSelector(".toast.info:has-text('Version 1 of 2')");
+  await page.waitForSelector("#log .message.user.found:has-text('two')");
   const shown = await conversation(page);
   await page.reload();
   await shows(page, ["one", "two"]);
@@ -105,6 +106,25 @@ onPage("continuing from an earlier message, with a summary of what is left, its 
   await settled(page, 2);
   assert.equal(await page.locator("#log .message.user").nth(1).locator(".count").innerText(), "2/2");
   await page.waitForSelector(".elsewhere", { state: "detached" });
+});
+
+onPage("a connection lost while a branch is summarised: the move is made once, and answered", { expected: /WebSocket connection to|net::ERR_/ }, async ({ page, server }) => {
+  await talk(page, ["one", "two"]);
+  const row = page.locator("#log .message.assistant").first();
+  await row.hover();
+  await row.locator("[aria-label='Continue from here']").click();
+  await page.check("dialog [name=summarize]");
+  server.wordMillis = 60;
+  await page.click("dialog .primary");
+  await page.waitForSelector("[data-running=compaction]");
+  server.dropAll();
+  await page.waitForSelector("#connection-line:has-text('lost')");
+  await page.waitForSelector("#log .fold:has-text('Summary of the branch')");
+  await shows(page, ["one"]);
+  await page.waitForSelector("[data-running=compaction]", { state: "detached" });
+  assert.equal(await page.locator(".toast").count(), 0);
+  assert.equal([...server.worlds.values()][0].tree.size, 5);
+  assert.equal(await page.locator("#log > li").count(), 3);
 });
 
 onPage("going back to what was left, and bringing a summary along afterwards", {}, async ({ page }) => {

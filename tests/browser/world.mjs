@@ -35,6 +35,8 @@ export class World {
     this.turn = null;
     this.lastTurn = null;
     this.compaction = null;
+    /** The move that waits for its summary, and how to answer it. */
+    this.leaving = null;
     this.strategy = "threshold";
     this.model = "mock-1";
     this.name = "";

@@ -17,6 +17,9 @@ const ANNOUNCE_CHARS_MAX = 1000;
 /** Characters of a session's name, as the protocol has it. */
 const NAME_CHARS_MAX = 200;
 
+/** Milliseconds within which a move is seen in the chat. */
+const SHOWN_MS = 5000;
+
 const title = byId("title", HTMLElement);
 const announcer = byId("announcer", HTMLElement);
 const sidebar = byId("sidebar", HTMLElement);
@@ -221,7 +224,9 @@ async function switchTo(entryId, index, count) {
   if (about.length > 0 && !(await confirm("Go to the other version?", about.join(" "), "Stop and go there"))) return;
   const moved = await app.moves.go(entryId, "tip");
   if (!moved) return;
-  chat.reveal(entryId);
+  // The reply comes before the events that move the view.
+  await app.until((state) => state.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
+  requestAnimationFrame(() => chat.reveal(entryId));
   const { leafId: here } = moved;
   if (left === null || here === null) return;
   const bring = async () => {
