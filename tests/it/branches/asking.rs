@@ -34,8 +34,9 @@ async fn asking_from_an_earlier_entry_branches_in_one_step() {
 async fn where_input_may_go_and_where_not() {
     let mut talk = Talk::of(&["one", "two"]).await;
     let [first, _, second, last] = [0, 1, 2, 3].map(|at| talk.entries[at].clone());
-    // What is asked for, what comes of it, what the model is told.
-    let table: &[(Value, Result<&[&str], (&str, &str)>)] = &[
+    // What is asked for, and what the model is told, or why it is not.
+    type Outcome<'a> = Result<&'a [&'a str], (&'a str, &'a str)>;
+    let table: &[(Value, Outcome<'_>)] = &[
         (json!({ "parentId": "nowhere" }), Err(("entry_not_found", "parentId"))),
         (json!({ "ifLeaf": first }), Err(("leaf_moved", "ifLeaf"))),
         (json!({ "ifLeaf": null }), Err(("leaf_moved", "ifLeaf"))),
