@@ -42,6 +42,8 @@ pub(crate) struct History {
     pub(crate) views: Vec<View>,
     /// Why the session did not come to rest, if it did not.
     pub(crate) restless: Option<String>,
+    /// What panicked.
+    pub(crate) panics: Vec<String>,
     /// Faults of the disk that were met.
     pub(crate) faults: u64,
     /// Where the session stood in the end, and once more after the server was started anew.

@@ -37,7 +37,9 @@ pub(crate) async fn act(world: &mut World) {
     let owner = world.clients.iter().position(Client::owns).filter(|_| world.wire.rng.u8(..100) < 65);
     let number = owner.unwrap_or_else(|| world.wire.rng.usize(..world.clients.len()));
     if world.clients[number].is_away() {
-        join(world, number);
+        if number != UNDISTURBED || !world.profile.alone {
+            join(world, number);
+        }
         return;
     }
     if world.clients[number].connection.is_none() {

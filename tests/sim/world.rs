@@ -23,8 +23,9 @@ use reseed::{
 };
 use reseed_protocol::Timestamp;
 use std::{
+    cell::RefCell,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, Once, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
@@ -72,6 +73,8 @@ pub(crate) struct Profile {
     pub(crate) troubles: u8,
     /// Of a hundred things that a client does.
     pub(crate) cuts: u8,
+    /// Nobody watches the whole time, so that the session may be alone and leave memory.
+    pub(crate) alone: bool,
     /// The longest input, in words.
     pub(crate) words: usize,
     /// Most turns of the scheduler after a step.
@@ -91,11 +94,30 @@ impl Clock for SimClock {
     }
 }
 
+thread_local! {
+    /// What panicked in the run of this thread. tokio catches panics of tasks, and the server goes on without them.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has panics noted, besides what is done with them anyway.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+            before(panic);
+        }));
+    });
+    PANICS.take();
+}
+
 /// Runs one seed, and returns what it leaves behind with its trace.
 pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
+    note_panics();
     let trace = Trace::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let history = runtime.expect("a runtime").block_on(async {
+    let mut history = runtime.expect("a runtime").block_on(async {
         let mut world = World::new(seed, broken, trace.clone()).await;
         let steps = world.wire.rng.usize(STEPS);
         for step in 0..steps {
@@ -104,6 +126,7 @@ pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
         world.settle().await;
         world.end().await
     });
+    history.panics = PANICS.take();
     (history, trace.text())
 }
 
@@ -115,6 +138,7 @@ impl World {
             disk_slow: [0, 8, 2][rng.usize(..3)],
             troubles: [0, 1, 3][rng.usize(..3)],
             cuts: [2, 6, 15][rng.usize(..3)],
+            alone: rng.u8(..4) == 0,
             words: [20, 80, 160][rng.usize(..3)],
             turns: [2, 6, 20][rng.usize(..3)],
         };

@@ -17,6 +17,7 @@ pub(crate) type Check = fn(&History) -> Result<(), String>;
 
 /// Every promise by its name.
 pub(crate) const CHECKS: &[(&str, Check)] = &[
+    ("nothing panics", log::nothing_panics),
     ("the log is what was written", log::what_was_written),
     ("the tree is well formed", log::tree_is_well_formed),
     ("every turn ends once", log::turns_end_once),
