@@ -391,6 +391,11 @@ impl Connection {
             tracing::error!(session = %id, %error, "read events for a client that is behind");
             End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume")
         })?;
+        if page.is_empty() {
+            // It was published, so it was stored: a store that has lost it must not be asked again and again.
+            tracing::error!(session = %id, after, up_to, "the store has lost events");
+            return Err(End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume"));
+        }
         for record in page.into_iter().take_while(|record| record.seq <= up_to) {
             self.durable(record.seq, &record.body).await?;
             if let Some(joined) = &mut self.joined {

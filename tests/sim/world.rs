@@ -223,7 +223,15 @@ impl World {
 
     /// Something breaks.
     async fn trouble(&mut self) {
-        match self.wire.rng.u8(..8) {
+        match self.wire.rng.u8(..10) {
+            8.. if self.profile.alone => {
+                let secs = self.wire.rng.u64(5..200);
+                self.wire.trace.line(format_args!("world: everyone is cut off for {secs} s"));
+                for client in &mut self.clients {
+                    client.cut(&mut self.wire);
+                }
+                sleep(Duration::from_secs(secs)).await;
+            }
             0..3 => {
                 self.crash().await;
                 self.start();
@@ -234,7 +242,7 @@ impl World {
                 self.server().registry.stop(grace).await;
                 // Every socket is closed with the server; what was published by then is in its buffer.
                 for client in &mut self.clients {
-                    while client.read(&mut self.wire, 64 * 1024, None).await {}
+                    client.read_all(&mut self.wire).await;
                     client.cut(&mut self.wire);
                 }
                 self.bury();
@@ -347,7 +355,7 @@ impl World {
                 let wish = if client.number == 1 && !owned { script::owner_takes_over() } else { script::observer() };
                 client.join(&mut self.wire, &server, wish);
             }
-            while client.read(&mut self.wire, 64 * 1024, None).await {}
+            client.read_all(&mut self.wire).await;
         }
     }
 

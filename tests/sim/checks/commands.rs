@@ -10,7 +10,7 @@ use reseed_protocol::{
     event::Event,
     reply::Reply,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Errors that say nothing of what became of the command, or that another time it may go otherwise.
 const PASSING: &[ErrorCode] =
@@ -104,64 +104,61 @@ fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
     contents
 }
 
-/// A command that was done is not done again, and is answered as it was; only other content is a conflict.
+/// Each reply with the command that it answers. A connection has one command of an id under way at a time.
+fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
+    let mut open: BTreeMap<(u64, &CommandId), VecDeque<&Command>> = BTreeMap::new();
+    for sent in &history.sent {
+        open.entry((sent.connection, &sent.id)).or_default().push_back(&sent.command);
+    }
+    let mut answers: BTreeMap<&CommandId, Vec<(&Command, &Reply)>> = BTreeMap::new();
+    for given in &history.given {
+        if let What::Reply(id, reply) = &given.what
+            && let Some(command) = open.get_mut(&(given.connection, id)).and_then(VecDeque::pop_front)
+        {
+            answers.entry(id).or_default().push((command, reply));
+        }
+    }
+    answers
+}
+
+/// A reply that says that something was done, without its mark of a repeated one, and whether it has it.
+fn done(reply: &Reply) -> Option<(Reply, bool)> {
+    let mut plain = reply.clone();
+    let mark = match &mut plain {
+        Reply::Accepted(accepted) => &mut accepted.duplicate,
+        Reply::Navigated(navigated) => &mut navigated.duplicate,
+        Reply::Ok(ok) => &mut ok.duplicate,
+        _ => return None,
+    };
+    let repeated = mark.take() == Some(true);
+    Some((plain, repeated))
+}
+
+/// A command that was done is not done again, and is answered as it was; only other content is a conflict, and always is.
 pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String> {
-    let contents = contents(history);
-    for (id, replies) in replies(history) {
-        let one_content = contents.get(id).is_some_and(|contents| contents.len() == 1);
-        let mut done: Option<Reply> = None;
-        for reply in replies {
-            let (reply, repeated) = match reply {
-                Reply::Accepted(accepted) => {
-                    let mut plain = accepted.clone();
-                    (
-                        Reply::Accepted({
-                            plain.duplicate = None;
-                            plain
-                        }),
-                        accepted.duplicate == Some(true),
-                    )
+    for (id, answers) in answers(history) {
+        let mut first: Option<(&Command, Reply)> = None;
+        for (command, reply) in answers {
+            // A tool's answer may come again without having been written again, and the call may be far back by then.
+            if !command.writes() || matches!(command, Command::ToolResult(_)) {
+                continue;
+            }
+            match (&first, done(reply)) {
+                (Some((first, _)), Some(_)) if *first != command => {
+                    return Err(format!("`{id}` was done and is then done with other content"));
                 }
-                Reply::Navigated(navigated) => {
-                    let mut plain = navigated.clone();
-                    (
-                        Reply::Navigated({
-                            plain.duplicate = None;
-                            plain
-                        }),
-                        navigated.duplicate == Some(true),
-                    )
+                (Some((_, first)), Some((again, _))) if *first != again => {
+                    return Err(format!("`{id}` is answered {again:?}, before {first:?}"));
                 }
-                Reply::Ok(ok) if contents.get(id).is_some_and(|commands| commands[0].writes()) => {
-                    let mut plain = ok.clone();
-                    (
-                        Reply::Ok({
-                            plain.duplicate = None;
-                            plain
-                        }),
-                        ok.duplicate == Some(true),
-                    )
+                (Some(_), Some((_, false))) => return Err(format!("`{id}` is done twice")),
+                (None, Some((reply, _))) => first = Some((command, reply)),
+                (Some((first, _)), None) if *first == command => {
+                    let Reply::Error(error) = reply else { continue };
+                    if !PASSING.contains(&error.code) {
+                        return Err(format!("`{id}` was done and is then refused: {}", error.code));
+                    }
                 }
-                Reply::Error(error) if error.code == ErrorCode::IdempotencyConflict => match one_content {
-                    true => return Err(format!("`{id}` conflicts with itself")),
-                    false => continue,
-                },
-                // The result of a call that was answered before is taken without being written; the call may be far back
-                // when it comes again.
-                Reply::Error(error) if error.code == ErrorCode::UnknownCall => continue,
-                Reply::Error(error) if done.is_some() && one_content && !PASSING.contains(&error.code) => {
-                    return Err(format!("`{id}` was done and is then refused: {}", error.code));
-                }
-                _ => continue,
-            };
-            // A tool's answer may come again without having been written again.
-            let told_again = matches!(contents.get(id).map(|commands| commands[0]), Some(Command::ToolResult(_)));
-            match &done {
-                Some(done) if *done != reply && !told_again => {
-                    return Err(format!("`{id}` is answered {reply:?}, before {done:?}"));
-                }
-                Some(_) if !repeated && !told_again => return Err(format!("`{id}` is done twice")),
-                _ => done = Some(reply),
+                _ => {}
             }
         }
     }
