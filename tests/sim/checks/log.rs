@@ -2,7 +2,7 @@
 
 use crate::history::History;
 use reseed_protocol::{
-    CommandId, EntryId, TurnId,
+    CallId, CommandId, EntryId, TurnId,
     command::Command,
     event::{Event, QueueChanged},
     reply::QueueItem,
@@ -52,12 +52,14 @@ pub(crate) fn tree_is_well_formed(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it.
+/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it, and each of
+/// its calls is resolved once before it ends.
 pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     let mut seen: HashSet<&TurnId> = HashSet::new();
     let mut open: Option<&TurnId> = None;
     // The entry that a turn answers stands just before its beginning.
     let mut asked: Option<&TurnId> = None;
+    let mut calls: HashSet<&CallId> = HashSet::new();
     for (seq, event) in (1..).zip(&history.events) {
         match event {
             Event::TurnStarted(started) => {
@@ -83,8 +85,17 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
                     _ => return Err(format!("the entry at {seq} belongs to turn `{turn}`, which is not open")),
                 }
             }
+            Event::TurnFinished(finished) if !calls.is_empty() => {
+                return Err(format!("turn `{}` ends at {seq} with open calls: {calls:?}", finished.turn_id));
+            }
+            Event::RequestResolved(resolved) if !calls.remove(&resolved.call_id) => {
+                return Err(format!("call `{}` is resolved at {seq} and is not open", resolved.call_id));
+            }
             Event::ToolCall(call) if open != Some(&call.turn_id) => {
                 return Err(format!("the call at {seq} belongs to turn `{}`, which is not open", call.turn_id));
+            }
+            Event::ToolCall(call) if !calls.insert(&call.call_id) => {
+                return Err(format!("call `{}` is made twice, at {seq} again", call.call_id));
             }
             _ => {}
         }
