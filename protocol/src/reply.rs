@@ -220,6 +220,10 @@ replies! {
         /// It is a message of a client's (`append_custom_message`), which asks for no answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom: Option<QueuedCustom>,
+        /// It was said while this `navigate` was at work, for the place that it goes to. When the move comes to nothing
+        /// it stays in line until another move arrives or `edit_queue` lets it go.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<CommandId>,
     }
 
     /// What makes a waiting message a client's own.

@@ -176,6 +176,11 @@ export interface QueueItem {
   steer?: boolean;
   /** It is a message of a client's (`append_custom_message`), which asks for no answer. */
   custom?: QueuedCustom;
+  /**
+   * It was said while this `navigate` was at work, for the place that it goes to. When the move comes to nothing
+   * it stays in line until another move arrives or `edit_queue` lets it go.
+   */
+  after?: CommandId;
 }
 
 /** What makes a waiting message a client's own. */

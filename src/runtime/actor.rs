@@ -279,7 +279,7 @@ impl Actor {
         let refuse = |error: ErrorBody| {
             let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
         };
-        self.effects.expect_answer();
+        self.effects.expect_answer(&id);
         let ends_something =
             matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
         if self.stopping && command.writes() && !ends_something {
@@ -312,21 +312,25 @@ impl Actor {
             }
         }
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let state = &agent.session().state;
-        let places = Places { store: &*self.shared.store, session: &self.id, state };
-        let place = match places.of(&command).await {
+        let session = agent.session();
+        let places =
+            Places { store: &*self.shared.store, session: &self.id, state: &session.state, tree: &session.tree };
+        // A busy session goes nowhere, and says so without a place.
+        let place = if agent.is_idle() { places.of(&command).await } else { places.exists(&command).await };
+        let place = match place {
             Ok(place) => place,
             Err(error) => {
                 refuse(error);
                 return Ok(());
             }
         };
-        if matches!(command, Command::Navigate(_)) {
-            self.effects.answer_late(origin, outgoing.clone());
-        }
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
-        if told.is_err() && !self.effects.has_answered(&id) {
+        let leaving_by = self.agent.as_ref().and_then(|agent| agent.leaving_by());
+        if told.is_ok() && leaving_by.as_ref() == Some(&id) && !self.effects.has_answered() {
+            self.effects.answer_late(id.clone(), outgoing.clone());
+        }
+        if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
         }
         told

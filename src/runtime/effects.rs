@@ -36,10 +36,10 @@ pub(super) struct Effects {
     changed: bool,
     asking: Option<Asking>,
     measure: Measure,
-    /// The command that was answered last: each gets one reply, also when something fails after it.
-    answered: Option<CommandId>,
+    /// The command that is being dealt with, until it is answered: each gets one reply, also when something fails.
+    expected: Option<CommandId>,
     /// Who waits for a reply that comes after those to later commands: whoever leaves a branch, for its summary.
-    late: Option<(Origin, mpsc::Sender<Outgoing>)>,
+    late: Option<(CommandId, mpsc::Sender<Outgoing>)>,
     /// Fingerprints of the ids of all commands in the log, while they are known here: whoever has read none of the log
     /// asks the store.
     marked: Option<Vec<u64>>,
@@ -91,7 +91,7 @@ impl Effects {
             changed: false,
             asking: None,
             measure,
-            answered: None,
+            expected: None,
             late: None,
             marked,
         }
@@ -218,25 +218,27 @@ impl Effects {
     }
 
     /// A command begins: it has had no reply.
-    pub(super) fn expect_answer(&mut self) {
-        self.answered = None;
+    pub(super) fn expect_answer(&mut self, id: &CommandId) {
+        self.expected = Some(id.clone());
     }
 
-    /// Whether this command has had its reply.
-    pub(super) fn has_answered(&self, id: &CommandId) -> bool {
-        self.answered.as_ref() == Some(id)
+    /// Whether the command that began last has had its reply.
+    pub(super) fn has_answered(&self) -> bool {
+        self.expected.is_none()
     }
 
-    /// A command of this connection may be answered after later ones.
-    pub(super) fn answer_late(&mut self, origin: Origin, outgoing: mpsc::Sender<Outgoing>) {
-        self.late = Some((origin, outgoing));
+    /// This command is answered after later ones.
+    pub(super) fn answer_late(&mut self, id: CommandId, outgoing: mpsc::Sender<Outgoing>) {
+        self.late = Some((id, outgoing));
     }
 
     fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
-        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing);
-        let late = self.late.as_ref().filter(|(late, _)| *late == origin).map(|(_, outgoing)| outgoing);
-        let Some(outgoing) = now.or(late) else { return };
-        self.answered = Some(id.clone());
+        if self.expected.as_ref() == Some(&id) {
+            self.expected = None;
+        }
+        let late = self.late.take_if(|(late, _)| *late == id);
+        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing.clone());
+        let Some(outgoing) = now.or(late.map(|(_, outgoing)| outgoing)) else { return };
         // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
         let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
     }

@@ -39,11 +39,12 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     let mut session = Session::new(head.session.clone(), head.head.created_at);
     session.state = state(store, head).await?;
     let counter = Counter::for_model(&session.state.model);
-    session.tree = path_to(store, &head.session, session.state.leaf.clone(), &counter).await?;
+    session.tree = path_to(store, &head.session, session.state.leaf.clone(), &counter, &SessionTree::default()).await?;
     Ok(session)
 }
 
-/// The path to an entry, as far back as the model can see.
+/// The path to an entry, as far back as the model can see. Where it comes to one of a path that is known already, the
+/// rest is taken from there.
 ///
 /// # Errors
 /// As [`load`].
@@ -52,7 +53,11 @@ pub(super) async fn path_to(
     session: &SessionId,
     leaf: Option<EntryId>,
     counter: &Counter,
+    known: &SessionTree,
 ) -> Result<SessionTree, Error> {
+    if let Some(path) = leaf.as_ref().and_then(|leaf| known.upto(leaf)) {
+        return Ok(path);
+    }
     let mut reader = PathReader::default();
     let mut back = WayBack::from(leaf);
     'pages: loop {
@@ -61,6 +66,11 @@ pub(super) async fn path_to(
             break;
         }
         for (_, entry) in page {
+            if reader.may_join()
+                && let Some(known) = known.upto(&entry.entry_id)
+            {
+                return Ok(reader.finish_with(known));
+            }
             if !reader.take(Node::counted(entry, counter)) {
                 break 'pages;
             }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::{
         context::counter::Counter,
-        session::{Place, SessionState, place::landing},
+        session::{Place, SessionState, SessionTree, place::landing},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
 };
@@ -26,6 +26,7 @@ pub(super) struct Places<'a> {
     pub(super) store: &'a dyn SessionStore,
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
+    pub(super) tree: &'a SessionTree,
 }
 
 impl Places<'_> {
@@ -48,13 +49,18 @@ impl Places<'_> {
                 }
                 None => Ok(None),
             },
-            Command::SetLabel(set) => {
-                let seq =
-                    self.store.entry_seq(self.session, &set.entry_id).await.map_err(|error| store_error(&error))?;
-                seq.map(|_| None).ok_or_else(|| not_found(&set.entry_id, "entryId"))
-            }
-            _ => Ok(None),
+            other => self.exists(other).await,
         }
+    }
+
+    /// Nowhere; only whether the entry is there that a command names.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) async fn exists(&self, command: &Command) -> Result<Option<Box<Place>>, ErrorBody> {
+        let Command::SetLabel(set) = command else { return Ok(None) };
+        let seq = self.store.entry_seq(self.session, &set.entry_id).await.map_err(|error| store_error(&error))?;
+        seq.map(|_| None).ok_or_else(|| not_found(&set.entry_id, "entryId"))
     }
 
     async fn of_move(&self, navigate: &Navigate) -> Result<Place, ErrorBody> {
@@ -74,9 +80,11 @@ impl Places<'_> {
         Ok(Place { tree: self.path(&leaf).await?, leaf, input, left })
     }
 
-    async fn path(&self, leaf: &Option<EntryId>) -> Result<crate::core::session::SessionTree, ErrorBody> {
+    /// The path to an entry. What of it is in memory is neither read nor counted again.
+    async fn path(&self, leaf: &Option<EntryId>) -> Result<SessionTree, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
-        path_to(self.store, self.session, leaf.clone(), &counter).await.map_err(|error| store_error(&error))
+        let path = path_to(self.store, self.session, leaf.clone(), &counter, self.tree).await;
+        path.map_err(|error| store_error(&error))
     }
 
     async fn entry(&self, id: &EntryId, field: &str) -> Result<Entry, ErrorBody> {

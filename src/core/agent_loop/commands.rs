@@ -11,7 +11,7 @@ use crate::core::{
     session::Place,
 };
 use reseed_protocol::{
-    CommandId, EntryData, ErrorBody, ErrorCode, Timestamp,
+    CommandId, ErrorBody, ErrorCode, Role, Timestamp,
     command::{
         CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, ManualCompact, RetryTurn, SetContextStrategy,
         SetOptions,
@@ -40,9 +40,12 @@ impl Caller {
 
 impl AgentLoop {
     pub(super) fn on_command(&mut self, now: Timestamp, caller: Caller, command: Command, place: Option<Place>) {
+        if command.writes() && self.on_same_id(&caller) {
+            return;
+        }
         let refused = match command {
             Command::UserInput(input) => self.on_user_input(now, &caller, input, place),
-            Command::EditQueue(edit) => self.on_edit_queue(&caller, edit),
+            Command::EditQueue(edit) => self.on_edit_queue(now, &caller, edit),
             Command::Navigate(navigate) => self.on_navigate(now, &caller, navigate, place),
             Command::SetLabel(set) => self.on_set_label(now, &caller, set),
             Command::AppendCustom(custom) => self.on_append_custom(now, &caller, custom),
@@ -132,35 +135,44 @@ impl AgentLoop {
         Ok(())
     }
 
+    /// Asks again: the last turn's question, or the one at which the session stands after it was moved there.
     fn on_retry_turn(&mut self, now: Timestamp, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
         if self.is_busy() {
-            return Err(ErrorBody::new(ErrorCode::TurnRunning, "the session is busy; retry when it is idle"));
+            return Err(self.busy("a turn is retried when the session is idle"));
         }
-        let last = self.session.state.last_turn.as_ref().ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NothingToRetry, "the last turn ended with an answer, or there is none")
-        })?;
-        if let Some(asked) = retry.turn_id.as_ref().filter(|asked| **asked != last.turn_id) {
-            let message = format!("turn `{asked}` is not the last one, `{}` is", last.turn_id);
+        let last = self.session.state.last_turn.as_ref().map(|last| &last.turn_id);
+        if let Some(asked) = retry.turn_id.as_ref().filter(|asked| Some(*asked) != last) {
+            let message = match last {
+                Some(last) => format!("turn `{asked}` is not the last one, `{last}` is"),
+                None => format!("turn `{asked}` ended with an answer, is not of this session, or was moved away from"),
+            };
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message).with_field("turnId"));
         }
-        let as_of_seq = self.session.state.seq;
-        let mut events = Vec::new();
-        // What a cancelled answer had shown stays in the tree, on a branch of its own.
-        let incomplete = self
-            .session
-            .tree
-            .path()
-            .iter()
-            .rev()
-            .find(|node| node.message.is_some())
-            .filter(|node| matches!(&node.entry.data, EntryData::Message(message) if message.incomplete));
-        if let Some(parent) = incomplete.and_then(|node| node.entry.parent_id.clone()) {
-            events.push(info::session_updated(|updated| updated.leaf_id = Some(Some(parent))));
+        let said = self.session.tree.path().iter().rev().find(|node| node.message.is_some());
+        let said = said.and_then(|node| node.entry.message().map(|message| (node, message)));
+        let unanswered = said.is_some_and(|(_, message)| message.role == Role::User || message.incomplete);
+        if last.is_none() && !unanswered {
+            let message = "the last turn ended with an answer, or there is none; move to a question to ask it again";
+            return Err(ErrorBody::new(ErrorCode::NothingToRetry, message));
         }
+        let as_of_seq = self.session.state.seq;
         let turn_id: reseed_protocol::TurnId = self.ids.next_id();
-        events.push(self.turn_started(turn_id.clone(), vec![caller.id.clone()]));
-        let accepted = Accepted { entry_id: None, turn_id: Some(turn_id), queued: false, as_of_seq, duplicate: None };
-        self.append(events, vec![caller.mark(Reply::Accepted(accepted))]);
+        let accepted =
+            Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
+        let mark = caller.mark(Reply::Accepted(accepted));
+        // What a cancelled answer had shown stays in the tree, on a branch of its own.
+        let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
+        if let Some(Some(parent)) = incomplete {
+            let place = Place {
+                tree: self.session.tree.upto(&parent).unwrap_or_default(),
+                leaf: Some(parent),
+                ..Place::default()
+            };
+            self.begin_at(caller, place, turn_id, None, mark);
+            return Ok(());
+        }
+        let started = self.turn_started(turn_id, vec![caller.id.clone()]);
+        self.append(vec![started], vec![mark]);
         self.proceed(now);
         Ok(())
     }

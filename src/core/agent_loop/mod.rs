@@ -4,7 +4,7 @@
 //! end. It never waits, never fails, and knows no clock.
 //!
 //! A loop has a generation. It is built only from what the tree says ([`AgentLoop::seeded`]) and torn down at every
-//! compaction, model or strategy change, so it can be dropped at any moment and made again, here or after a crash, and
+//! compaction, navigation, model or strategy change, so it can be dropped at any moment and made again, here or after a crash, and
 //! the next request is the same. Answers to requests of an older loop carry request ids that no later loop knows: they
 //! are late words, expected and dropped.
 //!
@@ -330,7 +330,7 @@ impl AgentLoop {
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let waits = !self.session.state.queue.is_empty() && !self.holding;
+        let waits = self.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
         matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none() && !waits
     }
 

@@ -5,21 +5,21 @@
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
 use super::{
-    AgentLoop, CallModel, Effect, RequestId, Stage, annotate::check_name, commands::Caller, info, turn::appended,
+    AgentLoop, CallModel, Effect, Mark, RequestId, Stage, annotate::check_name, commands::Caller, info, turn::appended,
 };
 use crate::core::{
     context::{
         branch,
-        compaction::{Job, Order, Surroundings},
+        compaction::{Job, Order, Outcome, Surroundings},
     },
     model::{Answer, ModelFault},
     session::{Place, input::name_from},
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
-    command::Navigate,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    command::{Navigate, NavigatePosition},
     entry::{BranchSummary, Label},
-    event::{CompactionFailed, CompactionProgress, CompactionTrigger, EphemeralEvent},
+    event::{CompactionFailed, CompactionProgress, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
     reply::{Accepted, Navigated, Reply},
 };
 
@@ -44,41 +44,43 @@ impl AgentLoop {
         navigate: Navigate,
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
-        if let Stage::Leaving { leaving, .. } = &mut self.stage
-            && leaving.caller.id == caller.id
-        {
-            // Sent again after a lost connection: whoever sent it last is answered.
-            leaving.caller = caller.clone();
-            return Ok(());
+        if self.is_busy() {
+            return Err(self.busy("the session cannot move"));
         }
-        self.check_movable()?;
         let label = navigate.label.map(|label| check_name("label", &label)).transpose()?;
-        let place = place.unwrap_or_default();
-        let target = navigate.entry_id;
+        let mut place = place.unwrap_or_default();
+        let target = match navigate.position {
+            Some(NavigatePosition::Tip) => place.leaf.clone(),
+            _ => navigate.entry_id,
+        };
+        let has_instructions = navigate.instructions.as_ref().is_some_and(|text| !text.trim().is_empty());
+        if navigate.replace_instructions == Some(true) && !has_instructions {
+            let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
+            return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
+        }
         if navigate.summarize != Some(true) {
-            self.arrive(now, caller, place, target, label, None);
-            return Ok(());
+            return self.arrive(now, caller, place, target, label, None);
         }
         let instructions = navigate.instructions.filter(|text| !text.trim().is_empty());
         let order = Order {
             job_id: self.ids.next_id(),
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
-            free_form: navigate.replace_instructions == Some(true) && instructions.is_some(),
+            free_form: navigate.replace_instructions == Some(true),
             instructions,
         };
         let window = self.window_tokens();
         let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));
-        let Some((context, cut)) = branch::to_summarise(&place.left, budget, &self.counter) else {
-            self.arrive(now, caller, place, target, label, None);
-            return Ok(());
+        let left = std::mem::take(&mut place.left);
+        let Some((context, cut)) = branch::to_summarise(&left, budget, &self.counter) else {
+            return self.arrive(now, caller, place, target, label, None);
         };
         let around = Surroundings {
             model: &self.session.state.model,
             window_tokens: window,
             counter: &self.counter,
             calibration: &self.calibration,
-            details: Some(branch::files(&place.left)),
+            details: Some(branch::files(&left)),
             now,
             delimiter: self.ids.next_text(),
         };
@@ -88,26 +90,14 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Refuses to move while something is at work on the place where the session stands.
-    fn check_movable(&self) -> Result<(), ErrorBody> {
-        if let Some(job) = self.running_job() {
-            let message = format!("compaction `{job}` is at work; wait for it, or send cancel_compaction");
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
-            return Err(error.with_details(serde_json::json!({ "jobId": job })));
-        }
-        if self.is_busy() {
-            let message = "the session is busy; wait for the end of its turn, or cancel it";
-            return Err(ErrorBody::new(ErrorCode::TurnRunning, message));
-        }
-        Ok(())
-    }
-
     /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
     fn next_branch_summary(&mut self, now: Timestamp, leaving: Box<Move>) {
         let (done, total) = leaving.job.progress();
         let Some(body) = leaving.job.next_request() else {
             let Move { caller, job, place, target, label } = *leaving;
-            self.arrive(now, &caller, place, target, label, job.outcome());
+            let summary = job.outcome().unwrap_or_else(|| job.shorter());
+            // A label on a summary is never without something to name.
+            let _ = self.arrive(now, &caller, place, target, label, Some(summary));
             return;
         };
         self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
@@ -169,8 +159,12 @@ impl AgentLoop {
         place: Place,
         target: Option<EntryId>,
         label: Option<String>,
-        summary: Option<crate::core::context::compaction::Outcome>,
-    ) {
+        summary: Option<Outcome>,
+    ) -> Result<(), ErrorBody> {
+        if label.is_some() && target.is_none() && summary.is_none() {
+            let message = "before the first entry there is nothing to name; leave the label out";
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
+        }
         let as_of_seq = self.session.state.seq;
         let left_leaf_id = self.session.state.leaf.clone();
         let Place { leaf, tree, input, .. } = place;
@@ -201,19 +195,45 @@ impl AgentLoop {
         }
         let leaf_id = parent;
         let reply = Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None });
+        events.extend(self.released());
         self.session.tree = tree;
         self.append(events, vec![caller.mark(reply)]);
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
+        Ok(())
+    }
+
+    /// The move that waits for a summary.
+    #[must_use]
+    pub fn leaving_by(&self) -> Option<CommandId> {
+        match &self.stage {
+            Stage::Leaving { leaving, .. } => Some(leaving.caller.id.clone()),
+            _ => None,
+        }
+    }
+
+    /// A command under the id of the move that is at work: the same one, sent again after a lost connection, is answered
+    /// where it was sent last; any other is refused before it could write under an id that will be written.
+    pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
+        let Stage::Leaving { leaving, .. } = &mut self.stage else { return false };
+        if leaving.caller.id != caller.id {
+            return false;
+        }
+        if leaving.caller.fingerprint == caller.fingerprint {
+            leaving.caller.origin = caller.origin;
+            return true;
+        }
+        let message = format!("the id `{}` was used before with other content; use a new one", caller.id);
+        let error = ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id");
+        self.reply(caller, Reply::Error(error));
+        true
     }
 
     /// Moves to an entry and asks from there, in one step.
     pub(super) fn start_branch(&mut self, now: Timestamp, caller: Caller, parts: Vec<Part>, place: Place) {
         let turn_id: TurnId = self.ids.next_id();
         let as_of_seq = self.session.state.seq;
-        let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let generation = self.generation + 1;
-        let mut entry = self.message_entry(now, Message::new(Role::User, parts));
+        let mut entry = self.message_entry(now, Message::new(Role::User, parts.clone()));
         entry.parent_id.clone_from(&place.leaf);
         let reply = Reply::Accepted(Accepted {
             entry_id: Some(entry.entry_id.clone()),
@@ -222,19 +242,36 @@ impl AgentLoop {
             as_of_seq,
             duplicate: None,
         });
+        let asked = appended(entry, Some(turn_id.clone()), Some(caller.id.clone()));
+        self.begin_at(&caller, place, turn_id, Some((asked, parts)), caller.mark(reply));
+    }
+
+    /// Moves to a place and begins a turn there, on what is asked or on the question that stands there, in one step.
+    pub(super) fn begin_at(
+        &mut self,
+        caller: &Caller,
+        place: Place,
+        turn_id: TurnId,
+        asked: Option<(Event, Vec<Part>)>,
+        mark: Mark,
+    ) {
+        let generation = self.generation + 1;
+        let unnamed = asked.as_ref().filter(|_| self.session.state.name.is_empty());
+        let name = unnamed.map(|(_, parts)| name_from(parts)).filter(|name| !name.is_empty());
         let moved = info::session_updated(|updated| {
             updated.leaf_id = Some(place.leaf.clone());
             updated.generation = Some(generation);
             updated.name = name;
             updated.command_id = Some(caller.id.clone());
         });
-        let mut started = self.turn_started(turn_id.clone(), vec![caller.id.clone()]);
-        if let reseed_protocol::event::Event::TurnStarted(started) = &mut started {
-            started.generation = generation;
-        }
+        let command_ids = vec![caller.id.clone()];
+        let started = Event::TurnStarted(TurnStarted { turn_id, command_ids, generation });
+        let mut events = vec![moved];
+        events.extend(asked.map(|(asked, _)| asked));
+        events.push(started);
+        events.extend(self.released());
         self.session.tree = place.tree;
-        let asked = appended(entry, Some(turn_id), Some(caller.id.clone()));
-        self.append(vec![moved, asked, started], vec![caller.mark(reply)]);
+        self.append(events, vec![mark]);
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
     }

@@ -1,7 +1,9 @@
 //! What waits: inputs while a turn is running, in their order, durable and visible.
 //!
 //! Steered items stand before the others. They go with the next request of the running turn; when the turn ends
-//! without one, they are the first whose turn it is.
+//! without one, they are the first whose turn it is. What is said while the session moves to another place of the tree
+//! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
+//! or someone has edited the queue.
 
 use super::{AgentLoop, commands::Caller, info, turn::appended};
 use crate::core::session::{input, place::is_message};
@@ -47,23 +49,32 @@ impl AgentLoop {
             return Ok(());
         }
         if command.parent_id.is_some() {
-            let message = "the session is busy, and input with a parentId cannot wait: the branch that it leaves is \
-                           still growing; cancel the turn, or wait for its end";
-            return Err(ErrorBody::new(ErrorCode::TurnRunning, message).with_field("parentId"));
+            return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
         }
         let steer = match command.when_busy.unwrap_or(WhenBusy::Queue) {
             WhenBusy::Queue => false,
             WhenBusy::Steer => true,
-            WhenBusy::Reject => {
-                let message = "a turn is running, and the input came with whenBusy: reject";
-                return Err(ErrorBody::new(ErrorCode::TurnRunning, message));
-            }
+            WhenBusy::Reject => return Err(self.busy("the input came with whenBusy: reject")),
         };
-        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer, custom: None };
+        let after = self.leaving_by();
+        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer, custom: None, after };
         let as_of_seq = self.session.state.seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
         self.enqueue(caller, item, reply)
+    }
+
+    /// Why something cannot be done now, and what would help.
+    pub(super) fn busy(&self, what: &str) -> ErrorBody {
+        if self.session.state.turn.is_none()
+            && let Some(job) = self.running_job()
+        {
+            let message = format!("{what}; job `{job}` is at work: wait for it, or send cancel_compaction");
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
+            return error.with_details(serde_json::json!({ "jobId": job }));
+        }
+        let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
+        ErrorBody::new(ErrorCode::TurnRunning, message)
     }
 
     /// Refuses input whose sender has not seen all that was said.
@@ -102,7 +113,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
+    pub(super) fn on_edit_queue(&mut self, now: Timestamp, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
         let mut items = self.session.state.queue.clone();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
@@ -120,12 +131,23 @@ impl AgentLoop {
                 let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "order"))?;
                 ordered.push(items.remove(at));
             }
+            if !ordered.is_sorted_by_key(|item| !item.steer) {
+                let message = "steered inputs stand before the others: they go with the running turn";
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("order"));
+            }
             items = ordered;
+        }
+        if self.leaving_by().is_none() {
+            // What waited for a move that came to nothing has been looked at: it waits for that no more.
+            items.iter_mut().for_each(|item| item.after = None);
         }
         let mark = caller.mark(info::done(Some(self.session.state.seq)));
         let changed = items != self.session.state.queue;
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.append(events, vec![mark]);
+        if matches!(self.stage, super::Stage::Idle) {
+            self.proceed(now);
+        }
         Ok(())
     }
 
@@ -144,17 +166,25 @@ impl AgentLoop {
         let as_of_seq = Some(self.session.state.seq);
         let reply = Reply::Ok(Done { entry_id: Some(entry_id.clone()), as_of_seq, ..Done::default() });
         let custom = QueuedCustom { entry_id, custom_type: message.custom_type, display: message.display };
-        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer: true, custom: Some(custom) };
+        let after = self.leaving_by();
+        let item =
+            QueueItem { command_id: caller.id.clone(), content: parts, steer: true, custom: Some(custom), after };
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let event = self.delivered(now, item, None);
+        let event = self.delivered(now, item, None, self.session.state.leaf.clone());
         self.append(vec![event], vec![caller.mark(reply)]);
         Ok(())
     }
 
-    /// What waited becomes an entry that hangs from the leaf.
-    fn delivered(&mut self, now: Timestamp, item: QueueItem, turn_id: Option<TurnId>) -> Event {
+    /// What waited becomes an entry.
+    fn delivered(
+        &mut self,
+        now: Timestamp,
+        item: QueueItem,
+        turn_id: Option<TurnId>,
+        parent_id: Option<EntryId>,
+    ) -> Event {
         let (entry_id, data) = match item.custom {
             None => (self.ids.next_id(), EntryData::Message(Message::new(Role::User, item.content))),
             Some(QueuedCustom { entry_id, custom_type, display }) => {
@@ -162,41 +192,74 @@ impl AgentLoop {
                 (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }))
             }
         };
-        let entry = self.entry(now, entry_id, data);
+        let mut entry = self.entry(now, entry_id, data);
+        entry.parent_id = parent_id;
         appended(entry, turn_id, Some(item.command_id))
     }
 
-    /// Tells the model, with the next request of the running turn, what was steered to it. Each step is written with
-    /// the queue that it leaves, so that nothing is in both or in neither.
+    /// Tells the model, with the next request of the running turn, what was steered to it.
     pub(super) fn deliver_steered(&mut self, now: Timestamp) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        self.deliver(now, turn_id, |item| item.steer);
+        let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
+        self.deliver(now, turn_id, due);
     }
 
-    /// Writes what clients want to tell the model outside a turn.
+    /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
     pub(super) fn deliver_custom(&mut self, now: Timestamp) {
-        self.deliver(now, None, |item| item.custom.is_some());
+        let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
+        let due = ready.take_while(|item| item.custom.is_some()).count();
+        self.deliver(now, None, due);
     }
 
-    fn deliver(&mut self, now: Timestamp, turn_id: Option<TurnId>, due: impl Fn(&QueueItem) -> bool) {
-        while let Some(at) = self.session.state.queue.iter().position(&due) {
-            let mut items = self.session.state.queue.clone();
-            let item = items.remove(at);
-            let entry = self.delivered(now, item, turn_id.clone());
-            self.append(vec![Event::QueueChanged(QueueChanged { items }), entry], Vec::new());
+    /// Writes the first so many items that wait for no move, in one step with the queue that they leave: nothing is in
+    /// both or in neither.
+    fn deliver(&mut self, now: Timestamp, turn_id: Option<TurnId>, due: usize) {
+        if due == 0 {
+            return;
         }
+        let mut rest = Vec::new();
+        let mut parent = self.session.state.leaf.clone();
+        let mut entries = Vec::with_capacity(due);
+        for item in self.session.state.queue.clone() {
+            if item.after.is_some() || entries.len() == due {
+                rest.push(item);
+                continue;
+            }
+            let event = self.delivered(now, item, turn_id.clone(), parent);
+            parent = entry_id(&event);
+            entries.push(event);
+        }
+        let mut events = vec![Event::QueueChanged(QueueChanged { items: rest })];
+        events.append(&mut entries);
+        self.append(events, Vec::new());
     }
 
-    /// Begins a turn on the first input that waits.
+    /// Begins a turn on the first input that waits for its turn alone, if there is one.
     pub(super) fn start_queued(&mut self, now: Timestamp) {
         let mut items = self.session.state.queue.clone();
-        let first = items.remove(0);
+        let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
+        let first = items.remove(at);
         let turn_id: TurnId = self.ids.next_id();
         let command_id = first.command_id.clone();
-        let entry = self.delivered(now, first, Some(turn_id.clone()));
+        let entry = self.delivered(now, first, Some(turn_id.clone()), self.session.state.leaf.clone());
         let started = self.turn_started(turn_id, vec![command_id]);
         self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
         self.proceed(now);
+    }
+
+    /// The queue once a move has arrived: what was said while it was made may now be asked.
+    pub(super) fn released(&self) -> Option<Event> {
+        let mut items = self.session.state.queue.clone();
+        let held = items.iter().any(|item| item.after.is_some());
+        items.iter_mut().for_each(|item| item.after = None);
+        held.then_some(Event::QueueChanged(QueueChanged { items }))
+    }
+}
+
+fn entry_id(event: &Event) -> Option<EntryId> {
+    match event {
+        Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
+        _ => None,
     }
 }
 

@@ -384,6 +384,16 @@ impl World {
             _ => {
                 let mut order = waiting.clone();
                 self.rng.shuffle(&mut order);
+                let steered: HashSet<CommandId> = self
+                    .agent
+                    .session
+                    .state
+                    .queue
+                    .iter()
+                    .filter(|item| item.steer)
+                    .map(|item| item.command_id.clone())
+                    .collect();
+                order.sort_by_key(|id| !steered.contains(id));
                 let removed = order.pop().filter(|_| self.rng.bool());
                 let remove = removed.clone().map(|id| vec![id]);
                 let order = if removed.is_some() { order } else { waiting };
@@ -488,7 +498,12 @@ impl World {
         self.tell(Input::Go);
         for _ in 0..400 {
             if self.agent.is_idle() {
-                break;
+                if self.waiting.is_empty() {
+                    break;
+                }
+                // What was said for a place that the session did not come to waits until somebody looks at it.
+                self.command(Command::EditQueue(EditQueue { remove: None, order: None }));
+                continue;
             }
             self.now = self.now.plus_millis(60_000);
             match self.asked.pop_first() {

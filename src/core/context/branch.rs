@@ -1,17 +1,21 @@
 //! The summary of a branch that is left: what goes into it.
 
 use super::{
-    build::{Context, Kind, build_context},
+    build::{Context, Kind, visible},
     counter::Counter,
     cut::Cut,
     summary,
 };
 use crate::core::session::Node;
 use reseed_protocol::{
-    Entry, EntryData,
+    Entry, EntryData, Part,
     entry::{BranchSummary, CompactionDetails},
 };
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
+
+/// Bytes of text that are looked at for each token of the budget: more than a token has in any script, so that a long
+/// branch is not counted whole for the sake of its end.
+const BYTES_PER_TOKEN_MAX: u64 = 16;
 
 /// What the summary of a branch is made of: the newest messages that fit into a budget, in units of the estimate, and
 /// the summary that the branch itself begins with, if it was compacted. `None`: the branch says nothing.
@@ -19,8 +23,7 @@ use std::sync::Arc;
 /// `left` is the branch, newest first, without what both branches share.
 #[must_use]
 pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Option<(Context, Cut)> {
-    let path: Vec<Arc<Node>> = left.iter().rev().map(|entry| Arc::new(Node::counted(entry.clone(), counter))).collect();
-    let context = build_context(&path);
+    let context = Context { messages: visible(&path_of(left, budget_tokens, counter)) };
     let previous = context.messages.first().filter(|first| first.kind == Kind::Summary).map(|_| 0);
     let body = previous.map_or(0, |at| at + 1)..context.messages.len();
     let mut tokens = previous.map_or(0, |at: usize| context.messages[at].tokens.total());
@@ -39,6 +42,48 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     }
     let cut = Cut { summarised, previous, first_kept: None, kept: Vec::new(), dropped_tokens: tokens };
     Some((context, cut))
+}
+
+/// The branch, oldest first, without what is far beyond the budget. Where the newest compaction keeps from before the
+/// branch, it keeps all of the branch that stands before it.
+fn path_of(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Vec<Arc<Node>> {
+    let mut bytes_left = budget_tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
+    let near = left.iter().take_while(|entry| {
+        let fits = bytes_left > 0;
+        bytes_left = bytes_left.saturating_sub(text_bytes(entry));
+        fits
+    });
+    let near = near.count();
+    let is_compaction = |entry: &&Entry| matches!(entry.data, EntryData::Compaction(_));
+    let beyond = left[near..].iter().find(is_compaction).filter(|_| !left[..near].iter().any(|e| is_compaction(&e)));
+    let mut path: Vec<Entry> = beyond.into_iter().chain(left[..near].iter().rev()).cloned().collect();
+    let ids: HashSet<_> = path.iter().map(|entry| entry.entry_id.clone()).collect();
+    let oldest = path.first().map(|entry| entry.entry_id.clone());
+    for entry in &mut path {
+        if let EntryData::Compaction(compaction) = &mut entry.data
+            && compaction.first_kept_entry_id.as_ref().is_some_and(|first| !ids.contains(first))
+        {
+            compaction.first_kept_entry_id.clone_from(&oldest);
+        }
+    }
+    path.into_iter().map(|entry| Arc::new(Node::counted(entry, counter))).collect()
+}
+
+fn text_bytes(entry: &Entry) -> u64 {
+    let part = |part: &Part| match part {
+        Part::Text { text } | Part::Reasoning { text, .. } => text.len(),
+        Part::ToolCall { arguments, .. } => arguments.len(),
+        Part::ToolResult { output, .. } => output.len(),
+        Part::Image { .. } => 0,
+    };
+    let bytes = match &entry.data {
+        EntryData::Message(message) => message.content.iter().map(part).sum(),
+        EntryData::CustomMessage(custom) => custom.content.iter().map(part).sum(),
+        EntryData::Compaction(compaction) => compaction.summary.len(),
+        EntryData::BranchSummary(branch) => branch.summary.len(),
+        _ => 0,
+    };
+    bytes as u64
 }
 
 /// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what the summaries of
@@ -70,7 +115,11 @@ mod tests {
             (&["a:user one", "b:assistant two"], 1_000, Some((&[0, 1], None))),
             (&["a:user BIG", "b:assistant BIG", "c:user BIG"], 450, Some((&[1, 2], None))),
             (&["a:user BIG"], 10, Some((&[0], None))),
-            (&["a:user BIG", "b:compaction S first=zz", "c:user BIG"], 300, Some((&[1], Some(0)))),
+            // What the compaction keeps of this branch goes in, also where it keeps from before it.
+            (&["a:user one", "b:compaction S first=zz", "c:user two"], 1_000, Some((&[1, 2], Some(0)))),
+            (&["a:user BIG", "b:compaction S first=b", "c:user BIG"], 300, Some((&[1], Some(0)))),
+            // A result whose call both branches share.
+            (&["a:result x seen", "b:assistant done"], 1_000, Some((&[0, 1], None))),
         ];
         for (lines, budget, expected) in table {
             let lines: Vec<String> = lines.iter().map(|line| line.replace("BIG", &big)).collect();

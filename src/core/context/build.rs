@@ -25,6 +25,8 @@ pub struct Counted {
     pub tokens: MessageTokens,
     /// What it is.
     pub kind: Kind,
+    /// A user said it: not a summary, a tool or a note of a client's in the user's place.
+    pub is_input: bool,
 }
 
 /// What a message of a context is.
@@ -68,12 +70,17 @@ impl Context {
 /// Builds what the model sees from the path to the leaf, oldest first.
 #[must_use]
 pub fn build_context(path: &[Arc<Node>]) -> Context {
-    let messages =
-        remaining(path).into_iter().filter(|(_, node)| !failed_elsewhere(node)).filter_map(|(kind, node)| {
-            let message = node.message.clone()?;
-            Some(Counted { entry_id: Some(node.id().clone()), message, tokens: node.tokens, kind })
-        });
-    Context { messages: paired(messages.collect()) }
+    Context { messages: paired(visible(path)) }
+}
+
+/// What of a path is seen, in order, also results whose calls are not: a part of a path may begin with one.
+pub(crate) fn visible(path: &[Arc<Node>]) -> Vec<Counted> {
+    let counted = |(kind, node): (Kind, &Arc<Node>)| {
+        let message = node.message.clone()?;
+        let is_input = node.entry.message().is_some_and(|message| message.role == Role::User);
+        Some(Counted { entry_id: Some(node.id().clone()), message, tokens: node.tokens, kind, is_input })
+    };
+    remaining(path).into_iter().filter(|(_, node)| !failed_elsewhere(node)).filter_map(counted).collect()
 }
 
 /// Whether this is an answer from an imported file that failed or was cut off. Such an answer is on the path and is
@@ -141,6 +148,7 @@ fn paired(messages: Vec<Counted>) -> Vec<Counted> {
                     message: Arc::new(missing_result(call)),
                     tokens: MessageTokens { text: 16, ..MessageTokens::default() },
                     kind: Kind::Recent,
+                    is_input: false,
                 },
             });
         }

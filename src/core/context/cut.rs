@@ -113,7 +113,9 @@ pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option
 }
 
 fn last_user(context: &Context) -> Option<usize> {
-    body(context).rev().find(|at| context.messages[*at].message.role == Role::User)
+    // A note of a client's stands in the user's place and is none of the user's words.
+    let said = body(context).rev().find(|at| context.messages[*at].is_input);
+    said.or_else(|| body(context).rev().find(|at| context.messages[*at].message.role == Role::User))
 }
 
 fn body(context: &Context) -> Range<usize> {
@@ -172,6 +174,12 @@ mod tests {
         // Inside a turn: the question stays beside the tail.
         check(
             &[e("a:user BIG"), e("b:call x"), e("c:result x BIG"), e("d:call y"), e("e:result y BIG")],
+            150,
+            Some((&[1, 2], Some("d"), &["a"])),
+        );
+        // A client's note is not the user's question, which stays word for word.
+        check(
+            &[e("a:user x"), e("b:call x"), e("c:result x BIG"), e("d:call y"), e("e:result y BIG"), e("f:note z")],
             150,
             Some((&[1, 2], Some("d"), &["a"])),
         );

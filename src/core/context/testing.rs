@@ -6,10 +6,13 @@ use super::{
     summary,
 };
 use crate::core::session::Node;
-use reseed_protocol::{Entry, EntryData, Message, Part, Role, Timestamp, entry::Compaction};
+use reseed_protocol::{
+    Entry, EntryData, Message, Part, Role, Timestamp,
+    entry::{Compaction, CustomMessage},
+};
 use std::sync::Arc;
 
-/// Reads lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID text`,
+/// Reads lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID text`, `note`,
 /// `compaction SUMMARY first=ID keep=ID`.
 pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
     let mut parent = None;
@@ -39,6 +42,12 @@ pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
                         Part::ToolResult { call_id: call.parse().unwrap(), output: output.into(), is_error: false };
                     EntryData::Message(Message::new(Role::Tool, vec![result]))
                 }
+                "note" => EntryData::CustomMessage(CustomMessage {
+                    custom_type: "note".into(),
+                    content: vec![Part::Text { text: rest.into() }],
+                    display: true,
+                    details: None,
+                }),
                 "compaction" => {
                     let word =
                         |key: &str| rest.split(' ').find_map(|w| w.strip_prefix(key)).map(|id| id.parse().unwrap());

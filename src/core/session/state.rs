@@ -3,6 +3,7 @@
 //! A copy is stored with every append, so that opening a session does not read its whole log; the log stays the truth,
 //! and a copy of another version is thrown away and folded anew.
 
+use super::place::is_message;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
@@ -120,11 +121,17 @@ impl SessionState {
                 if let EntryData::SessionInfo(info) = &appended.entry.data {
                     self.name.clone_from(&info.name);
                 }
+                let Some(turn) = &mut self.turn else { return };
+                if is_message(&appended.entry) {
+                    // What was said to a running turn may make its request too large once more.
+                    turn.compacted = false;
+                    turn.overflowed = false;
+                }
                 let EntryData::Message(message) = &appended.entry.data else { return };
-                let (Some(turn), Role::Assistant) = (&mut self.turn, message.role) else { return };
+                if message.role != Role::Assistant {
+                    return;
+                }
                 turn.answers += 1;
-                turn.compacted = false;
-                turn.overflowed = false;
                 if let Some(usage) = &message.usage {
                     turn.usage = Some(add_usage(turn.usage.take(), usage));
                 }
@@ -172,9 +179,11 @@ impl SessionState {
                     self.settings.clone_from(settings);
                 }
                 if let Some(leaf) = &updated.leaf_id {
+                    if self.leaf != *leaf {
+                        // What could be retried was asked elsewhere.
+                        self.last_turn = None;
+                    }
                     self.leaf.clone_from(leaf);
-                    // What could be retried was asked elsewhere.
-                    self.last_turn = None;
                 }
                 if let Some(generation) = updated.generation {
                     self.generation = generation;

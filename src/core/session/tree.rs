@@ -35,12 +35,12 @@ impl Node {
                 Some(Arc::new(reseed_protocol::Message::new(reseed_protocol::Role::User, custom.content.clone())))
             }
             EntryData::BranchSummary(branch) if !branch.summary.is_empty() => Some(Arc::new(
-                reseed_protocol::Message::user(crate::core::context::summary::seed_text(&branch.summary)),
+                reseed_protocol::Message::user(crate::core::context::summary::branch_text(&branch.summary)),
             )),
             _ => None,
         };
         let tokens = counter.entry(&entry, message.as_deref());
-        Self { entry, message, tokens }
+        Self { entry: without_ballast(entry), message, tokens }
     }
 
     /// The entry's id.
@@ -48,6 +48,22 @@ impl Node {
     pub fn id(&self) -> &EntryId {
         &self.entry.entry_id
     }
+}
+
+/// The entry without what no request needs: it is in the store, and a session that keeps much data of its clients' must
+/// not hold it all in memory.
+fn without_ballast(mut entry: Entry) -> Entry {
+    if let Some(imported) = &mut entry.imported {
+        // That it was imported is still asked for.
+        imported.clear();
+    }
+    match &mut entry.data {
+        EntryData::Custom(custom) => custom.data = None,
+        EntryData::CustomMessage(custom) => custom.details = None,
+        EntryData::Foreign(foreign) => foreign.data.clear(),
+        _ => {}
+    }
+    entry
 }
 
 /// The path to the leaf, as far as the model can see it.
@@ -80,6 +96,15 @@ impl SessionTree {
         };
         self.path.truncate(keep);
         self.path.push(node);
+    }
+
+    /// The path to an entry of it, where that is the whole of what the model would see there: not before the newest
+    /// compaction, whose older entries were forgotten.
+    #[must_use]
+    pub fn upto(&self, leaf: &EntryId) -> Option<Self> {
+        let at = self.path.iter().rposition(|node| node.id() == leaf)?;
+        let newest = self.path.iter().rposition(|node| matches!(node.entry.data, EntryData::Compaction(_)));
+        (newest.is_none_or(|newest| newest <= at)).then(|| Self { path: self.path[..=at].to_vec() })
     }
 
     /// Counts every entry anew, for another model.
@@ -131,6 +156,9 @@ pub struct PathReader {
 struct Boundary {
     first_kept: Option<EntryId>,
     missing: Vec<EntryId>,
+    kept: Vec<EntryId>,
+    /// Where the compaction stands among the nodes.
+    at: usize,
 }
 
 impl PathReader {
@@ -143,6 +171,8 @@ impl PathReader {
                 self.boundary = Some(Boundary {
                     first_kept: compaction.first_kept_entry_id.clone(),
                     missing: compaction.kept_entry_ids.clone(),
+                    kept: compaction.kept_entry_ids.clone(),
+                    at: self.nodes.len(),
                 });
             }
             (None, _) => {}
@@ -163,10 +193,33 @@ impl PathReader {
         }
     }
 
+    /// Whether what came so far holds no compaction, so that a path that is known can follow ([`Self::finish_with`]).
+    #[must_use]
+    pub fn may_join(&self) -> bool {
+        self.boundary.is_none()
+    }
+
     /// The path that was read.
     #[must_use]
     pub fn finish(mut self) -> SessionTree {
+        // A compaction of another program's may keep from an entry that is not on its path: then it keeps nothing.
+        if let Some(Boundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
+            let mut place = 0;
+            self.nodes.retain(|node| {
+                let keep = place <= *at || kept.contains(node.id());
+                place += 1;
+                keep
+            });
+        }
         self.nodes.reverse();
         SessionTree { path: self.nodes }
+    }
+
+    /// The path that was read, hanging from the end of one that is known.
+    #[must_use]
+    pub fn finish_with(self, known: SessionTree) -> SessionTree {
+        let mut path = known.path;
+        path.extend(self.nodes.into_iter().rev());
+        SessionTree { path }
     }
 }

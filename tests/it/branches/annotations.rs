@@ -85,6 +85,14 @@ async fn what_is_wrong_is_refused_by_field() {
         ),
         ("rename_session", json!({ "name": "a\u{7}b" }), "invalid_field", "name"),
         ("navigate", json!({ "entryId": first, "label": long }), "invalid_field", "label"),
+        ("navigate", json!({ "entryId": null, "label": "x" }), "invalid_field", "label"),
+        (
+            "navigate",
+            json!({ "entryId": first, "summarize": true, "replaceInstructions": true }),
+            "missing_field",
+            "instructions",
+        ),
+        ("append_custom", json!({ "customType": "x", "data": "y".repeat(70_000) }), "invalid_field", "data"),
     ];
     for (kind, payload, code, field) in table {
         let reply = talk.client.ask(kind, payload.clone()).await;

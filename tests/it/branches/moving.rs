@@ -118,7 +118,7 @@ async fn nothing_sent_while_a_branch_is_summarised_is_lost() {
     for (kind, payload) in [("navigate", json!({ "entryId": ids[0] })), ("manual_compact", json!({}))] {
         refused_as(&client.ask(kind, payload).await, "compaction_running");
     }
-    refused_as(&client.ask("user_input", json!({ "input": "x", "parentId": ids[0] })).await, "turn_running");
+    refused_as(&client.ask("user_input", json!({ "input": "x", "parentId": ids[0] })).await, "compaction_running");
     model.push(Reply::text("re: three"));
     gate.open();
     let reply = client.until(|frame| frame["id"] == move_id.as_str()).await;
@@ -191,6 +191,75 @@ async fn there_is_no_moving_during_a_turn() {
     gate.open();
     client.event("turn_finished").await;
     assert_eq!(client.ask("navigate", json!({ "entryId": entry })).await["type"], "navigated");
+}
+
+#[tokio::test]
+async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks() {
+    let (_server, mut client, _gate, model, ids) = held(Reply::text("never")).await;
+    let move_id = client.send("navigate", json!({ "entryId": ids[1], "summarize": true })).await;
+    client.event("compaction_progress").await;
+    let said = client.ask("user_input", json!({ "input": "for the other place" })).await;
+    let queued = client.event("queue_changed").await;
+    assert_eq!(queued["payload"]["items"][0]["after"], move_id.as_str());
+    client.ask("cancel_compaction", json!({})).await;
+    refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "navigation_cancelled");
+    // The session goes on where it stands, and what was meant for elsewhere is not asked here.
+    model.push(Reply::text("re: here"));
+    client.turn("here").await;
+    assert_eq!(super::said(&model.requests().pop().unwrap()).last().unwrap(), "here");
+    // Another move arrives: now it is.
+    model.push(Reply::text("re: there"));
+    assert_eq!(client.ask("navigate", json!({ "entryId": ids[1] })).await["type"], "navigated");
+    client.event("turn_finished").await;
+    assert_eq!(super::said(&model.requests().pop().unwrap()), ["one", "re: one", "for the other place"]);
+    let entry = client.until(|frame| frame["payload"]["commandId"] == said["id"]).await;
+    assert_eq!(entry["payload"]["entry"]["parentId"], ids[1].as_str());
+}
+
+#[tokio::test]
+async fn an_id_is_used_once_also_while_its_move_is_at_work() {
+    let (server, mut client, gate, _model, ids) = held(Reply::text(talk::summary(&["tea"]))).await;
+    let payload = json!({ "entryId": ids[1], "summarize": true });
+    let move_id = client.send("navigate", payload.clone()).await;
+    client.event("compaction_progress").await;
+    for (kind, other) in [
+        ("set_label", json!({ "entryId": ids[0], "label": "x" })),
+        ("navigate", json!({ "entryId": ids[0], "summarize": true })),
+        ("user_input", json!({ "input": "x" })),
+    ] {
+        client.send_as(&move_id, kind, other).await;
+        refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "idempotency_conflict");
+    }
+    // The connection is lost; the same command on another one gets the answer.
+    client.hang_up();
+    let mut client = Client::v2(&server.ws()).await;
+    let list = client.ask("list_sessions", json!({})).await;
+    let session = list["payload"]["items"][0]["sessionId"].clone();
+    let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
+    assert_eq!(opened["payload"]["compaction"]["phase"], "summarising_branch", "{opened}");
+    client.send_as(&move_id, "navigate", payload).await;
+    client.ask("ping", json!({})).await;
+    client.ask("get_context_info", json!({})).await;
+    gate.open();
+    let reply = client.until(|frame| frame["id"] == move_id.as_str()).await;
+    assert_eq!(reply["type"], "navigated", "{reply}");
+    assert!(reply["payload"]["branchSummaryEntryId"].is_string(), "{reply}");
+}
+
+#[tokio::test]
+async fn a_question_that_one_moves_to_can_be_asked_again() {
+    let mut talk = Talk::of(&["one", "two"]).await;
+    refused_as(&talk.client.ask("retry_turn", json!({})).await, "nothing_to_retry");
+    let second = talk.entries[2].clone();
+    talk.client.ask("navigate", json!({ "entryId": second })).await;
+    let accepted = talk.client.ask("retry_turn", json!({})).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    talk.client.event("turn_finished").await;
+    assert_eq!(talk.last_said(), ["one", "re: one", "two"]);
+    let all = talk.client.ask("get_entries", json!({})).await;
+    let siblings =
+        all["payload"]["items"].as_array().unwrap().iter().filter(|entry| entry["parentId"] == second.as_str());
+    assert_eq!(siblings.count(), 2, "two answers to one question");
 }
 
 /// A summary of the branch that is left is bounded by the window, the newest first, however long the branch is.

@@ -68,10 +68,20 @@ pub fn seed_text(summary: &str) -> String {
     format!("{SEED_HEAD}{}{SEED_TAIL}", summary.trim())
 }
 
-/// The summary in a text that [`seed_text`] made; `None` for any other text.
+/// Opens the text under which the summary of a branch that was left stands in the context.
+const BRANCH_HEAD: &str = "Another branch of this conversation went on from here and was left. This is a record of what \
+                           was said on it, not a request.\n\n<summary>\n";
+
+/// The summary of a branch that was left, as the model reads it: a user-role record of what was said elsewhere.
+#[must_use]
+pub fn branch_text(summary: &str) -> String {
+    format!("{BRANCH_HEAD}{}{SEED_TAIL}", summary.trim())
+}
+
+/// The summary in a text that [`seed_text`] or [`branch_text`] made; `None` for any other text.
 #[must_use]
 pub fn unseed(text: &str) -> Option<&str> {
-    text.strip_prefix(SEED_HEAD)?.strip_suffix(SEED_TAIL)
+    text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)
 }
 
 /// Models that think aloud put it in front; a thought without its end has no answer behind it.

@@ -62,7 +62,8 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
     let instructions = parts.instructions.map(str::trim).filter(|text| !text.is_empty());
     if let Some(instructions) = instructions.filter(|_| parts.free_form) {
         let instructions = serialize::clip(instructions, INSTRUCTIONS_CHARS_MAX);
-        text.push_str(&format!("{instructions}\nAt most {} words.", parts.words_max));
+        let merge = if previous.is_some() { "Bring the summary so far up to date. " } else { "" };
+        text.push_str(&format!("{merge}{instructions}\nAt most {} words.", parts.words_max));
         return text;
     }
     text.push_str(&format!("{task} At most {} words. {FORM}", parts.words_max));
