@@ -18,14 +18,7 @@ use std::sync::Arc;
 
 pub(crate) fn built_context(data: &Data, case: &Value) -> Outcome {
     let session = data.session(case);
-    let Some(path) = session.path(&case["leaf"]) else {
-        let found = crate::tree::knows(session, "ffffffffffff");
-        return if found {
-            Outcome::Failed("it finds an entry that is not there".to_owned())
-        } else {
-            Outcome::Deviating(deviations::UNKNOWN_LEAF)
-        };
-    };
+    let Some(path) = session.path(&case["leaf"]) else { return crate::tree::refuses_unknown(data, case) };
     outcome(|| {
         let settings = pi::message::settings(path.iter().map(|node| &node.entry));
         same("the thinking level", &value!(settings.thinking_level), &case["thinkingLevel"])?;

@@ -1,23 +1,36 @@
 //! Groups k and l: the shape of an imported tree, forks of it, and moving about in it.
 
 use crate::{
-    data::{Data, Outcome, Session, messages, outcome, same},
+    data::{Data, Outcome, messages, outcome, same},
     deviations,
     script::{Script, Setting, answer, summary},
 };
 use reseed::{
     cli::import::{ImportOptions, import},
-    core::model::ModelRequest,
+    clock::SystemClock,
+    core::{
+        agent_loop::Deployment,
+        context::counter::{Counter, Estimator},
+        model::ModelRequest,
+        session::Node,
+    },
+    provider::scripted::Scripted,
+    runtime::{
+        Outgoing, Registry, RegistryOptions,
+        fork::Order,
+        labels::{label_of, newest_labels},
+    },
     store::{SessionStore, SubtreeQuery, memory::MemoryStore},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp,
-    command::{Command, Navigate, NavigatePosition},
+    Entry, EntryData, EntryId, ErrorCode, Part, Role, SessionId, Timestamp,
+    command::{Command, ForkPosition, ForkSession, Navigate, NavigatePosition},
     event::Event,
     reply::Reply,
 };
 use serde_json::{Map, Value, json as value};
-use std::{collections::HashMap, future::Future};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use tokio::sync::mpsc;
 
 /// Runs what a store does, which here never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -25,18 +38,34 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Whether a session has an entry of this id, as the server's store says.
-pub(crate) fn knows(session: &Session, id: &str) -> bool {
-    let id: EntryId = id.parse().unwrap();
-    session.id(0) == Some(&id) || session.number(&id).is_some()
+/// Whether the server refuses to go to an entry that is not there.
+pub(crate) fn refuses_unknown(data: &Data, case: &Value) -> Outcome {
+    outcome(|| {
+        let reply = Imported::new(data, case)?.command_fork("ffffffffffff".parse().unwrap()).0;
+        match reply {
+            Reply::Error(error) if error.code == ErrorCode::EntryNotFound => {
+                Err(Outcome::Deviating(deviations::UNKNOWN_LEAF))
+            }
+            other => Err(Outcome::Failed(format!("an entry that is not there is answered with {other:?}"))),
+        }
+    })
+}
+
+/// The entries of a session, in the order of its log.
+async fn entries_of(store: &MemoryStore, session: &SessionId) -> Vec<Entry> {
+    let records = store.read(session, 0, u32::MAX).await.unwrap();
+    let entries = records.iter().filter_map(|record| match serde_json::from_str(&record.body).unwrap() {
+        Event::EntryAppended(appended) => Some(appended.entry),
+        _ => None,
+    });
+    entries.collect()
 }
 
 struct Imported {
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     session: SessionId,
     /// The line of each entry.
     lines: HashMap<EntryId, usize>,
-    entries: Vec<Entry>,
 }
 
 impl Imported {
@@ -51,25 +80,91 @@ impl Imported {
             seed: 5,
             now: Timestamp(1_800_000_000_000),
         };
-        let store = MemoryStore::new();
-        let imported = now(import(&store, &data.file(case), &options))
+        let store = Arc::new(MemoryStore::new());
+        let imported = now(import(&*store, &data.file(case), &options))
             .map_err(|error| Outcome::Failed(format!("import: {error:#}")))?;
         let session = imported.session;
-        let records = now(store.read(&session, 0, u32::MAX)).unwrap();
-        let entries: Vec<Entry> = records
-            .iter()
-            .filter_map(|record| match serde_json::from_str(&record.body).unwrap() {
-                Event::EntryAppended(appended) => Some(appended.entry),
-                _ => None,
-            })
-            .collect();
+        let entries = now(entries_of(&store, &session));
         let numbers: Vec<usize> = data.session(case).lines.keys().copied().collect();
-        let lines = entries.iter().map(|entry| entry.entry_id.clone()).zip(numbers).collect();
-        Ok(Self { store, session, lines, entries })
+        let lines = entries.into_iter().map(|entry| entry.entry_id).zip(numbers).collect();
+        Ok(Self { store, session, lines })
     }
 
     fn line(&self, id: &EntryId) -> Value {
         value!(self.lines[id])
+    }
+
+    /// Forks at every entry that the case forks at, as a client's command does it. Whether pi lost the context of one.
+    fn forks(&self, case: &Value) -> Result<bool, Outcome> {
+        let mut broken = false;
+        for expected in case["forks"].as_array().unwrap() {
+            let leaf = usize::try_from(expected["leaf"].as_u64().unwrap()).unwrap();
+            let entry_id = self.lines.iter().find(|(_, line)| **line == leaf).map(|(id, _)| id.clone()).unwrap();
+            let (reply, entries) = self.command_fork(entry_id);
+            same("whether it forks", &matches!(reply, Reply::Forked(_)), &true)?;
+            let (labels, copied): (Vec<&Entry>, Vec<&Entry>) =
+                entries.iter().partition(|entry| matches!(entry.data, EntryData::Label(_)));
+            let lines: Vec<Value> = copied.iter().map(|entry| self.line(&entry.entry_id)).collect();
+            same("the entries of a fork", &Value::Array(lines), &expected["entries"])?;
+            let mut names = Map::new();
+            for entry in labels {
+                let EntryData::Label(label) = &entry.data else { continue };
+                let line = self.lines[&label.target_id].to_string();
+                match label.label.as_ref().filter(|name| !name.is_empty()) {
+                    Some(name) => names.insert(line, value!(name)),
+                    None => names.remove(&line),
+                };
+            }
+            let expected_names: Map<String, Value> = expected["labels"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|label| (label["targetLine"].to_string(), label["label"].clone()))
+                .collect();
+            same("the labels of a fork", &names, &expected_names)?;
+            let counter = Counter::chosen(Estimator::Pi, "m");
+            let path: Vec<Arc<Node>> =
+                entries.iter().map(|entry| Arc::new(Node::counted(entry.clone(), &counter))).collect();
+            let chain = path.windows(2).all(|pair| pair[1].entry.parent_id.as_ref() == Some(pair[0].id()));
+            same("whether a fork is a chain", &chain, &true)?;
+            same("the messages of a fork", &value!(messages(&path).len()), &expected["originalContextMessages"])?;
+            if expected["brokenChain"] == true {
+                broken = true;
+            } else {
+                same("what pi's fork has", &expected["contextMessages"], &expected["originalContextMessages"])?;
+            }
+        }
+        Ok(broken)
+    }
+
+    /// Forks at an entry, by a client's command: its reply, and the fork's entries in the order of its log.
+    fn command_fork(&self, entry_id: EntryId) -> (Reply, Vec<Entry>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let registry = Registry::new(RegistryOptions {
+                store: self.store.clone(),
+                provider: Arc::new(Scripted::new()),
+                clock: Arc::new(SystemClock),
+                deployment: Deployment { model: "m".into(), strategy: "manual".into(), ..Deployment::default() },
+                sessions_open_max: 4,
+                detached_turn: Duration::ZERO,
+            });
+            let (outgoing, mut replies) = mpsc::channel(1);
+            registry.fork(Order {
+                source: self.session.clone(),
+                owner: String::new(),
+                id: format!("fork-at-{entry_id}").parse().unwrap(),
+                fingerprint: 1,
+                fork: ForkSession { entry_id, position: ForkPosition::At },
+                outgoing,
+            });
+            let Some(Outgoing::Reply(_, reply)) = replies.recv().await else { panic!("the fork has no reply") };
+            let entries = match &*reply {
+                Reply::Forked(forked) => entries_of(&self.store, &forked.session_id).await,
+                _ => Vec::new(),
+            };
+            (*reply, entries)
+        })
     }
 
     /// The nodes of a part of the tree.
@@ -119,8 +214,9 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
                 children.insert(line.to_string(), Value::Array(below));
             }
         }
+        let broken = imported.forks(case)?;
         if Value::Object(children.clone()) == case["children"] {
-            return Ok(());
+            return if broken { Err(Outcome::Deviating(deviations::BROKEN_CHAIN)) } else { Ok(()) };
         }
         // Children stand in the order of the log; pi sorts them by their times.
         let sorted = |list: &Value| {
@@ -135,18 +231,14 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// The name of each entry that has one: the newest of the log counts.
+/// The name of each entry that has one.
 fn labels(imported: &Imported) -> Value {
-    let mut labels = Map::new();
-    for entry in &imported.entries {
-        let EntryData::Label(label) = &entry.data else { continue };
-        let Some(line) = imported.lines.get(&label.target_id) else { continue };
-        labels.remove(&line.to_string());
-        if let Some(name) = label.label.as_ref().filter(|name| !name.is_empty()) {
-            labels.insert(line.to_string(), value!(name));
-        }
-    }
-    Value::Object(labels)
+    let newest = now(newest_labels(&*imported.store, &imported.session, |id| imported.lines.contains_key(id))).unwrap();
+    let named = newest.iter().filter_map(|(id, entry)| {
+        let name = label_of(entry).filter(|name| !name.is_empty())?;
+        Some((imported.lines[id].to_string(), value!(name)))
+    });
+    Value::Object(named.collect())
 }
 
 pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
