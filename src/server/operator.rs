@@ -43,6 +43,12 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
+    if let Some(error) = app.registry.store().failure() {
+        // It was logged when it happened; this is asked every few seconds.
+        tracing::debug!(%error, "the store takes no more writes");
+        return (StatusCode::SERVICE_UNAVAILABLE, "the store failed; see to its disk and restart the server\n")
+            .into_response();
+    }
     match app.registry.store().list(ListQuery { limit: 1, ..ListQuery::default() }).await {
         Ok(_) => (StatusCode::OK, "ready\n").into_response(),
         Err(error) => {

@@ -167,6 +167,10 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         self.inner.delete(session)
     }
 
+    fn failure(&self) -> Option<Error> {
+        self.inner.failure()
+    }
+
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         self.inner.close()
     }

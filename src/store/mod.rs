@@ -400,6 +400,12 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
 
+    /// Why nothing can be written any more until the process is started again, if so: a sync of the disk has failed, and
+    /// what the disk holds is not known.
+    fn failure(&self) -> Option<Error> {
+        None
+    }
+
     /// Waits until everything accepted is durable and closes the store: every later read and write
     /// is [`Error::Unknown`]. Closing twice is harmless.
     ///

@@ -244,6 +244,10 @@ impl SessionStore for SqliteStore {
         Box::pin(self.write(Delete(session.clone())))
     }
 
+    fn failure(&self) -> Option<Error> {
+        self.writer.as_ref().and_then(|writer| writer.failure())
+    }
+
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             // The readers first: the last connection to go copies the WAL back, and theirs cannot write.

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
@@ -108,6 +108,9 @@ impl<W: Write> Job for Call<W> {
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 
+/// Why nothing more is written, once that is so; others look at it too.
+type Poison = Arc<OnceLock<Error>>;
+
 /// What the thread owns.
 struct Thread {
     db: Connection,
@@ -116,7 +119,7 @@ struct Thread {
     observer: Box<dyn Fn(CommitStats) + Send>,
     stats: CommitStats,
     /// Set for good by what the invariants above name.
-    poison: Option<Error>,
+    poison: Poison,
     wal: Wal,
 }
 
@@ -145,7 +148,7 @@ impl Thread {
             Ok(())
         }))?;
         let wal = Wal { pages, checkpoint_pages, due_at: checkpoint_pages };
-        Ok(Self { db, commit, observer, stats: CommitStats::default(), poison: None, wal })
+        Ok(Self { db, commit, observer, stats: CommitStats::default(), poison: Poison::default(), wal })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
@@ -164,7 +167,7 @@ impl Thread {
     }
 
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
-        let failure = self.poison.clone().or_else(|| self.try_group(&mut group).err());
+        let failure = self.poison.get().cloned().or_else(|| self.try_group(&mut group).err());
         for job in group {
             job.answer(failure.as_ref());
         }
@@ -216,7 +219,7 @@ impl Thread {
     /// Writes no more; every later write gets this answer.
     fn end(&mut self, failure: Error) -> Error {
         tracing::error!(error = %failure, "the store takes no more writes until the server is started again");
-        self.poison = Some(failure.clone());
+        let _ = self.poison.set(failure.clone());
         failure
     }
 
@@ -227,7 +230,7 @@ impl Thread {
             // It began anew.
             self.wal.due_at = self.wal.checkpoint_pages;
         }
-        if pages < self.wal.due_at || self.poison.is_some() {
+        if pages < self.wal.due_at || self.poison.get().is_some() {
             return;
         }
         // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next commit.
@@ -255,6 +258,7 @@ fn unknown(step: &str, error: &rusqlite::Error) -> Error {
 pub(super) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
+    poison: Poison,
 }
 
 struct Running {
@@ -272,11 +276,12 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let writing = Thread::new(db, observer, checkpoint_pages).map_err(io::Error::other)?;
+        let poison = writing.poison.clone();
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || {
             writing.run(jobs);
             drop(lock);
         })?;
-        Ok(Self { running: Mutex::new(Some(Running { queue, thread })) })
+        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), poison })
     }
 
     /// Does a write; durable when `Ok`. Dropping the future does not take back a write that is in the queue.
@@ -287,6 +292,11 @@ impl Writer {
         queue.send(Box::new(Call { write, result: None, answer })).await.map_err(|_| closed())?;
         drop(queue);
         result.await.unwrap_or_else(|_| Err(Error::Unknown("the writer has ended".into())))
+    }
+
+    /// Why nothing more is written, if so.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.poison.get().cloned()
     }
 
     /// Ends the thread after all that it has accepted. Blocks until then.
