@@ -94,6 +94,8 @@ pub(super) struct Dialogue {
     next_id: u64,
     pending: Vec<Pending>,
     pub(super) place: Option<Place>,
+    /// Whether the server's notice was shown.
+    noticed: bool,
     /// Whether a session was ever open: before, a refusal ends the chat.
     opened_once: bool,
     /// What to open when no session is.
@@ -134,6 +136,7 @@ impl Dialogue {
             next_id: 1,
             pending: Vec::new(),
             place: None,
+            noticed: false,
             opened_once: false,
             wanted: open(session, None, None),
             caught_up_at: 0,
@@ -240,7 +243,7 @@ impl Dialogue {
         match reply {
             Reply::Welcome(welcome) => {
                 self.out.push(Step::Heartbeat(Duration::from_millis(welcome.heartbeat_ms)));
-                let first = self.place.is_none();
+                let first = !std::mem::replace(&mut self.noticed, true);
                 if let Some(notice) = welcome.server.notice.as_deref().filter(|_| first) {
                     self.line(&self.screen.note(notice));
                 }
