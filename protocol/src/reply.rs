@@ -358,6 +358,9 @@ replies! {
         as_of_seq: u64,
         /// Whether there are more in the direction that was asked for.
         more: bool,
+        /// The `seq` of records that belong here and do not read back; absent where all do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        damaged: Option<Vec<u64>>,
     }
 
     /// Payload of `pong`.

@@ -247,6 +247,8 @@ export interface Entries {
   asOfSeq: number;
   /** Whether there are more in the direction that was asked for. */
   more: boolean;
+  /** The `seq` of records that belong here and do not read back; absent where all do. */
+  damaged?: Array<number>;
 }
 
 /** Payload of `pong`. */

@@ -5,7 +5,7 @@
 
 use super::{
     effects::{Asker, Effects},
-    feed::{Cursor, Feed, Reader},
+    feed::{Cursor, Feed, Reader, Seen},
     handle::{Attach, Attached, LeftOff, MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict, owned_error},
     places::Places,
     shared::Shared,
@@ -20,7 +20,7 @@ use crate::{
     store::{Head, Lease},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterTools, SessionRole},
     reply::{Reply, SessionState},
 };
@@ -55,6 +55,8 @@ struct Actor {
     stopping: bool,
     /// The running turn was ended before its time; what waits must not begin.
     held: bool,
+    /// A record of the session was found damaged.
+    quarantined: bool,
     ended: bool,
     /// Someone has spoken to this actor: until then it waits for whoever had the session opened.
     visited: bool,
@@ -66,6 +68,14 @@ const VISIT_TIME: Duration = Duration::from_secs(10);
 
 /// Missed events that are replayed one by one; who missed more gets the whole state.
 const REPLAY_EVENTS_MAX: u64 = 5_000;
+
+/// Places in running items that a client may come back with. Answers have a handful of parts; each place is looked for
+/// in the answer's text.
+const RESUME_PLACES_MAX: usize = 256;
+
+/// Items among them that are running no more, each looked for in the store: one or two, as only one answer is streamed
+/// at a time.
+const RESUME_ENDED_MAX: usize = 16;
 
 impl Drop for Actor {
     /// An actor that did not come to its end panicked: its subscribers reconnect and resume.
@@ -104,6 +114,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         owner: None,
         stopping: false,
         held: false,
+        quarantined: false,
         ended: false,
         visited: false,
         detached_since: None,
@@ -175,6 +186,11 @@ impl Actor {
 
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
         self.visited |= !matches!(message, Message::Input(_));
+        if !self.quarantined && self.shared.damage(&self.id).is_some() {
+            // What is running may end; nothing more is begun.
+            self.quarantined = true;
+            self.tell(Input::Hold, None).await?;
+        }
         match message {
             Message::Attach(attach, answer) => {
                 let attached = self.attach(attach).await?;
@@ -208,6 +224,9 @@ impl Actor {
     async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
         let mut taken_over = None;
         if attach.role == SessionRole::Owner {
+            if let Some(error) = self.shared.damage(&self.id) {
+                return Ok(Err(error));
+            }
             let other =
                 self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
             if let Some(other) = other {
@@ -231,7 +250,7 @@ impl Actor {
         {
             let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
         }
-        if self.held && !self.stopping {
+        if self.held && !self.stopping && !self.quarantined {
             self.held = false;
             self.tell(Input::Go, None).await?;
         }
@@ -247,8 +266,11 @@ impl Actor {
             self.owner =
                 Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
         }
+        let resumed = match &attach.resume {
+            Some(left_off) => self.resumable(left_off).await,
+            None => None,
+        };
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let resumed = attach.resume.and_then(|left_off| self.resumable(&left_off));
         let replay = resumed.is_some();
         let (joined, items) = self.feed.join();
         Ok(Ok(Attached {
@@ -263,10 +285,33 @@ impl Actor {
 
     /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed, it
     /// needs the whole state.
-    fn resumable(&self, left_off: &LeftOff) -> Option<Cursor> {
+    async fn resumable(&mut self, left_off: &LeftOff) -> Option<Cursor> {
         let missed = self.feed.seq().saturating_sub(left_off.seq);
         let same_log = left_off.epoch == self.effects.epoch();
-        (same_log && missed <= REPLAY_EVENTS_MAX).then(|| self.feed.rejoin(left_off.seq, &left_off.items)).flatten()
+        let readable = missed == 0 || self.shared.damage(&self.id).is_none();
+        if !same_log || missed > REPLAY_EVENTS_MAX || left_off.items.len() > RESUME_PLACES_MAX || !readable {
+            return None;
+        }
+        let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
+        // What it saw of an answer that is neither being streamed nor in the log came to nothing: the process died, or
+        // the answer failed while the client was away. Nobody told it.
+        let mut ended: Vec<&EntryId> = Vec::new();
+        for Seen { item, .. } in &left_off.items {
+            if !ended.contains(&item) && !self.feed.holds(item) {
+                ended.push(item);
+            }
+        }
+        if ended.len() > RESUME_ENDED_MAX {
+            return None;
+        }
+        let mut void = Vec::new();
+        for item in ended {
+            if self.shared.store.entry_seq(&self.id, item).await.ok()?.is_none() {
+                void.push(item.clone());
+            }
+        }
+        cursor.tell_void(void);
+        Some(cursor)
     }
 
     async fn command(
@@ -286,10 +331,20 @@ impl Actor {
             refuse(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
             return Ok(());
         }
-        let other_owner = self.owner.as_ref().is_some_and(|owner| owner.origin != origin);
+        let owns = self.owner.as_ref().is_some_and(|owner| owner.origin == origin);
         // Anyone of the same name may rename a session without opening it.
-        if other_owner && command.writes() && !matches!(command, Command::RenameSession(_)) {
-            refuse(ErrorBody::new(ErrorCode::ReadOnly, "another connection owns this session now; open it again"));
+        let is_owners = match command {
+            Command::RenameSession(_) => false,
+            Command::RegisterTools(_) | Command::CallProgress(_) => true,
+            _ => command.writes(),
+        };
+        if is_owners && !owns {
+            let message = "this connection does not own the session any more; open it again";
+            refuse(ErrorBody::new(ErrorCode::ReadOnly, message));
+            return Ok(());
+        }
+        if let Some(error) = self.shared.damage(&self.id).filter(|_| command.writes() && !ends_something) {
+            refuse(error);
             return Ok(());
         }
         let mut content = 0;

@@ -116,7 +116,7 @@ impl Effects {
             return Ok(None);
         }
         let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
-        let Some(mark) = mark.map_err(|error| super::shared::store_error(&error))? else { return Ok(None) };
+        let Some(mark) = mark.map_err(|error| self.shared.fault(&error))? else { return Ok(None) };
         let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
             ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
         })?;

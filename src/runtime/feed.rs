@@ -8,7 +8,12 @@
 
 use super::live::{Live, Reading};
 use crate::core::model::Delta;
-use reseed_protocol::{CloseCode, EntryId, Part, TurnId, event::EphemeralEvent, frame::encode, reply::RunningItem};
+use reseed_protocol::{
+    CloseCode, EntryId, ErrorCode, Part, TurnId,
+    event::{EphemeralEvent, ItemAborted},
+    frame::encode,
+    reply::RunningItem,
+};
 use std::{
     collections::VecDeque,
     ops::Deref,
@@ -26,6 +31,10 @@ const TAIL_EVENTS_MAX: usize = 32;
 const TAIL_BYTES_MAX: usize = 16 * 1024;
 /// Ephemeral events kept: a reader that misses more has missed decoration.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
+
+/// Id of the frames that tell one reader which answers came to nothing while it was away; those of events for all count
+/// from 1.
+const VOID_ID: &str = "s_e0";
 
 /// How long after text has woken its readers more text wakes them at the earliest: what comes meanwhile goes out together.
 /// Models are mostly slower (125 deltas a second), no screen shows more, and waking costs more than the text. Readers
@@ -74,6 +83,8 @@ pub struct Cursor {
     pub seq: u64,
     ephemeral: u64,
     answer: Reading,
+    /// Answers of which it has seen some and which came to nothing while it was away: it is told so before all else.
+    void: Vec<EntryId>,
 }
 
 /// How much of a running item a subscriber has seen.
@@ -247,7 +258,7 @@ impl Feed {
     #[must_use]
     pub fn join(&self) -> (Cursor, Vec<RunningItem>) {
         let inner = self.lock();
-        let mut cursor = Cursor { seq: inner.seq, ephemeral: inner.ephemeral_count, answer: Reading::default() };
+        let mut cursor = Cursor { seq: inner.seq, ephemeral: inner.ephemeral_count, ..Cursor::default() };
         let streaming = inner.live.as_ref().filter(|live| live.is_streaming());
         let items: Vec<RunningItem> = streaming.and_then(Live::running).into_iter().collect();
         if let Some(live) = streaming.filter(|_| !items.is_empty()) {
@@ -264,7 +275,7 @@ impl Feed {
         if seq > inner.seq {
             return None;
         }
-        let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, answer: Reading::default() };
+        let mut cursor = Cursor { seq, ephemeral: inner.ephemeral_count, ..Cursor::default() };
         let unfinished = |live: &&Live| live.ended_at.is_none_or(|ended| seq < ended);
         let Some(live) = inner.live.as_ref().filter(unfinished) else { return Some(cursor) };
         let mut seen = items.iter().filter(|seen| seen.item == live.item).peekable();
@@ -275,6 +286,11 @@ impl Feed {
             cursor.answer = live.read();
         }
         Some(cursor)
+    }
+
+    /// Whether this is the answer that is being streamed, or the one that was last.
+    pub(super) fn holds(&self, item: &EntryId) -> bool {
+        self.lock().live.as_ref().is_some_and(|live| live.item == *item)
     }
 
     /// What this subscriber has not seen, up to about `bytes_max`, with the text of the streamed answer or without;
@@ -292,6 +308,11 @@ impl Feed {
 }
 
 impl Cursor {
+    /// Has its reader told first that these answers came to nothing.
+    pub(super) fn tell_void(&mut self, items: Vec<EntryId>) {
+        self.void = items;
+    }
+
     /// Whether the answer has ended, and the subscriber has not come to its end and lacks some of it.
     fn is_owed(&self, live: &Live) -> bool {
         live.ended_at.is_some_and(|ended| self.seq < ended) && live.has_more(&self.answer)
@@ -305,7 +326,7 @@ impl Inner {
     }
 
     fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
-        let mut frames = Vec::new();
+        let mut frames: Vec<Frame> = cursor.void.drain(..).map(void_frame).collect();
         let mut bytes = 0;
         if cursor.seq < self.seq {
             let first = self.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
@@ -354,6 +375,11 @@ impl Inner {
         }
         frames
     }
+}
+
+fn void_frame(item_id: EntryId) -> Frame {
+    let reason = ErrorCode::Interrupted.as_str().to_owned();
+    Frame::Ephemeral(encode(VOID_ID, &EphemeralEvent::ItemAborted(ItemAborted { item_id, reason })).into())
 }
 
 #[cfg(test)]
@@ -474,6 +500,16 @@ mod tests {
         assert!(read(&feed, &mut cursor).is_empty());
         word();
         assert!(woken(), "and words after a pause");
+    }
+
+    #[test]
+    fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
+        let feed = Feed::new(0);
+        feed.publish(&["a".into()], None);
+        let mut cursor = feed.rejoin(0, &[]).unwrap();
+        cursor.tell_void(vec![ids().0]);
+        assert_eq!(read(&feed, &mut cursor), ["item_aborted", "1 a"]);
+        assert!(read(&feed, &mut cursor).is_empty());
     }
 
     #[test]

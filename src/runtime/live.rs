@@ -13,8 +13,9 @@ use reseed_protocol::{
 };
 use std::fmt::Write as _;
 
-/// Most text of one delta, so that a reader that was away does not get one huge frame.
-const DELTA_BYTES_MAX: usize = 16 * 1024;
+/// Most text of one delta, so that a reader that was away does not get one huge frame, and one that stalls does not hold
+/// it: escaped it may have six times as many bytes.
+const DELTA_BYTES_MAX: usize = 8 * 1024;
 /// Id of delta frames: there may be thousands, and none is ever answered.
 const DELTA_ID: &str = "s_d";
 

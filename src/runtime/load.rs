@@ -5,7 +5,7 @@ use crate::{
         context::counter::Counter,
         session::{Node, Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
     },
-    store::{EntryQuery, Error, SessionHead, SessionStore, StoredRecord},
+    store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
 use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ pub(super) fn stored_state(state: &SessionState) -> Arc<str> {
     serde_json::to_string(state).expect("the state has text keys and finite numbers").into()
 }
 
-/// The fold of a session's log: the copy in its head, or, where that is of another version, folded anew.
+/// The fold of a session's log: the copy in its head, or, where that is of another version or damaged, folded anew.
 ///
 /// # Errors
-/// The store's.
+/// As [`load`].
 pub(super) async fn state(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionState, Error> {
     match serde_json::from_str::<SessionState>(&head.head.state) {
         Ok(state) if state.version == STATE_VERSION && state.seq == head.last_seq => Ok(state),
@@ -119,13 +119,25 @@ async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionSta
     let mut state = SessionState::default();
     loop {
         let page = store.read(&head.session, state.seq, LOG_PAGE).await?;
-        if page.is_empty() {
+        if page.is_empty() && state.seq >= head.last_seq {
             return Ok(state);
         }
+        let next = state.seq + 1;
+        if page.first().is_none_or(|first| first.seq != next) {
+            return Err(missing(head, next));
+        }
         for record in page {
+            if record.seq != state.seq + 1 {
+                return Err(missing(head, state.seq + 1));
+            }
             state.apply(&event(&head.session, &record)?);
         }
     }
+}
+
+/// A record that the log must have and has not.
+fn missing(head: &SessionHead, seq: u64) -> Error {
+    Error::Damaged { session: head.session.clone(), part: Part::Record(seq), reason: "it is not there" }
 }
 
 /// The entry that a record appended, if it appended one.

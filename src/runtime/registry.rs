@@ -4,7 +4,7 @@ use super::{
     actor,
     fork::FORKS_MAX,
     handle::{Message, SessionHandle},
-    load::load,
+    load::{load, state},
     shared::{Shared, store_error},
     watch::{Row, Watches, list_item},
 };
@@ -19,7 +19,7 @@ use crate::{
 };
 use dashmap::DashMap;
 use reseed_protocol::{
-    CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
+    CloseCode, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
     context::ContextInfo,
     reply::{SessionItem, SessionState},
 };
@@ -99,6 +99,7 @@ impl Registry {
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
             calibrations: DashMap::new(),
+            damaged: DashMap::new(),
         };
         Arc::new(Self {
             shared: Arc::new(shared),
@@ -118,6 +119,12 @@ impl Registry {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn SessionStore> {
         &self.shared.store
+    }
+
+    /// The wire's word for a fault of the store. A session that turns out to be damaged is read-only from now on.
+    #[must_use]
+    pub fn fault(&self, error: &StoreError) -> ErrorBody {
+        self.shared.fault(error)
     }
 
     /// What the deployment says.
@@ -140,7 +147,7 @@ impl Registry {
         self.check_room()?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
-        let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| store_error(&error))?;
+        let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| self.fault(&error))?;
         let session = self.unwritten(id.clone(), now);
         let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
         let head = Head { created_at: now, updated_at: now, ..Head::default() };
@@ -185,8 +192,8 @@ impl Registry {
     async fn read(&self, id: &SessionId) -> Result<actor::Started, ErrorBody> {
         self.check_room()?;
         let store = &self.shared.store;
-        let (lease, head) = store.open(id).await.map_err(|error| store_error(&error))?;
-        let session = self.founded(load(&**store, &head).await.map_err(|error| store_error(&error))?);
+        let (lease, head) = store.open(id).await.map_err(|error| self.fault(&error))?;
+        let session = self.founded(load(&**store, &head).await.map_err(|error| self.fault(&error))?);
         let row = Row::new(self.watches.clone(), id.clone(), head.owner);
         Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, row })
     }
@@ -208,8 +215,30 @@ impl Registry {
         match self.shared.store.head(id).await {
             Ok(head) if head.head.updated_at != UNFINISHED => Ok(head),
             Ok(_) => Err(store_error(&StoreError::NotFound(id.clone()))),
-            Err(error) => Err(store_error(&error)),
+            Err(error) => Err(self.fault(&error)),
         }
+    }
+
+    /// The entry from which a session goes on, without opening it; `None` before the first, and where a damaged log no
+    /// longer says.
+    ///
+    /// # Errors
+    /// `store_failed`.
+    pub async fn leaf(&self, head: &SessionHead) -> Result<Option<EntryId>, ErrorBody> {
+        match state(&*self.shared.store, head).await {
+            Ok(state) => Ok(state.leaf),
+            Err(error @ StoreError::Damaged { .. }) => {
+                let _ = self.fault(&error);
+                Ok(None)
+            }
+            Err(error) => Err(self.fault(&error)),
+        }
+    }
+
+    /// Why nothing may be written to a session, if a record of it was found damaged.
+    #[must_use]
+    pub fn damage(&self, id: &SessionId) -> Option<ErrorBody> {
+        self.shared.damage(id)
     }
 
     /// Where a session stands, for an operator: whoever it belongs to, open or not, without opening it.
@@ -228,7 +257,7 @@ impl Registry {
 
     /// Where a session stands that is read for this alone.
     pub(super) async fn snapshot_of(&self, head: &SessionHead) -> Result<Snapshot, ErrorBody> {
-        let session = load(&*self.shared.store, head).await.map_err(|error| store_error(&error))?;
+        let session = load(&*self.shared.store, head).await.map_err(|error| self.fault(&error))?;
         let session = self.founded(session);
         let generation = session.state.generation;
         Ok(AgentLoop::seeded(generation, self.seed(session)?).snapshot())
@@ -299,7 +328,8 @@ impl Registry {
         drop(place);
         drop(slot);
         forget(&self.slots, id);
-        deleted.map_err(|error| store_error(&error))
+        self.shared.damaged.remove(id);
+        deleted.map_err(|error| self.fault(&error))
     }
 
     /// Takes no more sessions and begins no more turns; waits `grace` for those that are running, then interrupts them.

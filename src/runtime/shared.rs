@@ -7,10 +7,10 @@ use crate::{
         context::counter::{Calibration, Counter},
     },
     provider::Provider,
-    store::{Error as StoreError, SessionStore},
+    store::{Error as StoreError, Part, SessionStore},
 };
 use dashmap::DashMap;
-use reseed_protocol::{ErrorBody, ErrorCode};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -31,9 +31,32 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
     /// How far the estimates of each model are off; of at most [`CALIBRATIONS_MAX`] models.
     pub(super) calibrations: DashMap<String, Calibration>,
+    /// Sessions that are read-only because a record of theirs does not read back; of at most [`DAMAGED_MAX`].
+    pub(super) damaged: DashMap<SessionId, ErrorBody>,
 }
 
+/// Sessions whose damage is remembered: with more the whole disk is gone. That of the others is found again wherever it is
+/// read.
+const DAMAGED_MAX: usize = 10_000;
+
 impl Shared {
+    /// The wire's word for a fault of the store. A session that turns out to be damaged is read-only from now on.
+    pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
+        let told = store_error(error);
+        if let StoreError::Damaged { session, .. } = error
+            && self.damaged.len() < DAMAGED_MAX
+            && self.damaged.insert(session.clone(), told.clone()).is_none()
+        {
+            tracing::error!(%error, "the session is read-only from now on; restore the database from a backup");
+        }
+        told
+    }
+
+    /// Why nothing may be written to this session, if so.
+    pub(super) fn damage(&self, session: &SessionId) -> Option<ErrorBody> {
+        self.damaged.get(session).map(|told| told.clone())
+    }
+
     pub(super) fn calibrate(&self, model: &str, estimated: u64, reported: u64) {
         if self.calibrations.len() >= CALIBRATIONS_MAX && !self.calibrations.contains_key(model) {
             return;
@@ -57,9 +80,16 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
             ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
                 .with_field("sessionId")
         }
-        StoreError::Damaged { .. } => {
-            tracing::error!(%error, "a session is damaged; restore it from a backup");
-            ErrorBody::new(ErrorCode::SessionDamaged, error.to_string()).with_field("sessionId")
+        StoreError::Damaged { session, part, reason } => {
+            let message = format!(
+                "{part} of session `{session}` is damaged ({reason}), so nothing more is written to it: read the rest \
+                 with get_entries (without `path`), restore the database from a backup, or delete the session"
+            );
+            let told = ErrorBody::new(ErrorCode::SessionDamaged, message);
+            match part {
+                Part::Record(seq) => told.with_details(serde_json::json!({ "seq": seq })),
+                Part::Head | Part::Mark | Part::Pages => told,
+            }
         }
         // What went wrong inside is the operator's business and stands in the log.
         other => {

@@ -8,7 +8,7 @@ use tokio::time::{error::Elapsed, timeout};
 use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 
 /// How long the client may take to read a close frame, and to answer with its own.
-const CLOSE_TIME: Duration = Duration::from_millis(500);
+pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// What one round of the connection's loop came to: go on, or close so.
 pub(super) type Flow = Result<(), End>;
@@ -22,11 +22,11 @@ pub(super) enum End {
     Close(CloseCode, &'static str),
 }
 
-/// Closes a socket with a code. After a fault tungstenite reads no more: that the frame still arrives is `linger`'s work.
-pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str) {
+/// Closes a socket with a code, which the client may take so long to read. After a fault tungstenite reads no more: that the frame still arrives is `linger`'s work.
+pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, patience: Duration) {
     metrics::closed(code);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
-    let _ = timeout(CLOSE_TIME, socket.send(Message::Close(Some(frame)))).await;
+    let _ = timeout(patience, socket.send(Message::Close(Some(frame)))).await;
     let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
 }
 

@@ -3,7 +3,7 @@
 use super::{
     app::App,
     auth::{Name, bearer},
-    closing::close,
+    closing::{CLOSE_TIME, close},
     socket::Connection,
 };
 use axum::{
@@ -68,11 +68,11 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
             // Boxed: what is awaited deep inside would otherwise make every idle connection as large as the busiest.
             tracker.track_future(Box::pin(async move {
                 let Some(place) = app.limits.enter(address) else {
-                    close(socket, CloseCode::Overloaded, "as many connections as may be are open").await;
+                    close(socket, CloseCode::Overloaded, "as many connections as may be are open", CLOSE_TIME).await;
                     return;
                 };
                 if matches!(identity, Given::Wrong) {
-                    close(socket, CloseCode::Credentials, "the credentials are wrong or used up").await;
+                    close(socket, CloseCode::Credentials, "the credentials are wrong or used up", CLOSE_TIME).await;
                     return;
                 }
                 let name = if let Given::Known(name) = identity { Some(name) } else { None };

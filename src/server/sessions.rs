@@ -3,9 +3,9 @@
 use super::app::App;
 use crate::{
     clock::{Clock, SystemClock},
-    core::{agent_loop::Snapshot, session::SessionState},
-    runtime::{store_error, watch::list_item},
-    store::{EntryQuery, Error, ListQuery, SessionHead, StoredRecord},
+    core::agent_loop::Snapshot,
+    runtime::watch::list_item,
+    store::{EntryQuery, Error, ListQuery, Part, SessionHead, StoredRecord},
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
@@ -22,6 +22,8 @@ const ENTRIES_LIMIT: (u32, u32) = (100, 500);
 const PATH_WALK_MAX: u32 = 10_000;
 /// Bytes of a page's entries: a page of large ones ends early, with at least one, rather than not fit into a frame.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Damaged records that a page may be read around: with more there is little left to read.
+const DAMAGED_MAX: usize = 100;
 /// Longest text to search for.
 const SEARCH_CHARS_MAX: usize = 200;
 
@@ -38,6 +40,8 @@ pub(super) struct Page {
     pub(super) items: Vec<Entry>,
     /// Whether there are more in the direction that was asked for.
     pub(super) more: bool,
+    /// Places of records that should be here, or where a path ends before its time, and do not read back.
+    pub(super) damaged: Vec<u64>,
 }
 
 /// The server's time.
@@ -70,7 +74,7 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
     };
     let page = asker.app.registry.store().list(query).await.map_err(|error| match error {
         Error::Cursor(_) => invalid("cursor", "the cursor is none of this server's".to_owned()),
-        other => store_error(&other),
+        other => asker.app.registry.fault(&other),
     })?;
     let items = page.items.iter().map(|head| item(asker.app, head)).collect();
     Ok(Reply::Sessions(Sessions { items, next_cursor: page.next_cursor }))
@@ -91,7 +95,7 @@ pub(super) async fn newest(
 ) -> Result<Page, ErrorBody> {
     let count = count.min(ENTRIES_LIMIT.1);
     let Some(leaf) = snapshot.leaf.clone().filter(|_| count > 0) else {
-        return Ok(Page { items: Vec::new(), more: snapshot.leaf.is_some() });
+        return Ok(Page { items: Vec::new(), more: snapshot.leaf.is_some(), damaged: Vec::new() });
     };
     path_back(asker, session, leaf, count).await
 }
@@ -109,19 +113,68 @@ fn fit(records: &mut Vec<StoredRecord>) -> bool {
     all
 }
 
-/// The entry and its ancestors, oldest first.
+/// The entry and its ancestors, oldest first. Where one of them is damaged, those that are surely before it: fewer than
+/// there are, perhaps, but a page that begins with them goes on.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
-    let query = EntryQuery::Path { from, limit: count + 1 };
-    let mut records = read(asker, session, query).await?;
-    let more = records.len() > count as usize;
+    let (mut limit, mut damaged) = (count + 1, Vec::new());
+    let mut records = loop {
+        let query = EntryQuery::Path { from: from.clone(), limit };
+        match asker.app.registry.store().entries(session, query).await {
+            Ok(records) => break records,
+            Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if limit > 1 => {
+                let _ = asker.app.registry.fault(&error);
+                damaged = vec![seq];
+                limit /= 2;
+            }
+            Err(error) => return Err(asker.app.registry.fault(&error)),
+        }
+    };
+    let more = if damaged.is_empty() { records.len() > count as usize } else { limit > 1 };
     records.truncate(count as usize);
     let all = fit(&mut records);
     records.reverse();
-    Ok(Page { items: parse(&records)?, more: more || !all })
+    Ok(Page { items: parse(&records)?, more: more || !all, damaged })
 }
 
-async fn read(asker: &Asker<'_>, session: &SessionId, query: EntryQuery) -> Result<Vec<StoredRecord>, ErrorBody> {
-    asker.app.registry.store().entries(session, query).await.map_err(|error| store_error(&error))
+/// Entries in the order of the log, oldest first: the oldest after `after`, or else the newest before `before`. Damaged
+/// ones are passed over, and named.
+async fn log_around(
+    asker: &Asker<'_>,
+    session: &SessionId,
+    (mut after, mut before): (Option<u64>, Option<u64>),
+    count: u32,
+) -> Result<(Vec<StoredRecord>, Vec<u64>), ErrorBody> {
+    let store = asker.app.registry.store();
+    let fault = |error: &Error| asker.app.registry.fault(error);
+    let forwards = after.is_some();
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    loop {
+        let limit = count - u32::try_from(found.len()).unwrap_or(count).min(count);
+        let query = EntryQuery::Log { before_seq: before, after_seq: after, limit };
+        let (records, at) = match store.entries(session, query).await {
+            Ok(records) => (records, None),
+            Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if damaged.len() < DAMAGED_MAX => {
+                let _ = fault(&error);
+                // What lies between the place and the damage, all of which fits into the page.
+                let (after_seq, before_seq) = if forwards { (after, Some(seq)) } else { (Some(seq), before) };
+                let near = store.entries(session, EntryQuery::Log { before_seq, after_seq, limit }).await;
+                (near.map_err(|error| fault(&error))?, Some(seq))
+            }
+            Err(error) => return Err(fault(&error)),
+        };
+        if forwards {
+            found.extend(records);
+        } else {
+            found.splice(0..0, records);
+        }
+        let Some(at) = at else { return Ok((found, damaged)) };
+        damaged.push(at);
+        if forwards {
+            after = Some(at);
+        } else {
+            before = Some(at);
+        }
+    }
 }
 
 fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
@@ -141,12 +194,6 @@ pub(super) fn entry(record: &StoredRecord) -> Result<Option<Entry>, ErrorBody> {
     }
 }
 
-/// The entry from which a session goes on.
-pub(super) async fn leaf(_app: &App, head: &SessionHead) -> Result<Option<EntryId>, ErrorBody> {
-    let state: Option<SessionState> = serde_json::from_str(&head.head.state).ok();
-    Ok(state.and_then(|state| state.leaf))
-}
-
 pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply, ErrorBody> {
     let session = match (&get.session_id, asker.session) {
         (Some(id), _) => id.clone(),
@@ -158,20 +205,20 @@ pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply,
     }
     let count = limit(get.limit, ENTRIES_LIMIT)?;
     let head = asker.app.registry.head(&session, asker.owner).await?;
-    let leaf = leaf(asker.app, &head).await?;
+    let leaf = asker.app.registry.leaf(&head).await?;
     let page = if get.path == Some(true) {
         on_path(asker, &session, &get, leaf.clone(), count).await?
     } else {
         in_log(asker, &session, &get, count).await?
     };
-    Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more }))
+    let damaged = Some(page.damaged).filter(|damaged| !damaged.is_empty());
+    Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more, damaged }))
 }
 
 async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count: u32) -> Result<Page, ErrorBody> {
     let before_seq = seq_of(asker, session, get.before.as_ref(), "before").await?;
     let after_seq = seq_of(asker, session, get.after.as_ref(), "after").await?;
-    let query = EntryQuery::Log { before_seq, after_seq, limit: count + 1 };
-    let mut records = read(asker, session, query).await?;
+    let (mut records, damaged) = log_around(asker, session, (after_seq, before_seq), count + 1).await?;
     let more = records.len() > count as usize;
     if more {
         // One too many was asked for, to know whether there are more: it is the one furthest from the place.
@@ -186,7 +233,7 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
     if after_seq.is_none() {
         records.reverse();
     }
-    Ok(Page { items: parse(&records)?, more: more || !all })
+    Ok(Page { items: parse(&records)?, more: more || !all, damaged })
 }
 
 async fn seq_of(
@@ -196,7 +243,8 @@ async fn seq_of(
     field: &str,
 ) -> Result<Option<u64>, ErrorBody> {
     let Some(entry) = entry else { return Ok(None) };
-    let seq = asker.app.registry.store().entry_seq(session, entry).await.map_err(|error| store_error(&error))?;
+    let seq = asker.app.registry.store().entry_seq(session, entry).await;
+    let seq = seq.map_err(|error| asker.app.registry.fault(&error))?;
     seq.map(Some).ok_or_else(|| entry_not_found(entry, field))
 }
 
@@ -217,10 +265,12 @@ async fn on_path(
         page.items.pop();
         return Ok(page);
     }
-    let Some(leaf) = leaf else { return Ok(Page { items: Vec::new(), more: false }) };
+    let Some(leaf) = leaf else { return Ok(Page { items: Vec::new(), more: false, damaged: Vec::new() }) };
     let Some(after) = &get.after else { return path_back(asker, session, leaf, count).await };
     seq_of(asker, session, Some(after), "after").await?;
-    let mut records = read(asker, session, EntryQuery::Path { from: leaf, limit: PATH_WALK_MAX }).await?;
+    let walk = EntryQuery::Path { from: leaf, limit: PATH_WALK_MAX };
+    let walked = asker.app.registry.store().entries(session, walk).await;
+    let mut records = walked.map_err(|error| asker.app.registry.fault(&error))?;
     records.reverse();
     let entries = parse(&records)?;
     let Some(at) = entries.iter().position(|entry| entry.entry_id == *after) else {
@@ -229,5 +279,5 @@ async fn on_path(
     let mut items: Vec<Entry> = entries.into_iter().skip(at + 1).collect();
     let more = items.len() > count as usize;
     items.truncate(count as usize);
-    Ok(Page { items, more })
+    Ok(Page { items, more, damaged: Vec::new() })
 }

@@ -10,7 +10,7 @@ use super::{
     alarm::{Alarm, Ring},
     app::App,
     auth::Name,
-    closing::{End, Flow, close, protocol_fault, written},
+    closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     limits::Place,
     v1, v2,
 };
@@ -21,6 +21,7 @@ use crate::{
         Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX,
         watch::Watcher,
     },
+    store::{Error, Part},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
@@ -36,8 +37,9 @@ use tokio::{
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-/// Bytes of events taken from the feed at once, so that a command is looked at in between.
-const BATCH_BYTES: usize = 32 * 1024;
+/// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a reader that stalls
+/// holds besides its write buffer. In between a command is looked at.
+const BATCH_BYTES: usize = 16 * 1024;
 /// Events read from the store at once by a reader that is behind.
 const BEHIND_PAGE: u32 = 64;
 /// Bad frames in a row until the connection is closed: a program that speaks another protocol, not a typing error.
@@ -156,8 +158,18 @@ impl Connection {
             }
         };
         self.let_go();
-        if let End::Close(code, reason) = end {
-            Box::pin(close(self.socket, code, reason)).await;
+        match end {
+            End::Gone => {}
+            // It may read on later: then it should find out why it was closed, behind what is on its way to it. Until
+            // then it costs no more than its write buffer.
+            End::Close(code @ CloseCode::SlowReader, reason) => {
+                let patience = self.app.patience.slow_reader;
+                tokio::select! {
+                    () = Box::pin(close(self.socket, code, reason, patience)) => {}
+                    () = self.stopped.as_mut() => {}
+                }
+            }
+            End::Close(code, reason) => Box::pin(close(self.socket, code, reason, CLOSE_TIME)).await,
         }
     }
 
@@ -329,7 +341,12 @@ impl Connection {
                     None => Ok(()),
                 }
             }
-            Outgoing::Close(code) => Err(End::Close(code, "another connection took the session over")),
+            Outgoing::Close(code) => {
+                if let (CloseCode::TakenOver, Speaks::V2 { .. }) = (code, self.speaks) {
+                    self.send(v2::role_frame(SessionRole::Observer)).await?;
+                }
+                Err(End::Close(code, "another connection took the session over"))
+            }
         }
     }
 
@@ -387,22 +404,36 @@ impl Connection {
     async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
         let Some(joined) = &self.joined else { return Ok(()) };
         let id = joined.handle.id.clone();
-        let page = self.app.registry.store().read(&id, after, BEHIND_PAGE).await.map_err(|error| {
-            tracing::error!(session = %id, %error, "read events for a client that is behind");
-            End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume")
-        })?;
-        if page.is_empty() {
-            // It was published, so it was stored: a store that has lost it must not be asked again and again.
-            tracing::error!(session = %id, after, up_to, "the store has lost events");
-            return Err(End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume"));
-        }
-        for record in page.into_iter().take_while(|record| record.seq <= up_to) {
-            self.durable(record.seq, &record.body).await?;
+        let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
+        let read = self.app.registry.store().read_page(&id, after, limit, BATCH_BYTES).await;
+        // The feed has said that there is more, and logs have no holes.
+        let read = read.and_then(|page| match page.first() {
+            Some(first) if first.seq == after + 1 => Ok(page),
+            _ => Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is not there" }),
+        });
+        let page = match read {
+            Ok(page) => page,
+            Err(error) => return self.unreadable(&error).await,
+        };
+        for record in page {
             if let Some(joined) = &mut self.joined {
+                if record.seq != joined.cursor.seq + 1 || record.seq > up_to {
+                    break;
+                }
                 joined.cursor.seq = record.seq;
             }
+            self.durable(record.seq, &record.body).await?;
         }
         Ok(())
+    }
+
+    /// The store does not give what the client has missed: it is told why, and comes back for what there is.
+    async fn unreadable(&mut self, error: &Error) -> Flow {
+        let told = self.app.registry.fault(error);
+        if let Speaks::V2 { .. } = self.speaks {
+            self.send(v2::error_frame(None, told)).await?;
+        }
+        Err(End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume"))
     }
 
     async fn durable(&mut self, seq: u64, body: &str) -> Flow {

@@ -46,7 +46,7 @@ pub(super) async fn tree(app: &App, head: &SessionHead, part: Part, root_field: 
         None => u32::MAX,
     };
     let (store, session) = (app.registry.store(), &head.session);
-    let leaf_id = sessions::leaf(app, head).await?;
+    let leaf_id = app.registry.leaf(head).await?;
     // One more than is told, to know whether there are more.
     let query = SubtreeQuery { root: part.root.clone(), depth, limit: NODES_MAX as u32 + 1, bytes_max: READ_BYTES_MAX };
     let mut found = store.subtree(session, query).await.map_err(|error| store_error(&error))?;

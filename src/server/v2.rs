@@ -18,12 +18,16 @@ use crate::{
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
     command::{Command, ForkSession, Hello, OpenSession, Resume, SessionRole},
+    event::{EphemeralEvent, RoleChanged},
     frame,
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
 };
 
 /// Id of error frames for frames without a usable id of their own.
 const NAMELESS_ID: &str = "s_error";
+
+/// Id of the frame that tells a client that its role has changed.
+const ROLE_ID: &str = "s_role";
 
 /// Entries that `session_opened` carries where the client does not say.
 const ENTRIES_DEFAULT: u32 = 50;
@@ -56,6 +60,11 @@ pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
 
 pub(super) fn reply_frame(id: &CommandId, reply: &Reply) -> String {
     frame::encode(id.as_str(), reply)
+}
+
+/// Tells one client that its role has changed.
+pub(super) fn role_frame(role: SessionRole) -> String {
+    frame::encode(ROLE_ID, &EphemeralEvent::RoleChanged(RoleChanged { role }))
 }
 
 /// Deals with a text frame.
@@ -308,7 +317,10 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             false => {
                 let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
                 let asker = asker(&app, &owner, None);
-                match sessions::newest(&asker, &handle.id, &attached.snapshot, count).await {
+                let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
+                // Reading it may have found that nothing may be written any more.
+                let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Owner);
+                match page.and_then(|page| damage.map_or(Ok(page), Err)) {
                     Ok(page) => Some(page),
                     Err(error) => {
                         // Joined, but without what it should be told: it leaves again.

@@ -341,6 +341,28 @@ pub trait SessionStore: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
+    /// The same, but no more records once those read have `bytes_max` bytes: one at least, however large it is.
+    ///
+    /// # Errors
+    /// As [`SessionStore::read`].
+    fn read_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        Box::pin(async move {
+            let (mut page, mut bytes, mut after) = (Vec::new(), 0, after_seq);
+            while page.len() < limit as usize && (page.is_empty() || bytes < bytes_max) {
+                let Some(record) = self.read(session, after, 1).await?.pop() else { break };
+                (after, bytes) = (record.seq, bytes + record.body.len());
+                page.push(record);
+            }
+            Ok(page)
+        })
+    }
+
     /// Records that append entries. An entry that the session does not have ends its path: the last
     /// record returned may then name a parent that is not there.
     ///

@@ -143,6 +143,7 @@ test("a reload at any moment goes on as if nothing had been", () => {
 });
 
 test("a resume at any moment misses nothing and doubles nothing", () => {
+  let voided = 0;
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     let state = null;
     let applied = 0;
@@ -152,8 +153,10 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
       if (away > 0) {
         away -= 1;
         if (away > 0) return;
+        const shown = state.items.filter((item) => !item.aborted && item.parts.length > 0);
         const { opened, frames: missed } = world.after(resumePoint(state));
         state = fromOpened(state, opened);
+        for (const { itemId } of shown) voided += missed.some((frame) => frame.type === "item_aborted" && frame.payload.itemId === itemId) ? 1 : 0;
         // The first frames come twice: what was applied once is not applied again.
         for (const frame of [...missed, ...missed.slice(0, 2)]) state = reduce(state, frame);
         applied = frames.length;
@@ -162,6 +165,25 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
       same(state, world, `seed ${seed}, step ${count}`);
       if (random() < 0.15) away = 1 + Math.floor(random() * 12);
     });
+  }
+  assert.ok(voided > 0, "some answers came to nothing while the reader was away");
+});
+
+test("an answer that came to nothing while the reader was away is shown as void", () => {
+  for (const how of ["failed", "killed"]) {
+    const world = new World({ emit: () => {} });
+    world.say("question", world.id("c"));
+    world.startTurn();
+    const item = world.startItem();
+    world.delta(item, 0, "half of it");
+    const state = fromSnapshot(world.snapshot());
+    if (how === "failed") world.abortItem(item, "upstream_truncated");
+    else world.turn.items = [];
+    world.finishTurn(how === "failed" ? "failed" : "interrupted", { code: "interrupted", message: "cut", retriable: true });
+    const { opened, frames } = world.after(resumePoint(state));
+    const back = frames.reduce(reduce, fromOpened(state, opened));
+    assert.deepEqual(back.items.map(({ aborted, parts }) => [aborted, parts[0].text]), [["interrupted", "half of it"]], how);
+    assert.deepEqual([back.turnId, back.lastTurn.status], [null, how === "failed" ? "failed" : "interrupted"]);
   }
 });
 

@@ -254,17 +254,23 @@ export class World {
     });
   }
 
-  /** What `session_opened` says to a resume from `seq`, and the frames that follow it. */
+  /**
+   * What `session_opened` says to a resume from `seq`, and the frames that follow it: first which of the answers that were
+   * seen came to nothing meanwhile.
+   */
   after({ seq, items = [] }) {
     const { entries, more, ...opened } = this.snapshot();
     const missed = this.log.slice(seq);
+    const known = new Set([...this.entries.map((entry) => entry.entryId), ...(this.turn?.items ?? []).map((item) => item.itemId)]);
+    const ended = [...new Set(items.map((seen) => seen.itemId))].filter((itemId) => !known.has(itemId));
+    const aborted = ended.map((itemId) => ({ id: "s_e0", type: "item_aborted", payload: { itemId, reason: "interrupted" } }));
     const catchUp = (this.turn?.items ?? []).flatMap((item) => item.parts.flatMap((part, index) => {
       const offset = items.find((seen) => seen.itemId === item.itemId && seen.part === index)?.offset ?? 0;
       const text = part.text.slice(offset);
       const kind = part.type === "reasoning" ? { kind: "reasoning" } : {};
       return text ? [{ id: "s_catch", type: "item_delta", payload: { itemId: item.itemId, part: index, offset, text, ...kind } }] : [];
     }));
-    return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...missed, ...catchUp]) };
+    return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...aborted, ...missed, ...catchUp]) };
   }
 
   /** A page of `get_entries`. */

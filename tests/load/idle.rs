@@ -56,11 +56,15 @@ pub(crate) async fn measure(bench: &Bench, connections: usize, figures: &mut Fig
     for client in clients.iter_mut().step_by(10) {
         client.ask("ping", serde_json::json!({}), "pong").await?;
     }
+    // Their sessions leave memory with them.
+    drop(clients);
+    let name = format!("idle: memory of a session whose client has left, of {connections}");
+    figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::None);
     Ok(())
 }
 
 /// The server's memory once it has stopped growing.
-async fn settled(server: &Process) -> anyhow::Result<u64> {
+pub(crate) async fn settled(server: &Process) -> anyhow::Result<u64> {
     let mut resident = server.resident()?;
     loop {
         tokio::time::sleep(SETTLED).await;
@@ -72,6 +76,6 @@ async fn settled(server: &Process) -> anyhow::Result<u64> {
     }
 }
 
-fn share(before: u64, now: u64, connections: usize) -> f64 {
+pub(crate) fn share(before: u64, now: u64, connections: usize) -> f64 {
     now.saturating_sub(before) as f64 / 1024.0 / connections as f64
 }

@@ -15,6 +15,7 @@ mod history_list;
 mod history_store;
 mod idle;
 mod process;
+mod stalled;
 mod start;
 mod stream;
 mod turn;
@@ -35,6 +36,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Sizes {
     /// Connections that say nothing.
     idle_connections: usize,
+    /// Readers that stop reading, and the turns that are produced for them.
+    stalled_readers: usize,
+    stalled_turns: usize,
     /// Alternations between the floor and the server.
     rounds: usize,
     /// Turns of each connection in one round.
@@ -51,6 +55,8 @@ struct Sizes {
 
 const SMOKE: Sizes = Sizes {
     idle_connections: 300,
+    stalled_readers: 30,
+    stalled_turns: 30,
     rounds: 1,
     turns: 5,
     stream_deltas: 2_000,
@@ -61,6 +67,8 @@ const SMOKE: Sizes = Sizes {
 
 const FULL: Sizes = Sizes {
     idle_connections: 5_000,
+    stalled_readers: 200,
+    stalled_turns: 100,
     rounds: 10,
     turns: 15,
     stream_deltas: 20_000,
@@ -96,7 +104,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Runs the measures, or only those named, and says whether all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
-    const NAMES: &[&str] = &["start", "idle", "turn", "stream", "history", "appends"];
+    const NAMES: &[&str] = &["start", "idle", "stalled", "turn", "stream", "history", "appends"];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
     }
@@ -108,6 +116,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         let done = match *name {
             "start" => start::measure(&bench, &mut figures).await,
             "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
+            "stalled" => stalled::measure(&bench, sizes.stalled_readers, sizes.stalled_turns, &mut figures).await,
             "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,

@@ -117,13 +117,12 @@ export function fromOpened(state, opened) {
   if (!state || !replay) return fromSnapshot(opened);
   const running = opened.turn;
   const given = new Map((running?.items ?? []).map((item) => [item.itemId, item]));
-  const kept = state.items
-    .filter((item) => item.aborted || (running && item.turnId === running.turnId))
-    .map((item) => {
-      const parts = given.get(item.itemId)?.parts;
-      given.delete(item.itemId);
-      return parts && textLength(parts) > textLength(item.parts) ? { ...item, parts } : item;
-    });
+  // Answers whose turn is over stay as well: the events that follow bring their entry, or say that they came to nothing.
+  const kept = state.items.map((item) => {
+    const parts = given.get(item.itemId)?.parts;
+    given.delete(item.itemId);
+    return parts && textLength(parts) > textLength(item.parts) ? { ...item, parts } : item;
+  });
   const fresh = [...given.values()].map((item) => ({ ...item, turnId: running?.turnId ?? "" }));
   return {
     ...state,

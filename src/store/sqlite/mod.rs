@@ -195,7 +195,20 @@ impl SessionStore for SqliteStore {
         after_seq: u64,
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(self.readers.ask_of(session, move |db, session| read::records(db, session, after_seq, limit)))
+        Box::pin(
+            self.readers.ask_of(session, move |db, session| read::records(db, session, after_seq, limit, usize::MAX)),
+        )
+    }
+
+    fn read_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        let read = move |db: &_, session: &_| read::records(db, session, after_seq, limit, bytes_max);
+        Box::pin(self.readers.ask_of(session, read))
     }
 
     fn entries<'a>(

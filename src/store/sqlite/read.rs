@@ -48,16 +48,27 @@ pub(super) fn records(
     session: &SessionId,
     after_seq: u64,
     limit: u32,
+    bytes_max: usize,
 ) -> Result<Vec<StoredRecord>, Fault> {
     let found = db
         .prepare_cached("SELECT number, last_seq FROM session WHERE id = ?1")?
         .query_row([session.as_str()], |row| Ok((row.get::<_, i64>(0)?, count(row, 1)?)))
         .optional()?;
     let (number, last_seq) = found.ok_or_else(|| Error::NotFound(session.clone()))?;
-    let statement = db.prepare_cached(&format!(
+    let mut statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
     ))?;
-    let records = collect(session, statement, (number, int(after_seq), limit))?;
+    let mut rows = statement.query((number, int(after_seq), limit))?;
+    let (mut records, mut bytes, mut limit) = (Vec::new(), 0, limit);
+    while let Some(row) = rows.next()? {
+        let record = record::decode(session, row)?;
+        bytes += record.body.len();
+        records.push(record);
+        if bytes >= bytes_max {
+            limit = u32::try_from(records.len()).unwrap_or(limit);
+            break;
+        }
+    }
     // A log has no gaps: a record that is not there is one that was lost.
     let wanted = last_seq.saturating_sub(after_seq).min(limit.into());
     let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));

@@ -19,6 +19,13 @@ pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {
     for (after_seq, limit, want) in cases {
         let read = store.read(&lease.session, after_seq, limit).await.unwrap();
         assert_eq!(short(&read), want, "after {after_seq}, at most {limit}");
+        let page = store.read_page(&lease.session, after_seq, limit, usize::MAX).await.unwrap();
+        assert_eq!(page, read, "after {after_seq}, at most {limit}, however large");
+    }
+    let one = store.read(&lease.session, 0, 1).await.unwrap()[0].body.len();
+    for (bytes_max, want) in [(0, "1:a"), (one, "1:a"), (one + 1, "1:a 2:b"), (9 * one, "1:a 2:b 3:c 4:d")] {
+        let page = store.read_page(&lease.session, 0, 9, bytes_max).await.unwrap();
+        assert_eq!(short(&page), want, "at most {bytes_max} bytes");
     }
 }
 
