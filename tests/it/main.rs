@@ -17,6 +17,7 @@ mod settings;
 mod source;
 #[path = "../support/mod.rs"]
 mod support;
+mod surviving;
 mod tidy;
 mod tools;
 mod tree;

@@ -34,7 +34,12 @@ pub(crate) struct Ended {
 
 fn command(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reseed"));
-    command.args(arguments).current_dir(folder).env_clear().env("WS_PORT", "0");
+    command.args(arguments);
+    configured(command, folder, settings)
+}
+
+fn configured(mut command: Command, folder: &Path, settings: &[(&str, &str)]) -> Command {
+    command.current_dir(folder).env_clear().env("WS_PORT", "0");
     command.envs(settings.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -54,8 +59,22 @@ pub(crate) async fn run(folder: &Path, arguments: &[&str], settings: &[(&str, &s
 impl Binary {
     /// Starts a server in this folder and waits for the line that names its address.
     pub(crate) async fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::started(folder, command(folder, &[], settings)).await
+    }
+
+    /// The same for a server whose files cannot grow beyond so many KiB, as on a full disk.
+    pub(crate) async fn start_with_file_limit(folder: &Path, settings: &[(&str, &str)], kib: u64) -> Self {
+        // Without the trap the signal that the system sends would end the process; so, the write fails. In POSIX shells
+        // the limit counts blocks of 512 bytes.
+        let script = format!("trap '' XFSZ; ulimit -f {} && exec \"$0\"", kib * 2);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_reseed")]);
+        Self::started(folder, configured(shell, folder, settings)).await
+    }
+
+    async fn started(folder: &Path, mut command: Command) -> Self {
         let log = fs::File::options().create(true).append(true).open(folder.join(LOG)).unwrap();
-        let mut child = command(folder, &[], settings).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
         let start_line = timeout(PATIENCE, printed.next_line()).await.expect("the server starts in time").unwrap();
         let start_line = start_line.unwrap_or_else(|| panic!("the server does not start: {}", logged(folder)));

@@ -1,0 +1,18 @@
+//! What survives: a client that is cut off, a process that is killed, a disk that fails, a reader that stops reading.
+//! Everything over real sockets, the last of it with the real binary.
+//!
+//! - [`fold`]: a client that folds what it is told, strictly: a hole, a double, or text out of place fails the test
+//! - `cuts`: cut off at every frame; `resume`: with every kind of place; `owners`: owner, observers, open calls
+//! - `kills`: the process killed at random moments; `disk` and `damage`: a disk that is full, a record that has gone bad
+//! - `slow`: readers that stop; `terminal`: `reseed chat` behind a line that breaks; `leaving`: what a session costs that nobody has open
+
+mod cuts;
+mod damage;
+mod disk;
+mod fold;
+mod kills;
+mod leaving;
+mod owners;
+mod resume;
+mod slow;
+mod terminal;

@@ -1,0 +1,80 @@
+//! A disk that takes no more: the real binary, whose files may not grow beyond a limit. Nothing is acknowledged that is
+//! not there, everyone is told, and with room again everything that was acknowledged is there.
+
+use super::fold::{Folder, fresh};
+use crate::support::{binary::Binary, http, talk::words};
+use serde_json::json;
+
+/// The offline model without pauses, in a window that holds everything that is said here.
+const SETTINGS: [(&str, &str); 3] =
+    [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000"), ("CONTEXT_WINDOW", "1000000")];
+
+/// KiB that no file of the server may exceed.
+const FILE_KIB: u64 = 2_000;
+
+#[tokio::test]
+async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Binary::start_with_file_limit(folder.path(), &SETTINGS, FILE_KIB).await;
+    assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    client.connect(&server.ws()).await;
+    let (mut said, mut last) = (Vec::new(), None);
+    let closed = loop {
+        if client.unanswered.is_empty() && client.fold.is_idle() && !client.fold.session.is_empty() {
+            let text = format!("Input {}: {}", said.len(), words(said.len() as u64, 2_000));
+            let id = client.command("user_input", json!({ "input": text })).await;
+            said.push((id, text));
+            assert!(said.len() < 1_000, "the disk is never full");
+        }
+        match client.step().await {
+            Ok(frame) if frame["type"] == "error" => last = Some(frame["payload"].clone()),
+            Ok(_) => {}
+            Err(code) => break code,
+        }
+    };
+    assert_eq!(closed, 1011, "reconnect and resume");
+    if let Some(told) = &last {
+        assert_eq!((&told["code"], &told["retriable"]), (&json!("store_failed"), &json!(true)), "{told}");
+    }
+    let acknowledged = |client: &Folder| {
+        let replies = client.replies.values().filter(|reply| reply["type"] == "accepted");
+        replies.map(|reply| reply["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = acknowledged(&client);
+    assert!(before.len() > 3, "{before:?}");
+
+    // Everyone is told: load balancers, whoever comes back, whoever comes anew. The process is there all the same.
+    for (path, status) in [("/readyz", 503), ("/healthz", 200)] {
+        assert_eq!(http::get(&server.address, path).await.status, status, "{path}");
+    }
+    let mut newcomer = Folder::new("newcomer-0000000", json!({}));
+    for client in [&mut client, &mut newcomer] {
+        client.connect(&server.ws()).await;
+        while client.step().await.unwrap()["type"] != "welcome" {}
+        let refused = client.step().await.unwrap()["payload"].clone();
+        assert_eq!((&refused["code"], &refused["retriable"]), (&json!("store_failed"), &json!(true)), "{refused}");
+        client.cut();
+    }
+    server.stop().await;
+
+    let server = Binary::start(folder.path(), &SETTINGS).await;
+    assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
+    // What was refused is sent again unchanged, as `retriable` says; what had no answer is sent again anyhow.
+    if last.is_some() {
+        let (id, text) = said.last().unwrap();
+        client.unanswered.push(json!({ "id": id, "type": "user_input", "payload": { "input": text } }));
+    }
+    client.connect(&server.ws()).await;
+    while !(client.unanswered.is_empty() && client.fold.is_idle()) || client.fold.asked().len() < said.len() {
+        let frame = client.step().await.unwrap();
+        assert_ne!(frame["type"], "error", "{frame}");
+    }
+    assert_eq!(client.fold.snapshots, 1, "a replay: the log goes on where it was");
+    // What was acknowledged is there, and so, each once, is what was sent again because nobody had answered for it.
+    assert_eq!(client.fold.asked(), said);
+    assert!(acknowledged(&client).len() >= before.len());
+    let read = fresh(&server.ws(), &client.fold).await;
+    assert_eq!(client.fold.log, read.log.clone().split_off(client.fold.log.keys().next().unwrap()));
+    server.stop().await;
+}

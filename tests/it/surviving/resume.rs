@@ -1,0 +1,264 @@
+//! Resuming from every kind of place: all that was missed, or the whole state, and never a hole.
+
+use super::fold::{Folder, fresh};
+use crate::support::{
+    binary::Binary,
+    client::Client,
+    server::Server,
+    upstream::{Reply, Upstream},
+};
+use reseed::{
+    core::model::ModelFault,
+    provider::scripted::{Gate, Reply as Said, Scripted},
+};
+use reseed_protocol::ErrorCode;
+use serde_json::{Value, json};
+
+/// Opens a session again, from this place.
+async fn resumed(url: &str, session: &Value, resume: &Value) -> (Client, Value) {
+    let mut client = Client::v2(url).await;
+    let open = json!({ "sessionId": session, "resume": resume, "takeover": true });
+    let opened = client.ask("open_session", open).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    (client, opened["payload"].clone())
+}
+
+/// What came after the reply and before the answer to a question that follows it: of each frame what tells it apart.
+async fn followed(client: &mut Client) -> Vec<String> {
+    client.ask("get_context_info", json!({})).await;
+    let opened = client.seen.iter().position(|frame| frame["type"] == "session_opened").unwrap();
+    let after = client.seen[opened + 1..].iter().filter(|frame| frame["id"].as_str().unwrap().starts_with("s_"));
+    after
+        .map(|frame| match frame["type"].as_str().unwrap() {
+            "item_delta" => {
+                let payload = &frame["payload"];
+                format!("{}@{} {}", payload["part"], payload["offset"], payload["text"].as_str().unwrap())
+            }
+            kind => kind.to_owned(),
+        })
+        .collect()
+}
+
+/// A session in the middle of an answer, of which this much is shown: the server, its client, `session_opened`, the item
+/// and the newest event.
+async fn in_an_answer(shown: &str, rest: &str, gate: &Gate) -> (Server, Client, Value, Value, u64) {
+    let model = Scripted::new();
+    assert_eq!(shown.chars().count(), rest.chars().count(), "pieces are cut evenly");
+    model.push(Said::text(format!("{shown}{rest}")).in_pieces(2).held_by(gate));
+    let server = Server::start(model, &[]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "Tell me." })).await;
+    let delta = client.event("item_delta").await;
+    assert_eq!(delta["payload"]["text"], shown);
+    let seq = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
+    (server, client, opened, delta["payload"]["itemId"].clone(), seq)
+}
+
+#[tokio::test]
+async fn within_an_answer_what_was_seen_of_it_decides() {
+    let gate = Gate::new();
+    let (server, _client, opened, item, seq) = in_an_answer("ab🌍d", "efgh", &gate).await;
+    let (epoch, session) = (&opened["epoch"], &opened["sessionId"]);
+    let place = |item: &Value, part: u64, offset: u64| json!([{ "itemId": item, "part": part, "offset": offset }]);
+    let many: Vec<Value> = (0..300).map(|part| json!({ "itemId": item, "part": part, "offset": 0 })).collect();
+    let strangers: Vec<Value> =
+        (0..30).map(|at| json!({ "itemId": format!("stranger{at}"), "part": 0, "offset": 1 })).collect();
+    let whole = ["item_started", "0@0 ab🌍d"];
+    // What is said of the answer, and what follows a replay; `None` for the whole state.
+    let table: Vec<(Value, Option<&[&str]>)> = vec![
+        (json!([]), Some(&whole)),
+        (place(&item, 0, 0), Some(&["0@0 ab🌍d"])),
+        (place(&item, 0, 2), Some(&["0@2 🌍d"])),
+        (place(&item, 0, 4), Some(&["0@4 d"])),
+        (place(&item, 0, 5), Some(&[])),
+        // Within the two units of one character, beyond the end, in a part that there is not.
+        (place(&item, 0, 3), None),
+        (place(&item, 0, 6), None),
+        (place(&item, 0, u64::MAX >> 11), None),
+        (place(&item, 1, 0), None),
+        // Answers that this session never had come to nothing; the one that runs is told from its beginning.
+        (place(&json!("stranger"), 0, 3), Some(&["item_aborted", "item_started", "0@0 ab🌍d"])),
+        (json!(many), None),
+        (json!(strangers), None),
+    ];
+    for (items, expected) in table {
+        let resume = json!({ "epoch": epoch, "seq": seq, "items": items });
+        let (mut client, back) = resumed(&server.ws(), session, &resume).await;
+        assert_eq!(back["resumed"], if expected.is_some() { "replay" } else { "snapshot" }, "{resume}");
+        match expected {
+            Some(expected) => {
+                assert!(back.get("entries").is_none(), "{back}");
+                assert_eq!(followed(&mut client).await, expected, "{resume}");
+            }
+            None => {
+                let running = json!([{ "itemId": item, "parts": [{ "type": "text", "text": "ab🌍d" }] }]);
+                assert_eq!(back["turn"]["items"], running, "{resume}");
+                assert!(followed(&mut client).await.is_empty(), "the state says all of it");
+            }
+        }
+        client.ask("close_session", json!({})).await;
+    }
+    // The log decides before the answer does.
+    for (epoch, seq) in [(&json!("0000000000000000"), seq), (epoch, seq + 1), (epoch, u64::MAX >> 11)] {
+        let resume = json!({ "epoch": epoch, "seq": seq, "items": place(&item, 0, 2) });
+        let (mut client, back) = resumed(&server.ws(), session, &resume).await;
+        assert_eq!((&back["resumed"], back["entries"].as_array().unwrap().len()), (&json!("snapshot"), 1), "{resume}");
+        client.ask("close_session", json!({})).await;
+    }
+    gate.open();
+}
+
+#[tokio::test]
+async fn an_answer_that_ended_meanwhile_is_its_entry() {
+    let gate = Gate::new();
+    let (server, client, opened, item, seq) = in_an_answer("half", " all", &gate).await;
+    let mut watch = Client::v2(&server.ws()).await;
+    let (epoch, session) = (&opened["epoch"], &opened["sessionId"]);
+    watch.ask("open_session", json!({ "sessionId": session, "role": "observer" })).await;
+    client.hang_up();
+    gate.open();
+    watch.event("turn_finished").await;
+    let end = ["entry_appended", "turn_finished"];
+    let rest = ["0@4  all", "entry_appended", "turn_finished"];
+    // What was seen of it, and what follows: the rest where it is still known, the entry in any case.
+    let table: [(Value, &[&str]); 3] = [
+        (json!([]), &end),
+        (json!([{ "itemId": item, "part": 0, "offset": 4 }]), &rest),
+        (json!([{ "itemId": item, "part": 0, "offset": 8 }]), &end),
+    ];
+    for (items, expected) in table {
+        let resume = json!({ "epoch": epoch, "seq": seq, "items": items });
+        let (mut client, back) = resumed(&server.ws(), session, &resume).await;
+        assert_eq!(back["resumed"], "replay", "{resume}");
+        assert_eq!(followed(&mut client).await, expected, "{resume}");
+        client.ask("close_session", json!({})).await;
+    }
+    // Whoever has its entry has nothing more to be told of it.
+    let last = seq + 2;
+    let resume = json!({ "epoch": epoch, "seq": last, "items": [{ "itemId": item, "part": 0, "offset": 4 }] });
+    let (mut client, _) = resumed(&server.ws(), session, &resume).await;
+    assert!(followed(&mut client).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_failed_meanwhile_is_void() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let broken = ModelFault::new(ErrorCode::UpstreamTruncated, "it broke off");
+    model.push(Said::text("first half").in_pieces(2).held_by(&gate).then_fault(broken));
+    model.push(Said::text("second"));
+    let server = Server::start(model, &[]).await;
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    let mut watch = Folder::new("watch-0000000000", json!({ "role": "observer" }));
+    client.connect(&server.ws()).await;
+    while client.fold.session.is_empty() {
+        client.step().await.unwrap();
+    }
+    watch.opening["sessionId"] = json!(client.fold.session);
+    watch.connect(&server.ws()).await;
+    while watch.fold.session.is_empty() {
+        watch.step().await.unwrap();
+    }
+    client.command("user_input", json!({ "input": "Tell me." })).await;
+    while client.step().await.unwrap()["type"] != "item_delta" {}
+    client.cut();
+    gate.open();
+    while watch.fold.count("turn_finished") == 0 {
+        watch.step().await.unwrap();
+    }
+    client.connect(&server.ws()).await;
+    while client.fold.count("turn_finished") == 0 {
+        client.step().await.unwrap();
+    }
+    assert_eq!((client.fold.snapshots, client.fold.void.len()), (1, 1));
+    assert_eq!(client.fold.void, watch.fold.void);
+    client.command("retry_turn", json!({})).await;
+    while client.fold.count("turn_finished") == 1 {
+        client.step().await.unwrap();
+    }
+    watch.reach(client.fold.seq).await;
+    assert_eq!(client.fold, watch.fold);
+}
+
+#[tokio::test]
+async fn beyond_the_limit_the_whole_state_is_given() {
+    // As many as are replayed, in `runtime/actor.rs`.
+    const REPLAYED_MAX: u64 = 5_000;
+    let server = Server::start(Scripted::new(), &[]).await;
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    client.connect(&server.ws()).await;
+    while client.fold.session.is_empty() {
+        client.step().await.unwrap();
+    }
+    let begun = client.fold.clone();
+    let mut number = 0;
+    while client.fold.seq <= begun.seq + REPLAYED_MAX {
+        number += 1;
+        client.command("rename_session", json!({ "name": format!("name {number}") })).await;
+        while client.unanswered.len() > 20 {
+            client.step().await.unwrap();
+        }
+    }
+    while !client.unanswered.is_empty() {
+        client.step().await.unwrap();
+    }
+    let last = newest(&server, &client).await;
+    client.reach(last).await;
+    for (missed, replays) in [(REPLAYED_MAX + 1, false), (REPLAYED_MAX, true), (1, true), (0, true)] {
+        client.cut();
+        client.fold.seq = last - missed;
+        client.fold.log.split_off(&(last - missed + 1));
+        let snapshots = client.fold.snapshots;
+        client.connect(&server.ws()).await;
+        while client.step().await.unwrap()["type"] != "session_opened" {}
+        assert_eq!(client.fold.snapshots == snapshots, replays, "{missed}");
+        client.reach(last).await;
+    }
+    assert_eq!(newest(&server, &client).await, last);
+}
+
+/// The newest event that someone sees who was never there.
+async fn newest(server: &Server, client: &Folder) -> u64 {
+    let mut reader = Folder::new("reader-000000000", json!({ "role": "observer", "sessionId": client.fold.session }));
+    reader.connect(&server.ws()).await;
+    while reader.fold.session.is_empty() {
+        reader.step().await.unwrap();
+    }
+    reader.fold.seq
+}
+
+#[tokio::test]
+async fn an_answer_of_a_killed_process_is_void_and_its_turn_can_be_retried() {
+    let (folder, never) = (tempfile::tempdir().unwrap(), Gate::new());
+    let held = |text: &str| Reply::text(text).in_pieces(2).held_by(&never);
+    let upstream = Upstream::replying([held("half of it"), held("other half"), Reply::text("a whole answer")]).await;
+    let base_url = upstream.base_url();
+    let settings = [("OPENAI_BASE_URL", base_url.as_str()), ("CONTEXT_WINDOW", "4000")];
+    let mut server = Binary::start(folder.path(), &settings).await;
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    client.connect(&server.ws()).await;
+    client.command("user_input", json!({ "input": "Tell me." })).await;
+    // Killed twice in the middle of an answer: each time what was shown of it is declared void, and once only.
+    for kills in 1..=2 {
+        while client.step().await.unwrap()["type"] != "item_delta" {}
+        server.kill().await;
+        assert_eq!(client.step().await, Err(1006));
+        server = Binary::start(folder.path(), &settings).await;
+        client.connect(&server.ws()).await;
+        // The end of the turn comes after it: the fold insists.
+        while client.fold.count("turn_finished") < kills {
+            client.step().await.unwrap();
+        }
+        assert_eq!((client.fold.void.len(), client.fold.snapshots), (kills, 1));
+        let finished = &client.fold.log[&client.fold.seq]["payload"];
+        assert_eq!((&finished["status"], &finished["error"]["retriable"]), (&json!("interrupted"), &json!(true)));
+        client.command("retry_turn", json!({})).await;
+    }
+    while client.fold.count("turn_finished") < 3 {
+        client.step().await.unwrap();
+    }
+    assert_eq!(client.fold.log[&client.fold.seq]["payload"]["status"], "completed");
+    let read = fresh(&server.ws(), &client.fold).await;
+    assert_eq!(read.count("entry_appended"), 2, "the question once, and its answer");
+    assert_eq!(client.fold.log, read.log.clone().split_off(client.fold.log.keys().next().unwrap()));
+    upstream.assert_clean();
+}

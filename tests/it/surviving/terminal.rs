@@ -1,0 +1,154 @@
+//! `reseed chat` behind a line that breaks: wherever it breaks, the person reads every answer once and whole.
+
+use crate::support::{binary::Binary, server::Server};
+use futures_util::future::join_all;
+use reseed::provider::offline::{Offline, OfflineOptions};
+use std::{
+    process::Stdio,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::watch,
+    task::JoinHandle,
+};
+
+/// How long a chat may take on a machine that is busy with other tests; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A line to a server that breaks each connection, up to a number of them, after so many bytes from the server.
+struct Line {
+    address: String,
+    /// Where the server is now.
+    server: Arc<Mutex<String>>,
+    broken: Arc<AtomicUsize>,
+    /// Bytes that came from the server, over all connections.
+    carried: watch::Sender<usize>,
+    accepting: JoinHandle<()>,
+}
+
+impl Line {
+    async fn to(server: String, breaks: usize, after: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("ws://{}/ws", listener.local_addr().unwrap());
+        let (broken, server) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(server)));
+        let carried = watch::Sender::new(0);
+        let (counting, target, adding) = (broken.clone(), server.clone(), carried.clone());
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (server, broken, adding) = (target.lock().unwrap().clone(), counting.clone(), adding.clone());
+                tokio::spawn(async move {
+                    let Ok(server) = TcpStream::connect(server).await else { return };
+                    let bytes_max = if broken.load(Ordering::SeqCst) < breaks { after } else { usize::MAX };
+                    if carry(client, server, bytes_max, &adding).await {
+                        broken.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        Self { address, server, broken, carried, accepting }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Carries bytes both ways until one side has closed, or so many bytes have come from the server; whether it broke.
+async fn carry(mut client: TcpStream, mut server: TcpStream, bytes_max: usize, total: &watch::Sender<usize>) -> bool {
+    let (mut up, mut down, mut carried) = (vec![0; 4096], vec![0; 4096], 0);
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => match read {
+                Ok(count) if count > 0 && server.write_all(&up[..count]).await.is_ok() => {}
+                _ => return false,
+            },
+            read = server.read(&mut down) => match read {
+                Ok(count) if count > 0 => {
+                    let count = count.min(bytes_max - carried);
+                    carried += count;
+                    total.send_modify(|total| *total += count);
+                    if client.write_all(&down[..count]).await.is_err() {
+                        return false;
+                    }
+                    if carried == bytes_max {
+                        return true;
+                    }
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// Runs `reseed chat` over this line; what it showed, without what is its own each time, word by word.
+async fn chat(line: &Line, arguments: &[&str], input: &str) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_reseed"))
+        .args(["chat", &line.address])
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).await.unwrap();
+    drop(stdin);
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let mine = |line: &&str| !line.starts_with("session ") && !line.ends_with("; reconnecting");
+    shown.lines().filter(mine).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_the_line_breaks_every_answer_is_read_once_and_whole() {
+    let model = Offline::new(OfflineOptions { window_tokens: 8000, pace: Some(Duration::from_millis(1)) });
+    let server = Server::start(model, &[("CONTEXT_WINDOW", "8000"), ("CONNECTIONS_MAX", "1000")]).await;
+    let input = "My ferry is called Aurora.\nWrite a text of 60 words.\nWhat is my ferry called?\n";
+    let whole = chat(&Line::to(server.address(), 0, 0).await, &[], input).await;
+    assert!(whole.contains("Aurora"), "{whole}");
+    // In the greeting, the opening, the first answer, the second, the third; once, and twice in a row.
+    let afters = [300, 700, 1_200, 2_000, 3_500, 5_000, 7_000, 9_000, 12_000];
+    let chats = afters.into_iter().flat_map(|after| [(1, after), (2, after)]).map(async |(breaks, after)| {
+        let line = Line::to(server.address(), breaks, after).await;
+        let shown = chat(&line, &[], input).await;
+        assert_eq!(shown, whole, "{breaks} breaks, each after {after} bytes");
+        line.broken.load(Ordering::SeqCst)
+    });
+    let broken: usize = join_all(chats).await.into_iter().sum();
+    assert!(broken > afters.len(), "{broken} lines broke");
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn a_kill_in_the_middle_of_an_answer_is_told_and_the_chat_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [("OFFLINE_WORD_MILLIS", "2"), ("CONTEXT_WINDOW", "8000")];
+    let server = Binary::start(folder.path(), &settings).await;
+    let line = Line::to(server.address.clone(), 0, 0).await;
+    let input = "My ferry is called Aurora.\nWrite a text of 300 words.\nWhat is my ferry called?\n";
+    let killing = async {
+        // Some way into the second answer.
+        line.carried.subscribe().wait_for(|carried| *carried > 12_000).await.unwrap();
+        server.kill().await;
+        let server = Binary::start(folder.path(), &settings).await;
+        line.server.lock().unwrap().clone_from(&server.address);
+        server
+    };
+    let (server, shown) = tokio::join!(killing, chat(&line, &[], input));
+    assert!(shown.contains("what was shown of this answer is void (interrupted)"), "{shown}");
+    assert!(shown.contains("the server stopped in the middle of the turn"), "{shown}");
+    assert!(shown.rsplit("the server stopped").next().unwrap().contains("Aurora"), "{shown}");
+    server.stop().await;
+}
