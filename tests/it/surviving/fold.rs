@@ -224,8 +224,10 @@ pub(super) struct Folder {
     link: Option<Link>,
     /// Commands without a reply, in the order in which they were given.
     pub(super) unanswered: Vec<Value>,
-    /// Which of them ask for the session itself.
+    /// The command that asks for the session itself, and whether it was answered: until then nothing new goes out, or it
+    /// would overtake what is sent again.
     open_id: String,
+    is_open: bool,
     /// The replies to commands, by their ids.
     pub(super) replies: BTreeMap<String, Value>,
     /// Frames that came over the present connection.
@@ -244,6 +246,7 @@ impl Folder {
             link: None,
             unanswered: Vec::new(),
             open_id: String::new(),
+            is_open: false,
             replies: BTreeMap::new(),
             frames: 0,
         }
@@ -266,6 +269,7 @@ impl Folder {
     /// Connects, greets and asks for the session where this client was; whether anyone was there to be asked.
     pub(super) async fn connect(&mut self, url: &str) -> bool {
         self.frames = 0;
+        self.is_open = false;
         self.link = Link::connect(url).await;
         let hello = json!({ "protocolVersion": 2, "clientId": self.client_id });
         let hello = json!({ "id": self.id(), "type": "hello", "payload": hello });
@@ -290,12 +294,15 @@ impl Folder {
         sent
     }
 
-    /// Gives a command, which is sent again after each lost connection until it has its reply. Returns its id.
+    /// Gives a command, which is sent when the session is open, and again after each lost connection until it has its
+    /// reply. Returns its id.
     pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
         let id = self.id();
         let frame = json!({ "id": id, "type": kind, "payload": payload });
         self.unanswered.push(frame.clone());
-        self.write(&frame).await;
+        if self.is_open {
+            self.write(&frame).await;
+        }
         id
     }
 
@@ -313,6 +320,7 @@ impl Folder {
         let id = frame["id"].as_str().unwrap();
         if id == self.open_id && frame["type"] == "session_opened" {
             self.fold.opened(&frame["payload"]);
+            self.is_open = true;
             // In their order, before anything new is asked.
             for unanswered in self.unanswered.clone() {
                 self.write(&unanswered).await;
