@@ -230,7 +230,9 @@ impl Actor {
             let other =
                 self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
             if let Some(other) = other {
-                let same_client = attach.client_id.is_some() && attach.client_id == other.client_id;
+                // Origins count connections: what an older one of the same client asked for late replaces no newer one.
+                let same_client =
+                    attach.client_id.is_some() && attach.client_id == other.client_id && attach.origin > other.origin;
                 if !(attach.takeover || same_client) {
                     return Ok(Err(owned_error()));
                 }
