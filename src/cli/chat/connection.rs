@@ -10,6 +10,7 @@ use tokio_tungstenite::{
     tungstenite::{
         Error, Message,
         client::IntoClientRequest as _,
+        error::ProtocolError,
         handshake::client::Request,
         http::{HeaderValue, Uri, header},
         protocol::{CloseFrame, WebSocketConfig},
@@ -123,7 +124,10 @@ impl Connection {
                 let text = format!("{address} answered {status}");
                 Err(if status.is_server_error() { Lost::Again(text) } else { Lost::Final(text) })
             }
-            Ok(Err(error @ (Error::Io(_) | Error::Tls(_)))) => Err(Lost::Again(format!("{address}: {error}"))),
+            // A balancer whose server is away hangs up in the middle of the upgrade.
+            Ok(Err(error @ (Error::Io(_) | Error::Tls(_) | Error::Protocol(ProtocolError::HandshakeIncomplete)))) => {
+                Err(Lost::Again(format!("{address}: {error}")))
+            }
             Ok(Err(error)) => Err(Lost::Final(format!("{address}: {error}"))),
             Ok(Ok((socket, _))) => Ok(Self { socket, silence_max: Duration::from_secs(SILENCE_SECS) }),
         }
