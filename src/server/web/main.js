@@ -235,7 +235,7 @@ async function switchTo(entryId, index, count) {
     const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", charsMax: INSTRUCTIONS_CHARS_MAX, mayBeEmpty: true });
     if (instructions !== null) await app.moves.bringSummary(left, here, { summarize: true, instructions });
   };
-  toast({ kind: "info", message: `Version ${index + 1} of ${count}.`, action: { label: "Bring a summary of the one you left along", run: () => void bring() } });
+  toast({ kind: "info", message: `Version ${index + 1} of ${count}.`, action: { label: "Bring a summary along", run: () => void bring() } });
 }
 
 /** @param {string} entryId */

@@ -14,7 +14,7 @@ import { treeRows } from "./tree-rows.js";
 
 /** Pixels between two lanes, and of a row's height where it is drawn; the style sheet has the same. */
 const LANE_PIXELS = 16;
-const ROW_PIXELS = 34;
+const ROW_PIXELS = matchMedia("(pointer: coarse)").matches ? 42 : 34;
 /** Lanes that are drawn; a branch of so many branches is drawn in the last. */
 const LANES_MAX = 9;
 /** Rows that one page key passes. */
