@@ -18,7 +18,7 @@ const RECEIVE_BYTES: u32 = 4 * 1024;
 
 pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let database = bench.database("stalled");
-    history_store::write(&database, "stalled", 10, true).await?;
+    history_store::write(&database, "stalled", 100, true).await?;
     let base_url = bench.upstream.base_url();
     let settings = [
         ("OPENAI_BASE_URL", base_url.as_str()),
