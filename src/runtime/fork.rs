@@ -26,7 +26,7 @@ use crate::{
     store::{Append, CommandMark, EntryColumns, EntryQuery, Error, Head, Lease, ListQuery, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
+    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Part, SessionId,
     command::{ForkPosition, ForkSession, NavigatePosition},
     event::{EntryAppended, Event, SessionUpdated},
     reply::{Forked, Reply, SessionState as Doing},
@@ -43,6 +43,9 @@ pub(super) const FORKS_MAX: usize = 16;
 const PIECE_ENTRIES_MAX: u32 = 256;
 /// Bytes that a piece should have at most. One large entry, or a few between small ones, may be more.
 const PIECE_BYTES: usize = 512 * 1024;
+
+/// Bytes of entries that are read at once to count the next request: more than the text of most windows.
+const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The mark that a copy carries, under an id that no client can use.
 const ORIGIN_MARK: &str = "s_fork";
@@ -115,7 +118,7 @@ impl Registry {
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state).await?;
             copy.path(&path).await?;
             copy.labels(&path).await?;
-            copy.end(&state.name).await?;
+            copy.end(&state.name, &head.head).await?;
             self.mark_source(order, &id, input).await.map(|reply| (copy, reply))
         };
         match made.await {
@@ -324,6 +327,8 @@ struct Copy<'a> {
     state: SessionState,
     head: Head,
     chain: PathCopy,
+    /// Bytes of the entries since the newest compaction: about what a session of this path has in memory when it is open.
+    active_bytes: usize,
 }
 
 impl<'a> Copy<'a> {
@@ -337,7 +342,7 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, ErrorBody> {
         let head = Head { created_at: UNFINISHED, updated_at: UNFINISHED, ..Head::default() };
         let (next_seq, state, chain) = (lease.next_seq, SessionState::default(), PathCopy::default());
-        let mut this = Self { source, registry, lease, next_seq, state, head, chain };
+        let mut this = Self { source, registry, lease, next_seq, state, head, chain, active_bytes: 0 };
         let founding = SessionUpdated {
             model: Some(of.model.clone()),
             strategy: Some(of.strategy.clone()),
@@ -356,7 +361,11 @@ impl<'a> Copy<'a> {
             self.registry.check_running()?;
             let piece = self.source.read(EntryQuery::Path { from: from.clone(), limit: *limit }).await?;
             let mut events = Vec::with_capacity(piece.len());
-            for (_, entry, _) in piece.into_iter().rev() {
+            for (_, entry, bytes) in piece.into_iter().rev() {
+                if matches!(entry.data, EntryData::Compaction(_)) {
+                    self.active_bytes = 0;
+                }
+                self.active_bytes += bytes;
                 let there = self.source.on_path(path, mentions(&entry)).await?;
                 events.extend(self.chain.take(entry, &there).map(appended));
             }
@@ -383,12 +392,18 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes what comes last: the name, and what lists show.
-    async fn end(&mut self, name: &str) -> Result<(), ErrorBody> {
+    /// Writes what comes last: the name, and what lists show. Where counting would hold much in memory, lists show the count
+    /// of the source until the first turn.
+    async fn end(&mut self, name: &str, source: &Head) -> Result<(), ErrorBody> {
         let name = fork_name(name);
         if name != self.state.name {
             let named = SessionUpdated { name: Some(name), ..nothing_updated() };
             self.append(vec![Event::SessionUpdated(Box::new(named))], Vec::new()).await?;
+        }
+        if self.active_bytes > COUNTED_BYTES_MAX {
+            self.head.token_count = source.token_count;
+            self.head.window_tokens = source.window_tokens;
+            return Ok(());
         }
         let head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
         let info = self.registry.snapshot_of(&head).await?.context_info;
