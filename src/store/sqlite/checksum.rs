@@ -32,9 +32,10 @@ impl Crc {
 }
 
 /// Of a session's row: all of it but its number and the folded name, which only search uses.
-pub(super) fn head(found: &SessionHead, term: u64) -> u32 {
+pub(super) fn head(found: &SessionHead, term: u64, last_entry: Option<&str>) -> u32 {
     let head = &found.head;
     let crc = Crc::of(&found.session).text(&found.owner).text(&found.epoch).text(&head.name);
+    let crc = crc.text(last_entry.unwrap_or_default());
     let counts = [term, found.last_seq, head.entries, head.token_count, head.window_tokens];
     let crc = counts.into_iter().fold(crc, |crc, count| crc.number(super::read::int(count)));
     crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into()).end()

@@ -8,7 +8,7 @@ use super::{
 use crate::store::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED,
     page::{self, Cursor},
-    walk::{self, Links as _},
+    walk::Links as _,
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
@@ -16,13 +16,15 @@ use std::sync::Arc;
 
 /// Columns of a [`SessionHead`] but its state, in the order in which [`session_head`] reads them.
 pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
-                                       updated_at, entries, token_count, window_tokens, running";
+                                       updated_at, entries, token_count, window_tokens, running, last_entry";
 
 /// A session's row.
 pub(super) struct FoundHead {
     pub(super) number: i64,
     pub(super) term: u64,
     pub(super) head: SessionHead,
+    /// The entry that was appended last, where that is known.
+    pub(super) last_entry: Option<String>,
 }
 
 /// A number as SQLite keeps it. It has no larger ones; counts that stand beyond are held there.
@@ -116,7 +118,7 @@ pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) 
             collect(session, statement, (number, int(*after_seq), limit, kind))
         }
         EntryQuery::NewestLeaf { below } => {
-            Ok(walk::newest_leaf(&Tree::new(db, session, number), below)?.into_iter().collect())
+            Ok(Tree::new(db, session, number).newest_leaf(below)?.into_iter().collect())
         }
     }
 }
@@ -230,14 +232,15 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
             state: Arc::from(""),
         };
         let head = SessionHead { session, owner: row.get(4)?, epoch: row.get(5)?, last_seq: count(row, 6)?, head };
-        Ok(Some(FoundHead { number: row.get(0)?, term: count(row, 1)?, head }))
+        Ok(Some(FoundHead { number: row.get(0)?, term: count(row, 1)?, head, last_entry: row.get(14)? }))
     };
     let found = match columns() {
         Err(error) if is_damage(&error) => None,
         found => found?,
     };
     let stored = row.get_ref(2)?;
-    Ok(found.filter(|found| checksum::fits(stored, checksum::head(&found.head, found.term))))
+    Ok(found
+        .filter(|found| checksum::fits(stored, checksum::head(&found.head, found.term, found.last_entry.as_deref()))))
 }
 
 pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {
@@ -261,7 +264,7 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
         }
         rows_left -= 1;
         // As the index has it, which is what the next page begins after.
-        last = Some(Cursor { updated_at: row.get(14)?, number: row.get(0)? });
+        last = Some(Cursor { updated_at: row.get(9)?, number: row.get(0)? });
         match session_head(row)? {
             Some(found) => page.items.push(found.head),
             // Whose it is, is not known: nobody but an operator is told.
@@ -283,7 +286,7 @@ fn list_sql(of_owner: bool, unfinished: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };
     let finished = if unfinished { String::new() } else { format!("AND updated_at >= {}", UNFINISHED.0 + 1) };
     format!(
-        "SELECT {HEAD_COLUMNS}, updated_at FROM session \
+        "SELECT {HEAD_COLUMNS} FROM session \
          WHERE (updated_at, number) < (?1, ?2) {finished} {owner} AND instr(name_folded, ?3) > 0 \
          ORDER BY updated_at DESC, number DESC LIMIT ?4"
     )
@@ -310,9 +313,10 @@ mod tests {
             (log_sql("DESC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
             (kind_sql(true), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),
             (kind_sql(false), "SEARCH record USING INDEX record_kind (session=? AND kind=? AND seq>?)"),
-            (tree::children_sql(), "SEARCH record USING INDEX record_parent (session=? AND parent=? AND seq>?)"),
+            (tree::PLACES.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=? AND seq>?)"),
+            (tree::COUNT.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=?)"),
             (tree::LINKS.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=?)"),
-            (tree::COUNT.to_owned(), "SEARCH record USING COVERING INDEX record_parent (session=? AND parent=?)"),
+            (tree::AFTER.to_owned(), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),
         ];
         for (sql, want) in cases {
             assert_eq!(plan(&db, &sql), [want], "{sql}");
@@ -331,7 +335,7 @@ mod tests {
         let plan = plan(&db, tree::ROOTS);
         for want in [
             "SEARCH record USING INDEX record_root (session=?)",
-            "SEARCH below USING COVERING INDEX record_parent (session=? AND parent>?)",
+            "SEARCH below USING INDEX record_parent (session=? AND parent>?)",
             "SEARCH above USING COVERING INDEX record_entry (session=? AND entry=?)",
         ] {
             assert!(plan.iter().any(|step| step == want), "{want}: {plan:#?}");

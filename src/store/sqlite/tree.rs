@@ -1,35 +1,44 @@
 //! The tree as SQLite finds it: from an entry to its children.
 //!
-//! Children are found in an index, which carries no checksum; each record that it leads to does, and is compared with what
-//! was asked for.
+//! The child that follows its parent in the log is found there, others in an index. What says so carries no checksum; each
+//! record that it leads to does, and is compared with what was asked for.
 
 use super::{
     Fault,
     read::{self, int},
     record::{self, COLUMNS, PARENT},
 };
-use crate::store::walk::{Found, Links};
+use crate::store::{
+    StoredRecord,
+    walk::{self, Found, Links},
+};
 use reseed_protocol::{EntryId, SessionId};
 use rusqlite::{Connection, Row};
+use std::collections::HashSet;
 
-/// The children of an entry with their places.
-pub(super) const LINKS: &str = "SELECT seq, entry FROM record WHERE session = ?1 AND parent = ?2 ORDER BY seq";
+/// The places of the children of an entry that do not follow it in the log.
+pub(super) const PLACES: &str = "
+SELECT seq FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq > ?3 ORDER BY seq LIMIT ?4";
 
-/// How many children an entry has.
-pub(super) const COUNT: &str = "SELECT count(*) FROM record WHERE session = ?1 AND parent = ?2";
+/// The same with the children's ids.
+pub(super) const LINKS: &str =
+    "SELECT seq, entry FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL ORDER BY seq";
 
-/// The places of the roots, in no order. Those whose parent is not there are rare and not marked, so all parents of the
-/// session are looked up: in the order of their index, which is that of the index of entries, and without reading a record.
+/// How many there are, but for one place.
+pub(super) const COUNT: &str =
+    "SELECT count(*) FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
+
+/// The entries after a place.
+pub(super) const AFTER: &str =
+    "SELECT seq, entry, parent FROM record WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
+
+/// The places of the roots, in no order. Those whose parent is not there are rare and not marked; but an entry that follows
+/// its parent has one, so only the others' are looked up.
 pub(super) const ROOTS: &str = "
 SELECT seq FROM record INDEXED BY record_root WHERE session = ?1 AND parent IS NULL AND entry IS NOT NULL
 UNION ALL
-SELECT seq FROM record AS below WHERE session = ?1 AND parent > ''
+SELECT seq FROM record AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
     AND NOT EXISTS (SELECT 1 FROM record AS above WHERE above.session = ?1 AND above.entry = below.parent)";
-
-/// The children of an entry after a place.
-pub(super) fn children_sql() -> String {
-    format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND parent = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4")
-}
 
 /// An index leads to a record, sound in itself, that is not the one that was asked for.
 pub(super) const MISPLACED: &str = "it is not what the index says";
@@ -66,22 +75,72 @@ impl<'a> Tree<'a> {
         record::damaged(self.session, seq, reason)
     }
 
-    fn roots(&self, after_seq: u64, limit: u32) -> Result<Vec<Found>, Fault> {
+    fn roots(&self, after_seq: u64, limit: u32) -> Result<Vec<i64>, Fault> {
         let mut places = self.db.prepare_cached(ROOTS)?;
         let places = places.query_map([self.number], |row| row.get(0))?;
         let mut places: Vec<i64> = places.collect::<Result<_, _>>()?;
         places.retain(|seq| *seq > int(after_seq));
         places.sort_unstable();
         places.truncate(limit as usize);
+        Ok(places)
+    }
+
+    /// The entry that follows `entry` in the log, where that is its child.
+    fn follower(&self, entry: &EntryId) -> Result<Option<(u64, EntryId)>, Fault> {
+        let mut place = self.db.prepare_cached("SELECT seq FROM record WHERE session = ?1 AND entry = ?2")?;
+        let mut rows = place.query((self.number, entry.as_str()))?;
+        let Some(seq) = rows.next()?.map(|row| row.get::<_, i64>(0)).transpose()? else { return Ok(None) };
+        let mut next = self.db.prepare_cached(AFTER)?;
+        let mut rows = next.query((self.number, seq, 1))?;
+        match rows.next()? {
+            Some(row) if row.get_ref(2)?.as_str_or_null().ok().flatten() == Some(entry.as_str()) => {
+                let (seq, id) = (row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, String>(1)?);
+                Ok(Some((seq, self.entry_id(seq, &id)?)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The records at these places, which hold entries.
+    fn at(&self, places: &[i64], parent: Option<&EntryId>) -> Result<Vec<Found>, Fault> {
         let mut step =
             self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
         let mut found = Vec::new();
-        for seq in places {
-            let mut rows = step.query((self.number, seq))?;
-            let row = rows.next()?.ok_or_else(|| self.damaged(seq.cast_unsigned(), "it is missing"))?;
-            found.push(self.found(row)?);
+        for place in places {
+            let seq = place.cast_unsigned();
+            let mut rows = step.query((self.number, place))?;
+            let row = rows.next()?.ok_or_else(|| self.damaged(seq, "it is missing"))?;
+            let entry = self.found(row)?;
+            let hangs = parent.is_none_or(|parent| {
+                row.get_ref(PARENT).is_ok_and(|found| found.as_str_or_null().ok().flatten() == Some(parent.as_str()))
+            });
+            if entry.record.seq != seq || !hangs {
+                return Err(self.damaged(seq, MISPLACED));
+            }
+            found.push(entry);
         }
         Ok(found)
+    }
+
+    /// The newest entry without children at or below an entry. Children come after their parents, unless an imported file
+    /// had it otherwise, so the log after the entry is read once, at links only.
+    pub(super) fn newest_leaf(&self, below: &EntryId) -> Result<Option<StoredRecord>, Fault> {
+        let Some(top) = self.find(below)? else { return Ok(None) };
+        let mut inside = HashSet::from([top.entry.as_str().to_owned()]);
+        let mut newest = top.entry.as_str().to_owned();
+        let mut after = self.db.prepare_cached(AFTER)?;
+        let mut rows = after.query((self.number, int(top.record.seq), -1))?;
+        while let Some(row) = rows.next()? {
+            if row.get_ref(2)?.as_str_or_null().ok().flatten().is_some_and(|parent| inside.contains(parent)) {
+                newest = row.get(1)?;
+                inside.insert(newest.clone());
+            }
+        }
+        let newest = self.entry_id(top.record.seq, &newest)?;
+        if self.child_count(&newest)? > 0 {
+            return walk::newest_leaf(self, below);
+        }
+        Ok(self.find(&newest)?.map(|found| found.record))
     }
 }
 
@@ -100,33 +159,35 @@ impl Links for Tree<'_> {
     }
 
     fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Fault> {
-        let Some(parent) = of else { return self.roots(after_seq, limit) };
-        let mut statement = self.db.prepare_cached(&children_sql())?;
-        let mut rows = statement.query((self.number, parent.as_str(), int(after_seq), limit))?;
-        let mut children = Vec::new();
-        while let Some(row) = rows.next()? {
-            let child = self.found(row)?;
-            if row.get_ref(PARENT)?.as_str_or_null().ok().flatten() != Some(parent.as_str()) {
-                return Err(self.damaged(child.record.seq, MISPLACED));
-            }
-            children.push(child);
-        }
-        Ok(children)
+        let Some(parent) = of else { return self.at(&self.roots(after_seq, limit)?, None) };
+        let mut places = self.db.prepare_cached(PLACES)?;
+        let places = places.query_map((self.number, parent.as_str(), int(after_seq), limit), |row| row.get(0))?;
+        let mut places: Vec<i64> = places.collect::<Result<_, _>>()?;
+        places.extend(self.follower(parent)?.map(|(seq, _)| int(seq)).filter(|seq| *seq > int(after_seq)));
+        // An entry of an older version is in the index though it follows.
+        places.sort_unstable();
+        places.dedup();
+        places.truncate(limit as usize);
+        self.at(&places, Some(parent))
     }
 
     fn child_count(&self, of: &EntryId) -> Result<u64, Fault> {
+        let follower = self.follower(of)?.map(|(seq, _)| int(seq));
         let mut count = self.db.prepare_cached(COUNT)?;
-        Ok(count.query_row((self.number, of.as_str()), |row| row.get::<_, i64>(0))?.cast_unsigned())
+        let others: i64 = count.query_row((self.number, of.as_str(), follower.unwrap_or(0)), |row| row.get(0))?;
+        Ok(others.cast_unsigned() + u64::from(follower.is_some()))
     }
 
     fn child_links(&self, of: &EntryId) -> Result<Vec<(u64, EntryId)>, Fault> {
+        let mut links: Vec<(u64, EntryId)> = self.follower(of)?.into_iter().collect();
         let mut statement = self.db.prepare_cached(LINKS)?;
         let mut rows = statement.query((self.number, of.as_str()))?;
-        let mut links = Vec::new();
         while let Some(row) = rows.next()? {
             let seq = row.get::<_, i64>(0)?.cast_unsigned();
             let entry: String = row.get(1)?;
-            links.push((seq, self.entry_id(seq, &entry)?));
+            if links.first().is_none_or(|(follower, _)| *follower != seq) {
+                links.push((seq, self.entry_id(seq, &entry)?));
+            }
         }
         Ok(links)
     }

@@ -41,7 +41,13 @@ impl Write for Create {
              entries, token_count, window_tokens, running, checksum) \
              VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0, ?5)",
         )?
-        .execute((self.session.as_str(), &self.owner, &self.epoch, self.now.0, checksum::head(&head, 1)))?;
+        .execute((
+            self.session.as_str(),
+            &self.owner,
+            &self.epoch,
+            self.now.0,
+            checksum::head(&head, 1, None),
+        ))?;
         db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?
             .execute([db.last_insert_rowid()])?;
         Ok(Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: self.epoch.clone() })
@@ -55,12 +61,13 @@ impl Write for Open {
     type Output = (Lease, SessionHead);
 
     fn write(&self, db: &Connection) -> Result<Self::Output, Fault> {
-        let FoundHead { number, term, head } = read::head(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
+        let FoundHead { number, term, head, last_entry } =
+            read::head(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
         let term = term + 1;
         db.prepare_cached("UPDATE session SET term = ?2, checksum = ?3 WHERE number = ?1")?.execute((
             number,
             int(term),
-            checksum::head(&head, term),
+            checksum::head(&head, term, last_entry.as_deref()),
         ))?;
         let lease = Lease { session: self.0.clone(), term, next_seq: head.last_seq + 1, epoch: head.epoch.clone() };
         Ok((lease, head))
@@ -88,7 +95,7 @@ impl Write for AppendAt {
         let session = &self.lease.session;
         let found = self.check(db).map_err(|fault| fault.reading(session))?;
         let written = self
-            .write_records(db, found.number)
+            .write_records(db, &found)
             .and_then(|()| self.write_marks(db, found.number))
             .and_then(|()| self.write_head(db, found));
         written.map_err(|error| match error.sqlite_error_code() {
@@ -123,22 +130,27 @@ impl AppendAt {
         Ok(found)
     }
 
-    fn write_records(&self, db: &Connection, number: i64) -> rusqlite::Result<()> {
+    fn write_records(&self, db: &Connection, found: &FoundHead) -> rusqlite::Result<()> {
         let mut insert = db.prepare_cached(
-            "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
+        let mut last = found.last_entry.as_deref();
         for (seq, record) in (self.first_seq..).zip(&self.append.records) {
             let entry = record.entry.as_ref();
+            let parent = entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str());
+            let follows = (parent.is_some() && parent == last).then_some(1);
+            last = entry.map(|entry| entry.entry_id.as_str()).or(last);
             insert.execute((
-                number,
+                found.number,
                 int(seq),
                 record::VERSION,
                 record::checksum(&self.lease.session, seq, entry, &record.body),
                 entry.map(|entry| entry.entry_id.as_str()),
-                entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str()),
+                parent,
                 entry.map(|entry| entry.kind.as_str()),
                 &*record.body,
+                follows,
             ))?;
         }
         Ok(())
@@ -158,10 +170,12 @@ impl AppendAt {
     fn write_head(&self, db: &Connection, found: FoundHead) -> rusqlite::Result<()> {
         let head = &self.append.head;
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
+        let entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
+        let last_entry = entries.last().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
         let written = SessionHead { last_seq, head: Head { state: "".into(), ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
-             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11 WHERE number = ?1",
+             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11, last_entry = ?12 WHERE number = ?1",
         )?
         .execute((
             found.number,
@@ -174,7 +188,8 @@ impl AppendAt {
             int(head.token_count),
             int(head.window_tokens),
             head.running,
-            checksum::head(&written, found.term),
+            checksum::head(&written, found.term, last_entry),
+            last_entry,
         ))?;
         let checksum = checksum::state(&self.lease.session, &head.state);
         db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((
