@@ -12,6 +12,7 @@ mod device;
 mod faults;
 mod locks;
 mod model;
+mod stored;
 mod vfs;
 mod world;
 

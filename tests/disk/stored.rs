@@ -1,0 +1,111 @@
+//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as the program left it that wrote version N of
+//! the tables: real sessions, every kind of record that it stored. Today's program opens it, reads each record as an event
+//! and folds the same sessions, which `tables-N.txt` says. Neither file is ever written anew.
+
+use reseed::{
+    core::session::{SessionState, fingerprint::fingerprint},
+    store::{EntryQuery, ListQuery, SessionStore, SubtreeQuery, sqlite::SqliteStore},
+};
+use reseed_protocol::event::Event;
+use std::{fmt::Write as _, fs, path::Path};
+
+/// What is in a file, as text: each session with its fold, and a line for each record.
+async fn print(store: &SqliteStore) -> String {
+    let mut text = String::new();
+    let mut sessions = store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items;
+    sessions.sort_by(|a, b| a.session.as_str().cmp(b.session.as_str()));
+    for listed in sessions {
+        let head = store.head(&listed.session).await.unwrap();
+        let mut state = SessionState::default();
+        let mut records = String::new();
+        for record in store.read(&listed.session, 0, u32::MAX).await.unwrap() {
+            let event: Event = serde_json::from_str(&record.body)
+                .unwrap_or_else(|error| panic!("record {} of {}: {error}", record.seq, listed.session));
+            state.apply(&event);
+            let name: serde_json::Value = serde_json::from_str(&record.body).unwrap();
+            let kind = name["payload"]["entry"]["type"].as_str().unwrap_or("-");
+            let name = name["type"].as_str().unwrap();
+            writeln!(records, "  {} {name} {kind} {:016x}", record.seq, fingerprint(record.body.as_bytes())).unwrap();
+        }
+        // The copy, where today's program still takes it, is the fold of the log.
+        if let Ok(copy) = serde_json::from_str::<SessionState>(&head.head.state)
+            && copy.version == state.version
+        {
+            assert_eq!(copy, state, "{}", listed.session);
+        }
+        let leaf = state.leaf.clone().unwrap();
+        let path = EntryQuery::Path { from: leaf.clone(), limit: u32::MAX };
+        let path = store.entries(&listed.session, path).await.unwrap();
+        let whole = SubtreeQuery { root: None, depth: u32::MAX, limit: u32::MAX, bytes_max: usize::MAX };
+        let nodes = store.subtree(&listed.session, whole).await.unwrap();
+        assert_eq!(nodes.len() as u64, state.entries, "each entry is in the tree");
+        assert_eq!(
+            nodes.iter().map(|node| node.child_count).sum::<u64>() + roots(store, &listed.session).await,
+            state.entries
+        );
+        let tip = EntryQuery::NewestLeaf { below: leaf.clone() };
+        assert_eq!(store.entries(&listed.session, tip).await.unwrap()[0].seq, path[0].seq);
+        writeln!(
+            text,
+            "session {} of {:?}, epoch {}, last seq {}",
+            head.session, head.owner, head.epoch, head.last_seq
+        )
+        .unwrap();
+        writeln!(text, "  name {:?} model {} strategy {}", state.name, state.model, state.strategy).unwrap();
+        writeln!(
+            text,
+            "  leaf {leaf}, {} entries, {} on the path, generation {}, {} compactions",
+            state.entries,
+            path.len(),
+            state.generation,
+            state.compactions
+        )
+        .unwrap();
+        let pending: Vec<&str> = state.pending.iter().map(|call| call.name.as_str()).collect();
+        writeln!(
+            text,
+            "  running: {}, ended without an answer: {}, waiting inputs: {}, open calls: {pending:?}",
+            state.turn.is_some(),
+            state.last_turn.is_some(),
+            state.queue.len()
+        )
+        .unwrap();
+        text.push_str(&records);
+    }
+    text
+}
+
+async fn roots(store: &SqliteStore, session: &reseed_protocol::SessionId) -> u64 {
+    let roots = EntryQuery::Children { of: None, after_seq: 0, limit: u32::MAX };
+    store.entries(session, roots).await.unwrap().len() as u64
+}
+
+#[tokio::test]
+async fn files_of_older_programs_are_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stored");
+    let mut versions = 0;
+    for version in 1.. {
+        let dump = folder.join(format!("tables-{version}.sql"));
+        let Ok(dump) = fs::read_to_string(dump) else { break };
+        versions += 1;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reseed.db");
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&dump).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
+        let found = print(&store).await;
+        let want = folder.join(format!("tables-{version}.txt"));
+        let want = fs::read_to_string(&want).unwrap_or_else(|error| panic!("{}: {error}\n{found}", want.display()));
+        assert_eq!(found, want, "version {version}");
+
+        // It goes on from there: sessions are opened and appended to, and read the same after that.
+        for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
+            let (lease, head) = store.open(&listed.session).await.unwrap();
+            assert_eq!(lease.next_seq, head.last_seq + 1);
+            let nothing = reseed::store::Append { records: Vec::new(), marks: Vec::new(), head: head.head };
+            store.append(&lease, lease.next_seq, nothing).await.unwrap();
+        }
+        store.close().await.unwrap();
+        assert_eq!(print(&SqliteStore::open_read_only(&path).unwrap()).await, want, "version {version}, opened again");
+    }
+    assert!(versions >= 1, "there is no fixture in {}", folder.display());
+}
