@@ -170,8 +170,8 @@ impl AppendAt {
     fn write_head(&self, db: &Connection, found: FoundHead) -> rusqlite::Result<()> {
         let head = &self.append.head;
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
-        let entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
-        let last_entry = entries.last().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
+        let mut entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
+        let last_entry = entries.next_back().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
         let written = SessionHead { last_seq, head: Head { state: "".into(), ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
