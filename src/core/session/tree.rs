@@ -40,7 +40,9 @@ impl Node {
             _ => None,
         };
         let tokens = counter.entry(&entry, message.as_deref());
-        Self { entry: without_ballast(entry), message, tokens }
+        // What another program wrote is told as it wrote it, also in its own arithmetic.
+        let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
+        Self { entry, message, tokens }
     }
 
     /// The entry's id.
@@ -50,17 +52,12 @@ impl Node {
     }
 }
 
-/// The entry without what no request needs: it is in the store, and a session that keeps much data of its clients' must
-/// not hold it all in memory.
+/// An entry without what is never sent: it is in the store, and a session that keeps much data of its clients'
+/// must not hold it all in memory.
 fn without_ballast(mut entry: Entry) -> Entry {
-    if let Some(imported) = &mut entry.imported {
-        // That it was imported is still asked for.
-        imported.clear();
-    }
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
         EntryData::CustomMessage(custom) => custom.details = None,
-        EntryData::Foreign(foreign) => foreign.data.clear(),
         _ => {}
     }
     entry
