@@ -8,9 +8,13 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed::{
-    core::agent_loop::{Origin, Snapshot},
+    core::{
+        agent_loop::{Origin, Snapshot},
+        session::fingerprint::fingerprint,
+    },
     runtime::{
-        Attach, Attached, Cursor, Frame, LeftOff, Outgoing, Reader, Registry, SessionHandle, handle::REPLIES_MAX,
+        Attach, Attached, Cursor, Frame, LeftOff, Outgoing, Reader, Registry, SessionHandle, fork::Order,
+        handle::REPLIES_MAX,
     },
     store::{EntryQuery, SessionStore},
 };
@@ -304,6 +308,19 @@ impl Client {
         });
         if !self.unanswered.iter().any(|(known, _)| *known == id) {
             self.unanswered.push((id.clone(), command.clone()));
+        }
+        if let Command::ForkSession(fork) = &command {
+            connection.waiting.push(id.clone());
+            let order = Order {
+                source: wire.session.clone(),
+                owner: String::new(),
+                fingerprint: fingerprint(&serde_json::to_vec(&command).unwrap_or_default()),
+                id,
+                fork: fork.clone(),
+                outgoing: connection.outgoing.clone(),
+            };
+            connection.server.registry.fork(order);
+            return;
         }
         let origin = Origin(connection.number);
         let handed = connection.handle.command(origin, id.clone(), command, connection.outgoing.clone()).await;

@@ -34,6 +34,8 @@ pub(crate) struct Disk {
 pub(crate) struct Inner {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) written: BTreeMap<SessionId, Vec<Written>>,
+    /// The session that was made first: the one that clients talk to. Others are its forks.
+    first: Option<SessionId>,
     /// Everything that was done to the store, so that it can be made again as it was before.
     done: Vec<Done>,
     /// The newest term of each session.
@@ -70,6 +72,7 @@ impl Disk {
         let inner = Inner {
             store: Arc::new(MemoryStore::seeded(seed)),
             written: BTreeMap::new(),
+            first: None,
             done: Vec::new(),
             terms: BTreeMap::new(),
             late: VecDeque::new(),
@@ -90,11 +93,12 @@ impl Disk {
         self.lock().written.get(session).map_or(0, Vec::len) as u64
     }
 
-    /// The newest record that a server wrote.
+    /// The newest record of the session that clients talk to that a server wrote.
     pub(crate) fn last_of(&self, node: usize) -> u64 {
         let inner = self.lock();
-        let places = inner.written.values().filter_map(|log| log.iter().rposition(|record| record.node == node));
-        places.max().map_or(0, |at| at as u64 + 1)
+        let log = inner.first.as_ref().and_then(|first| inner.written.get(first));
+        let place = log.and_then(|log| log.iter().rposition(|record| record.node == node));
+        place.map_or(0, |at| at as u64 + 1)
     }
 
     /// From now on so many of a thousand accesses fail, and one in so many is slow.
@@ -140,7 +144,11 @@ impl Disk {
     }
 
     async fn create(&self, session: &SessionId, now: Timestamp) -> Result<Lease, Error> {
-        self.lock().done.push(Done::Create(session.clone(), now));
+        {
+            let mut inner = self.lock();
+            inner.first.get_or_insert_with(|| session.clone());
+            inner.done.push(Done::Create(session.clone(), now));
+        }
         self.store().create(session, "", now).await
     }
 
@@ -156,13 +164,16 @@ impl Disk {
         let newest = self.lock().terms.get(&lease.session).copied().unwrap_or(lease.term);
         let claimed = self.broken.claimed(lease, newest);
         self.store().append(&claimed, first_seq, append.clone()).await?;
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let log = inner.written.entry(lease.session.clone()).or_default();
         let (term, newest_term) = (lease.term, newest);
         let written = |record: &NewRecord| Written { body: record.body.clone(), term, newest_term, node };
         log.extend(append.records.iter().map(written));
         let kinds: Vec<&str> = append.records.iter().map(|record| kind(&record.body)).collect();
-        self.trace.line(format_args!("disk: node {node} term {} at {first_seq}: {}", lease.term, kinds.join(" ")));
+        let of =
+            if inner.first.as_ref() == Some(&lease.session) { String::new() } else { format!(" of {}", lease.session) };
+        self.trace.line(format_args!("disk: node {node} term {} at {first_seq}{of}: {}", lease.term, kinds.join(" ")));
         inner.done.push(Done::Append(lease.clone(), first_seq, append, node));
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(crate) struct History {
     pub(crate) log: Vec<StoredRecord>,
     /// The same log, read.
     pub(crate) events: Vec<Event>,
+    /// The sessions that were made out of it, as they are listed in the end.
+    pub(crate) forks: BTreeMap<SessionId, Vec<Event>>,
     /// The commands, in the order in which they were sent; a repeated one stands here twice.
     pub(crate) sent: Vec<Sent>,
     /// What clients were given, in order.
@@ -116,16 +118,21 @@ impl Asked {
 }
 
 impl History {
-    /// Reads the log from the store.
-    pub(crate) async fn read_log(&mut self, store: &dyn SessionStore, session: &SessionId) {
+    /// Reads a log from the store.
+    pub(crate) async fn read(store: &dyn SessionStore, session: &SessionId) -> Vec<StoredRecord> {
+        let mut log: Vec<StoredRecord> = Vec::new();
         loop {
-            let page = store.read(session, self.log.len() as u64, 500).await.unwrap_or_default();
+            let page = store.read(session, log.len() as u64, 500).await.unwrap_or_default();
             if page.is_empty() {
-                break;
+                return log;
             }
-            self.events.extend(page.iter().filter_map(|record| serde_json::from_str::<Event>(&record.body).ok()));
-            self.log.extend(page);
+            log.extend(page);
         }
+    }
+
+    /// The events of a log, those that are none left out.
+    pub(crate) fn events(log: &[StoredRecord]) -> Vec<Event> {
+        log.iter().filter_map(|record| serde_json::from_str(&record.body).ok()).collect()
     }
 
     /// What was written for the session that clients talk to.

@@ -27,7 +27,7 @@ mod world;
 
 use broken::Broken;
 use history::{History, What};
-use reseed_protocol::event::Event;
+use reseed_protocol::{event::Event, reply::Reply};
 use std::{
     env, fmt,
     sync::{
@@ -63,6 +63,8 @@ struct Tally {
     repeats: u64,
     queued: u64,
     faults: u64,
+    moves: u64,
+    forks: u64,
 }
 
 impl Tally {
@@ -84,12 +86,14 @@ impl Tally {
             repeats: (history.sent.len() - ids.len()) as u64,
             queued: events(|event| matches!(event, Event::QueueChanged(_))),
             faults: history.faults,
+            moves: given(|what| matches!(what, What::Reply(_, reply) if matches!(**reply, Reply::Navigated(_)))),
+            forks: history.forks.len() as u64,
         }
     }
 
     fn add(&mut self, other: Self) {
-        let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, repeats, queued, faults } =
-            other;
+        let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, .. } = other;
+        let Self { repeats, queued, faults, moves, forks, .. } = other;
         self.turns += turns;
         self.compactions += compactions;
         self.events += events;
@@ -101,6 +105,8 @@ impl Tally {
         self.repeats += repeats;
         self.queued += queued;
         self.faults += faults;
+        self.moves += moves;
+        self.forks += forks;
     }
 }
 
@@ -186,6 +192,27 @@ fn whatever_happens_the_promises_hold() {
         panic!("{first}\n{}", others.join("\n"));
     }
     eprintln!("{seeds} seeds: {tally:?}");
+    // Few seeds may happen to lack something.
+    if seeds >= SEEDS {
+        let least = [
+            ("turns", tally.turns, 4.0),
+            ("compactions", tally.compactions, 0.6),
+            ("resumes by replay", tally.replays, 5.0),
+            ("states given whole", tally.snapshots, 2.0),
+            ("cuts", tally.cuts, 4.0),
+            ("connections closed by the server", tally.closed, 1.0),
+            ("repeated commands", tally.repeats, 3.0),
+            ("changes of the queue", tally.queued, 3.0),
+            ("faults of the disk", tally.faults, 0.2),
+            ("moves in the tree", tally.moves, 0.4),
+            ("forks", tally.forks, 0.2),
+        ];
+        for (what, found, least) in least {
+            #[expect(clippy::cast_precision_loss, reason = "counts of a test, far below 2^53")]
+            let enough = found as f64 >= least * seeds as f64;
+            assert!(enough, "{found} {what} in {seeds} seeds: too few to mean anything");
+        }
+    }
 }
 
 /// Each fault that the server must not have, and the promise by which it is found out at the latest.

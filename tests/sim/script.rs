@@ -126,7 +126,7 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     let rng = &mut world.wire.rng;
     let view = &world.clients[number].view;
     let entry = rng.choice(view.entries.keys().collect::<Vec<_>>()).cloned();
-    Some(match rng.u8(..140) {
+    Some(match rng.u8(..144) {
         0..40 => {
             let when_busy = [None, Some("queue"), Some("steer"), Some("reject")][rng.usize(..4)];
             say(&format!("input {told} of {number}: {}", "word ".repeat(words)), when_busy)
@@ -178,6 +178,10 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
             }
         }
         126..131 => make("set_label", json!({ "entryId": entry?, "label": format!("name {told}") })),
+        140.. => {
+            let position = if rng.bool() { "before" } else { "at" };
+            make("fork_session", json!({ "entryId": entry?, "position": position }))
+        }
         131..134 => make("append_custom", json!({ "customType": "note", "data": { "number": told } })),
         _ => {
             let content = format!("note {told}: {}", "word ".repeat(words / 4));

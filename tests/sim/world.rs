@@ -19,7 +19,8 @@ use reseed::{
         context::{strategy::Defaults, windows::Windows},
         session::IdSource,
     },
-    runtime::{Registry, RegistryOptions},
+    runtime::{Registry, RegistryOptions, fork},
+    store::{ListQuery, SessionStore},
 };
 use reseed_protocol::Timestamp;
 use std::{
@@ -235,6 +236,7 @@ impl World {
             0..3 => {
                 self.crash().await;
                 self.start();
+                self.settle_forks().await;
             }
             3 => {
                 let grace = Duration::from_millis(self.wire.rng.u64(0..2_000));
@@ -247,6 +249,7 @@ impl World {
                 }
                 self.bury();
                 self.start();
+                self.settle_forks().await;
             }
             4..6 => {
                 self.wire.trace.line("world: another server takes over, the old one does not know");
@@ -270,6 +273,13 @@ impl World {
         let lost = self.wire.disk.broken.lost_in_a_crash(&mut self.wire.rng);
         if lost > 0 {
             self.wire.disk.lose(lost).await;
+        }
+    }
+
+    /// What a server does before it takes commands: it decides about what a crash left half done.
+    async fn settle_forks(&mut self) {
+        if let Err(error) = fork::settle(&self.server().registry).await {
+            self.wire.trace.line(format_args!("world: forks are not settled: {error}"));
         }
     }
 
@@ -365,6 +375,7 @@ impl World {
         let live = self.clients[1].snapshot().await;
         self.crash_without_loss();
         self.start();
+        self.settle_forks().await;
         let server = self.server();
         let anew = server.registry.peek(&session).await.ok();
         let mut history = self.wire.history;
@@ -373,7 +384,13 @@ impl World {
         history.asked = self.script.take_asked();
         history.written = self.wire.disk.lock().written.clone();
         history.faults = self.wire.disk.lock().faults;
-        history.read_log(&*server.road, &session).await;
+        history.log = History::read(&*server.road, &session).await;
+        history.events = History::events(&history.log);
+        let listed = server.road.list(ListQuery { limit: 500, ..ListQuery::default() }).await.unwrap_or_default();
+        for head in listed.items.iter().filter(|head| head.session != session) {
+            let log = History::read(&*server.road, &head.session).await;
+            history.forks.insert(head.session.clone(), History::events(&log));
+        }
         history
     }
 

@@ -127,6 +127,7 @@ fn done(reply: &Reply) -> Option<(Reply, bool)> {
     let mark = match &mut plain {
         Reply::Accepted(accepted) => &mut accepted.duplicate,
         Reply::Navigated(navigated) => &mut navigated.duplicate,
+        Reply::Forked(forked) => &mut forked.duplicate,
         Reply::Ok(ok) => &mut ok.duplicate,
         _ => return None,
     };

@@ -3,7 +3,11 @@
 
 use crate::history::{History, What};
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, Message, Part, Role, context::ContextMessage, event::Event, reply::Reply,
+    CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId,
+    command::{Command, ForkPosition},
+    context::ContextMessage,
+    event::Event,
+    reply::Reply,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +43,13 @@ impl<'a> Log<'a> {
 
     /// The entries that the model sees after so many events, in order.
     fn seen(&self, seq: u64) -> Vec<&'a Entry> {
+        self.seen_from(self.stands[place(seq)].0, seq)
+    }
+
+    /// The entries that the model would see from this one on.
+    fn seen_from(&self, leaf: Option<&'a EntryId>, seq: u64) -> Vec<&'a Entry> {
         let mut path: Vec<&Entry> = Vec::new();
-        let mut next = self.stands[place(seq)].0;
+        let mut next = leaf;
         while let Some((at, entry)) = next.and_then(|id| self.entries.get(id)).filter(|(at, _)| *at <= seq) {
             assert!(*at <= seq && path.len() <= self.events.len(), "a path goes back in time");
             path.push(entry);
@@ -194,4 +203,48 @@ pub(crate) fn reports_are_what_the_log_says(history: &History) -> Result<(), Str
         }
     }
     Ok(())
+}
+
+/// A fork that was acknowledged is listed, once, and the model sees in it what it saw at the entry where it was made; one that
+/// was not is listed once at most.
+pub(crate) fn forks_are_whole(history: &History) -> Result<(), String> {
+    let log = Log::read(&history.events);
+    let latest = history.events.len() as u64;
+    let asked: BTreeMap<_, _> = history
+        .sent
+        .iter()
+        .filter_map(|sent| match &sent.command {
+            Command::ForkSession(fork) => Some((&sent.id, fork)),
+            _ => None,
+        })
+        .collect();
+    let mut made: BTreeSet<&SessionId> = BTreeSet::new();
+    for given in &history.given {
+        let What::Reply(id, reply) = &given.what else { continue };
+        let (Reply::Forked(forked), Some(fork)) = (&**reply, asked.get(id)) else { continue };
+        if !made.insert(&forked.session_id) {
+            continue;
+        }
+        let Some(events) = history.forks.get(&forked.session_id) else {
+            return Err(format!("`{id}` was acknowledged, and its fork `{}` is not listed", forked.session_id));
+        };
+        let Some((_, entry)) = log.entries.get(&fork.entry_id) else {
+            return Err(format!("`{id}` was made at `{}`, which is not there", fork.entry_id));
+        };
+        let end = match fork.position {
+            ForkPosition::At => Some(&entry.entry_id),
+            ForkPosition::Before => entry.parent_id.as_ref(),
+        };
+        let copy = Log::read(events);
+        let told = |entry: &&Entry| (entry.entry_id.to_string(), format!("{:?}", entry.timestamp));
+        let want: Vec<_> = log.seen_from(end, latest).iter().map(told).collect();
+        let have: Vec<_> = copy.seen(events.len() as u64).iter().map(told).collect();
+        if want != have {
+            return Err(format!("the fork of `{id}` says {have:?}, its source {want:?}"));
+        }
+    }
+    match history.forks.len() {
+        listed if listed <= asked.len() => Ok(()),
+        listed => Err(format!("{listed} forks are listed, {} were asked for", asked.len())),
+    }
 }

@@ -29,8 +29,13 @@ pub(crate) fn what_was_written(history: &History) -> Result<(), String> {
 
 /// A parent stands in the log before its child, an id stands for one entry, and the leaf is an entry.
 pub(crate) fn tree_is_well_formed(history: &History) -> Result<(), String> {
+    well_formed(&history.events)?;
+    history.forks.iter().try_for_each(|(fork, events)| well_formed(events).map_err(|why| format!("fork {fork}: {why}")))
+}
+
+fn well_formed(events: &[Event]) -> Result<(), String> {
     let mut entries: HashSet<&EntryId> = HashSet::new();
-    for (seq, event) in (1..).zip(&history.events) {
+    for (seq, event) in (1..).zip(events) {
         match event {
             Event::EntryAppended(appended) => {
                 let (id, parent) = (&appended.entry.entry_id, appended.entry.parent_id.as_ref());

@@ -34,6 +34,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("nothing acknowledged is lost or doubled", commands::nothing_acknowledged_is_lost),
     ("the model sees exactly what the log says", context::requests_are_what_the_log_says),
     ("the context is reported as the log says", context::reports_are_what_the_log_says),
+    ("a fork is whole, and made once", context::forks_are_whole),
     ("the session comes to rest", log::comes_to_rest),
     ("a session is opened again as it was left", log::opened_as_it_was_left),
 ];
