@@ -206,10 +206,15 @@ fn make(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
 }
 
-/// The owner's tools answer, so that no turn waits for them.
+/// The owner's tools answer, so that no turn waits for them, and what waits for a move that came to nothing is let go.
 pub(crate) async fn answer_calls(world: &mut World) {
     let Some(number) = world.clients.iter().position(Client::owns) else { return };
     for call in world.clients[number].view.pending.clone() {
         send(world, number, tool_result(&call, "found", false)).await;
+    }
+    let view = &world.clients[number].view;
+    if view.turn.is_none() && view.queue.iter().any(|item| item.after.is_some()) {
+        let order: Vec<_> = view.queue.iter().map(|item| item.command_id.clone()).collect();
+        send(world, number, make("edit_queue", json!({ "order": order }))).await;
     }
 }

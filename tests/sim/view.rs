@@ -90,8 +90,10 @@ impl View {
                 self.strategy = updated.strategy.unwrap_or(std::mem::take(&mut self.strategy));
                 self.settings = updated.settings.or(self.settings.take());
                 if let Some(leaf) = updated.leaf_id {
+                    if self.leaf != leaf {
+                        self.last_turn = None;
+                    }
                     self.leaf = leaf;
-                    self.last_turn = None;
                 }
                 self.generation = updated.generation.unwrap_or(self.generation);
             }

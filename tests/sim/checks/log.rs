@@ -115,39 +115,46 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
 enum Change<'a> {
     /// This item was put in line.
     Added(&'a QueueItem),
-    /// This item left the line and is said.
-    Said(&'a QueueItem),
+    /// These items left the line and are said.
+    Said(Vec<&'a QueueItem>),
+    /// What waited for a move waits for it no more.
+    Released,
     /// A client took items out, or put them in another order.
     Edited { removed: Vec<&'a CommandId>, order: Vec<&'a CommandId> },
 }
 
-/// The changes of the queue, each with its place in the log and the queue before it.
-fn changes(events: &[Event]) -> impl Iterator<Item = (u64, &[QueueItem], Change<'_>)> {
+fn ids(items: &[QueueItem]) -> Vec<&CommandId> {
+    items.iter().map(|item| &item.command_id).collect()
+}
+
+/// The changes of the queue: its place in the log, the queue before it and after it, and what it was.
+fn changes(events: &[Event]) -> impl Iterator<Item = (usize, &[QueueItem], &[QueueItem], Change<'_>)> {
     let mut queue: &[QueueItem] = &[];
     (1..).zip(events).filter_map(move |(seq, event)| {
         let Event::QueueChanged(QueueChanged { items }) = event else { return None };
         let before = std::mem::replace(&mut queue, items);
-        let said = match events.get(usize::try_from(seq).ok()?) {
-            Some(Event::EntryAppended(appended)) => appended.command_id.as_ref(),
+        let (old, new) = (ids(before), ids(items));
+        let gone: Vec<&QueueItem> = before.iter().filter(|item| !new.contains(&&item.command_id)).collect();
+        let said = events[seq..].iter().map_while(|event| match event {
+            Event::EntryAppended(appended) => appended.command_id.as_ref(),
             _ => None,
+        });
+        let added = items.iter().find(|item| !old.contains(&&item.command_id));
+        let change = match added {
+            Some(added) => Change::Added(added),
+            None if old == new => Change::Released,
+            None if !gone.is_empty() && said.take(gone.len()).eq(gone.iter().map(|item| &item.command_id)) => {
+                Change::Said(gone)
+            }
+            None => Change::Edited { removed: gone.iter().map(|item| &item.command_id).collect(), order: new },
         };
-        let added = items.iter().find(|item| !before.contains(item));
-        let mut gone = before.iter().filter(|item| !items.contains(item));
-        let change = match (added, gone.clone().next()) {
-            (Some(added), _) => Change::Added(added),
-            (None, Some(gone)) if said == Some(&gone.command_id) => Change::Said(gone),
-            _ => Change::Edited {
-                removed: gone.by_ref().map(|item| &item.command_id).collect(),
-                order: items.iter().map(|item| &item.command_id).collect(),
-            },
-        };
-        Some((seq, before, change))
+        Some((seq, before, items.as_slice(), change))
     })
 }
 
 /// The inputs that clients took out of the line.
 pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
-    let edits = changes(events).filter_map(|(_, _, change)| match change {
+    let edits = changes(events).filter_map(|(_, _, _, change)| match change {
         Change::Edited { removed, .. } => Some(removed),
         _ => None,
     });
@@ -156,27 +163,34 @@ pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
 
 /// What waits is said in its order: steered before queued, each first in, first out, unless a client edits the line.
 pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
-    for (seq, before, change) in changes(&history.events) {
-        let Event::QueueChanged(QueueChanged { items }) = &history.events[usize::try_from(seq).unwrap_or(0) - 1] else {
-            continue;
-        };
-        let mut due = before.to_vec();
+    for (seq, before, items, change) in changes(&history.events) {
         match change {
             Change::Added(item) => {
                 let steered = before.iter().take_while(|item| item.steer).count();
-                due.insert(if item.steer { steered } else { before.len() }, item.clone());
-                if due != *items {
+                let mut due = ids(before);
+                due.insert(if item.steer { steered } else { before.len() }, &item.command_id);
+                if due != ids(items) {
                     return Err(format!("`{}` is put in line at {seq} where it does not belong", item.command_id));
                 }
             }
-            Change::Said(item) => {
-                let at = before.iter().position(|other| other == item).unwrap_or_default();
-                let alike =
-                    |other: &QueueItem| other.steer == item.steer && other.custom.is_some() == item.custom.is_some();
-                let overtakes = if item.steer { before[..at].iter().any(alike) } else { at > 0 };
-                due.remove(at);
-                if overtakes || due != *items {
-                    return Err(format!("`{}` is said after {seq}, before others that waited longer", item.command_id));
+            Change::Said(said) => {
+                let left: Vec<&QueueItem> = before.iter().filter(|item| !said.contains(item)).collect();
+                let place = |item: &QueueItem| before.iter().position(|other| other.command_id == item.command_id);
+                // Who waits for a move is overtaken; steered items overtake those that are not.
+                let longer = |item: &&QueueItem, other: &&&QueueItem| {
+                    place(other) < place(item) && other.after.is_none() && (other.steer || !item.steer)
+                };
+                let overtaken = said.iter().find(|item| left.iter().any(|other| longer(item, &other)));
+                if let Some(item) = overtaken.or(said.iter().find(|item| item.after.is_some())) {
+                    return Err(format!("`{}` is said after {seq}, before its turn", item.command_id));
+                }
+                if ids(items) != left.iter().map(|item| &item.command_id).collect::<Vec<_>>() {
+                    return Err(format!("the rest of the queue is in another order at {seq}"));
+                }
+            }
+            Change::Released => {
+                if items.iter().any(|item| item.after.is_some()) {
+                    return Err(format!("the queue is written at {seq} and nothing has changed"));
                 }
             }
             Change::Edited { removed, order } => {
