@@ -309,7 +309,7 @@ export interface SetLabel {
 export interface AppendCustom {
   /** What kind of data, 1 to 200 characters of the client's own choice. */
   customType: string;
-  /** The data, any JSON of at most 65,536 bytes. */
+  /** The data, any JSON. */
   data: unknown;
 }
 

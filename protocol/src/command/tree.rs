@@ -59,7 +59,7 @@ payloads! {
     struct AppendCustom {
         /// What kind of data, 1 to 200 characters of the client's own choice.
         custom_type: String,
-        /// The data, any JSON of at most 65,536 bytes.
+        /// The data, any JSON.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         data: serde_json::Value,
     }

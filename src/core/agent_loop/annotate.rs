@@ -17,9 +17,6 @@ const NAME_CHARS_MAX: usize = 200;
 /// Longest name of a model, of a reasoning effort, or of a kind of client's data, in characters.
 const WORD_CHARS_MAX: usize = 200;
 
-/// Largest data of a client's in one entry, as JSON: it is read whenever the path that it stands on is.
-const CUSTOM_BYTES_MAX: usize = 64 * 1024;
-
 /// The reasoning level of an entry that says that it is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
 
@@ -39,11 +36,6 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         check_custom_type(&custom.custom_type)?;
         let AppendCustom { custom_type, data } = custom;
-        let bytes = data.to_string().len();
-        if bytes > CUSTOM_BYTES_MAX {
-            let message = format!("the data has {bytes} bytes as JSON, it may have {CUSTOM_BYTES_MAX}");
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("data"));
-        }
         // An absent field and `null` are one in the stored form.
         let data = Some(data).filter(|data| !data.is_null());
         self.annotate(now, caller, EntryData::Custom(Custom { custom_type, data }));

@@ -115,7 +115,7 @@ impl AgentLoop {
     }
 
     /// Remembers a command that writes no event, and answers `ok`.
-    fn remember(&mut self, caller: &Caller) {
+    pub(super) fn remember(&mut self, caller: &Caller) {
         let mark = caller.mark(info::done(Some(self.session.state.seq)));
         self.append(Vec::new(), vec![mark]);
     }

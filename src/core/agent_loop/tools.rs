@@ -120,7 +120,8 @@ impl AgentLoop {
         let call = self.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
             if self.was_answered(&result.call_id) {
-                self.reply(caller, info::done(None));
+                // Remembered under this id too: once the call has left the path, it is answered all the same.
+                self.remember(caller);
             } else {
                 let message = format!("no tool call `{}` waits for an answer", result.call_id);
                 self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));

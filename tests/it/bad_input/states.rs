@@ -39,10 +39,10 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "cancel_turn", r#"{"turnId":"$TURN"}"#, "no_turn", ""),
     (Running, "cancel_turn", r#"{"turnId":"another"}"#, "no_turn", "turnId"),
     (Open, "retry_turn", "{}", "nothing_to_retry", ""),
-    (Said, "retry_turn", r#"{"turnId":"$TURN"}"#, "nothing_to_retry", ""),
+    (Said, "retry_turn", r#"{"turnId":"$TURN"}"#, "nothing_to_retry", "turnId"),
     (Running, "retry_turn", "{}", "turn_running", ""),
     (Running, "user_input", r#"{"input":"hi","whenBusy":"reject"}"#, "turn_running", ""),
-    (Compacting, "user_input", r#"{"input":"hi","whenBusy":"reject"}"#, "turn_running", ""),
+    (Compacting, "user_input", r#"{"input":"hi","whenBusy":"reject"}"#, "compaction_running", ""),
     // Tools and approvals
     (Said, "tool_result", r#"{"callId":"none","output":"x"}"#, "unknown_call", "callId"),
     (Running, "tool_result", r#"{"callId":"none","output":"x","isError":true}"#, "unknown_call", "callId"),
@@ -54,7 +54,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Compacting, "manual_compact", "{}", "compaction_running", ""),
     (Compacting, "cancel_compaction", r#"{"jobId":"another"}"#, "no_compaction", "jobId"),
     (Compacting, "cancel_turn", "{}", "no_turn", ""),
-    (Compacting, "retry_turn", "{}", "turn_running", ""),
+    (Compacting, "retry_turn", "{}", "compaction_running", ""),
     // Observers only read
     (Observing, "user_input", r#"{"input":"hi"}"#, "read_only", ""),
     (Observing, "cancel_turn", "{}", "read_only", ""),

@@ -68,7 +68,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Greeted, "list_sessions", r#"{"limit":201}"#, "invalid_field", "limit"),
     (Greeted, "list_sessions", r#"{"limit":2.5}"#, "invalid_field", "limit"),
     (Greeted, "list_sessions", r#"{"cursor":"from elsewhere"}"#, "invalid_field", "cursor"),
-    (Greeted, "list_sessions", r#"{"watch":true}"#, "not_supported", "watch"),
+    (Greeted, "list_sessions", r#"{"watch":"yes"}"#, "invalid_field", "watch"),
     (Said, "get_entries", r#"{"limit":501}"#, "invalid_field", "limit"),
     (Said, "get_entries", r#"{"limit":18446744073709551616}"#, "invalid_field", "limit"),
     (Said, "get_entries", r#"{"before":"nobody"}"#, "entry_not_found", "before"),
