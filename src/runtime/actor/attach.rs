@@ -1,0 +1,132 @@
+//! Who comes to a session: one owner at a time, which may take over from another, any number of observers, and where each
+//! goes on reading.
+
+use super::{Actor, End};
+use crate::{
+    core::agent_loop::{Input, Origin, check_offers},
+    runtime::{
+        feed::{Cursor, Reader, Seen},
+        handle::{Attach, Attached, LeftOff, Outgoing, owned_error},
+    },
+};
+use reseed_protocol::{
+    CloseCode, EntryId, ErrorBody, ErrorCode,
+    command::{Command, RegisterTools, SessionRole},
+};
+use tokio::sync::mpsc;
+
+/// Missed events that are replayed one by one; who missed more gets the whole state.
+const REPLAY_EVENTS_MAX: u64 = 5_000;
+
+/// Places in running items that a client may come back with. Answers have a handful of parts; each place is looked for
+/// in the answer's text.
+const RESUME_PLACES_MAX: usize = 256;
+
+/// Items among them that are running no more, each looked for in the store: one or two, as only one answer is streamed
+/// at a time.
+const RESUME_ENDED_MAX: usize = 16;
+
+/// The connection that may write.
+pub(super) struct Owner {
+    pub(super) origin: Origin,
+    pub(super) client_id: Option<String>,
+    pub(super) outgoing: mpsc::Sender<Outgoing>,
+}
+
+impl Actor {
+    /// Lets a connection in, as the owner or to watch, and says from where it reads.
+    pub(super) async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
+        let mut taken_over = None;
+        if attach.role == SessionRole::Owner {
+            if let Some(error) = self.shared.damage(&self.id) {
+                return Ok(Err(error));
+            }
+            let other =
+                self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
+            if let Some(other) = other {
+                // Origins count connections: what an older one of the same client asked for late replaces no newer one.
+                let same_client =
+                    attach.client_id.is_some() && attach.client_id == other.client_id && attach.origin > other.origin;
+                if !(attach.takeover || same_client) {
+                    return Ok(Err(owned_error()));
+                }
+                taken_over = (!same_client).then_some(Vec::new());
+            }
+        }
+        if let Some(tools) = &attach.tools {
+            if attach.role != SessionRole::Owner {
+                return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools")));
+            }
+            if let Err(error) = check_offers(tools.clone()) {
+                return Ok(Err(error));
+            }
+        }
+        if attach.role == SessionRole::Owner
+            && let Some(other) = self.owner.take_if(|owner| owner.origin != attach.origin)
+        {
+            let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
+        }
+        if self.held && !self.stopping && !self.quarantined {
+            self.held = false;
+            self.tell(Input::Go, None).await?;
+        }
+        // The tools of a client that was taken over from went with it.
+        if let Some(tools) = attach.tools.or(taken_over) {
+            let command = Command::RegisterTools(RegisterTools { tools });
+            let id = "open_session".parse().expect("a word is an id");
+            let input =
+                Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command), place: None };
+            self.tell(input, None).await?;
+        }
+        if attach.role == SessionRole::Owner {
+            self.owner =
+                Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
+        }
+        let resumed = match &attach.resume {
+            Some(left_off) => self.resumable(left_off).await,
+            None => None,
+        };
+        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let replay = resumed.is_some();
+        let (joined, items) = self.feed.join();
+        Ok(Ok(Attached {
+            snapshot: agent.snapshot(),
+            items,
+            epoch: self.effects.epoch().to_owned(),
+            cursor: resumed.unwrap_or(joined),
+            replay,
+            feed: Reader::new(&self.feed),
+        }))
+    }
+
+    /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed, it
+    /// needs the whole state.
+    async fn resumable(&mut self, left_off: &LeftOff) -> Option<Cursor> {
+        let missed = self.feed.seq().saturating_sub(left_off.seq);
+        let same_log = left_off.epoch == self.effects.epoch();
+        let readable = missed == 0 || self.shared.damage(&self.id).is_none();
+        if !same_log || missed > REPLAY_EVENTS_MAX || left_off.items.len() > RESUME_PLACES_MAX || !readable {
+            return None;
+        }
+        let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
+        // What it saw of an answer that is neither being streamed nor in the log came to nothing: the process died, or
+        // the answer failed while the client was away. Nobody told it.
+        let mut ended: Vec<&EntryId> = Vec::new();
+        for Seen { item, .. } in &left_off.items {
+            if !ended.contains(&item) && !self.feed.holds(item) {
+                ended.push(item);
+            }
+        }
+        if ended.len() > RESUME_ENDED_MAX {
+            return None;
+        }
+        let mut void = Vec::new();
+        for item in ended {
+            if self.shared.store.entry_seq(&self.id, item).await.ok()?.is_none() {
+                void.push(item.clone());
+            }
+        }
+        cursor.tell_void(void);
+        Some(cursor)
+    }
+}

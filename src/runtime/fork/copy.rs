@@ -1,0 +1,168 @@
+//! Writes the new session: what every session begins with, the path, the names of its entries, its own name.
+
+use super::{
+    CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX,
+    source::{Path, Source},
+};
+use crate::{
+    core::session::{
+        SessionState,
+        fork::{PathCopy, fork_name, mentions},
+    },
+    runtime::{labels::newest_labels, load::stored_state, registry::Registry, shared::store_error},
+    store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
+};
+use reseed_protocol::{
+    Entry, EntryData, ErrorBody,
+    event::{EntryAppended, Event, SessionUpdated},
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Bytes of entries that are read at once to count the next request: more than the text of most windows.
+const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The new session while it is being written.
+pub(super) struct Copy<'a> {
+    source: &'a Source<'a>,
+    registry: &'a Registry,
+    pub(super) lease: Lease,
+    pub(super) next_seq: u64,
+    state: SessionState,
+    pub(super) head: Head,
+    chain: PathCopy,
+    /// Bytes of the entries since the newest compaction: about what a session of this path has in memory when it is open.
+    active_bytes: usize,
+}
+
+impl<'a> Copy<'a> {
+    /// Writes what every session begins with, as the source has it.
+    pub(super) async fn begin(
+        registry: &'a Registry,
+        source: &'a Source<'a>,
+        lease: Lease,
+        copy_of: CopyOf,
+        of: &SessionState,
+    ) -> Result<Self, ErrorBody> {
+        let head = Head { created_at: UNFINISHED, updated_at: UNFINISHED, ..Head::default() };
+        let (next_seq, state, chain) = (lease.next_seq, SessionState::default(), PathCopy::default());
+        let mut this = Self { source, registry, lease, next_seq, state, head, chain, active_bytes: 0 };
+        let founding = SessionUpdated {
+            model: Some(of.model.clone()),
+            strategy: Some(of.strategy.clone()),
+            settings: Some(of.settings.clone()),
+            generation: Some(1),
+            ..nothing_updated()
+        };
+        let reply = json(&copy_of);
+        let mark = CommandMark { command_id: ORIGIN_MARK.to_owned(), fingerprint: 0, reply };
+        this.append(vec![Event::SessionUpdated(Box::new(founding))], vec![mark]).await?;
+        Ok(this)
+    }
+
+    pub(super) async fn path(&mut self, path: &Path) -> Result<(), ErrorBody> {
+        for (from, limit) in path.pieces.iter().rev() {
+            self.registry.check_running()?;
+            let piece = self.source.read(EntryQuery::Path { from: from.clone(), limit: *limit }).await?;
+            let mut events = Vec::with_capacity(piece.len());
+            for (_, entry, bytes) in piece.into_iter().rev() {
+                if matches!(entry.data, EntryData::Compaction(_)) {
+                    self.active_bytes = 0;
+                }
+                self.active_bytes += bytes;
+                let there = self.source.on_path(path, mentions(&entry)).await?;
+                events.extend(self.chain.take(entry, &there).map(appended));
+            }
+            self.append(events, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Names that entries of the copy were given on other branches. The newest name of an entry counts, so those that are
+    /// on the path and were given anew elsewhere come after it.
+    pub(super) async fn labels(&mut self, path: &Path) -> Result<(), ErrorBody> {
+        let newest = newest_labels(&**self.registry.store(), self.source.id, |_| true).await;
+        let newest = newest.map_err(|error| store_error(&error))?;
+        let mut events = Vec::new();
+        for (target, label) in newest {
+            let there = self.source.on_path(path, vec![target.clone(), label.entry_id.clone()]).await?;
+            if there.contains(&target) && !there.contains(&label.entry_id) {
+                events.extend(self.chain.take_label(label).map(appended));
+            }
+            if events.len() >= PIECE_ENTRIES_MAX as usize {
+                self.append(std::mem::take(&mut events), Vec::new()).await?;
+            }
+        }
+        self.append(events, Vec::new()).await
+    }
+
+    /// Writes what comes last: the name, and what lists show. Where counting would hold much in memory, lists show the count
+    /// of the source until the first turn.
+    pub(super) async fn end(&mut self, name: &str, source: &Head) -> Result<(), ErrorBody> {
+        let name = fork_name(name);
+        if name != self.state.name {
+            let named = SessionUpdated { name: Some(name), ..nothing_updated() };
+            self.append(vec![Event::SessionUpdated(Box::new(named))], Vec::new()).await?;
+        }
+        if self.active_bytes > COUNTED_BYTES_MAX {
+            self.head.token_count = source.token_count;
+            self.head.window_tokens = source.window_tokens;
+            return Ok(());
+        }
+        let head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
+        let info = self.registry.snapshot_of(&head).await?.context_info;
+        self.head.token_count = info.token_count;
+        self.head.window_tokens = info.max_tokens;
+        Ok(())
+    }
+
+    async fn append(&mut self, events: Vec<Event>, marks: Vec<CommandMark>) -> Result<(), ErrorBody> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        events.iter().for_each(|event| self.state.apply(event));
+        self.head.name.clone_from(&self.state.name);
+        self.head.entries = self.state.entries;
+        self.head.state = stored_state(&self.state);
+        let records: Vec<NewRecord> = events.iter().map(record).collect();
+        let (first_seq, count) = (self.next_seq, records.len() as u64);
+        let append = Append { records, marks, head: self.head.clone() };
+        let written = self.registry.store().append(&self.lease, first_seq, append).await;
+        written.map_err(|error| store_error(&error))?;
+        self.next_seq += count;
+        Ok(())
+    }
+}
+
+/// The turn and the command that wrote an entry belong to the log of the source.
+fn appended(entry: Entry) -> Event {
+    Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
+}
+
+fn record(event: &Event) -> NewRecord {
+    let entry = match event {
+        Event::EntryAppended(appended) => Some(EntryColumns {
+            entry_id: appended.entry.entry_id.clone(),
+            parent_id: appended.entry.parent_id.clone(),
+            kind: appended.entry.type_name().to_owned(),
+        }),
+        _ => None,
+    };
+    NewRecord { body: json(event), entry }
+}
+
+fn nothing_updated() -> SessionUpdated {
+    SessionUpdated {
+        name: None,
+        model: None,
+        strategy: None,
+        settings: None,
+        leaf_id: None,
+        generation: None,
+        command_id: None,
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Arc<str> {
+    serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
+}

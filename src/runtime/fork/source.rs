@@ -1,0 +1,87 @@
+//! Reads the session that is forked: the path to an entry, a piece at a time.
+
+use super::PIECE_ENTRIES_MAX;
+use crate::{
+    runtime::{load::entry, registry::Registry, shared::store_error},
+    store::EntryQuery,
+};
+use reseed_protocol::{Entry, EntryId, ErrorBody, ErrorCode, SessionId};
+use std::collections::BTreeSet;
+
+/// Bytes that a piece should have at most. One large entry, or a few between small ones, may be more.
+const PIECE_BYTES: usize = 512 * 1024;
+
+/// The session that is forked.
+pub(super) struct Source<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) id: &'a SessionId,
+    pub(super) last_seq: u64,
+}
+
+/// Where the pieces of a path are, so that it can be read from the root on without being held.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    /// The newest entry of each piece and how many it has, the piece at the root last.
+    pub(super) pieces: Vec<(EntryId, u32)>,
+    /// The place in the log of each entry, in order: 8 bytes for an entry of any size.
+    seqs: Vec<u64>,
+}
+
+impl Source<'_> {
+    pub(super) async fn read(&self, query: EntryQuery) -> Result<Vec<(u64, Entry, usize)>, ErrorBody> {
+        let records = self.registry.store().entries(self.id, query).await.map_err(|error| store_error(&error))?;
+        let mut entries = Vec::with_capacity(records.len());
+        for record in records {
+            if let Some(entry) = entry(self.id, &record).map_err(|error| store_error(&error))? {
+                entries.push((record.seq, entry, record.body.len()));
+            }
+        }
+        Ok(entries)
+    }
+
+    pub(super) async fn entry(&self, id: &EntryId) -> Result<Entry, ErrorBody> {
+        let found = self.read(EntryQuery::Path { from: id.clone(), limit: 1 }).await?.pop();
+        found.map(|(_, entry, _)| entry).ok_or_else(|| {
+            let message = format!("there is no entry `{id}` in this session");
+            ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId")
+        })
+    }
+
+    /// Walks from an entry to its root.
+    pub(super) async fn survey(&self, end: Option<EntryId>) -> Result<Path, ErrorBody> {
+        let (mut path, mut next, mut limit) = (Path::default(), end, 16);
+        while let Some(from) = next.take() {
+            self.registry.check_running()?;
+            let piece = self.read(EntryQuery::Path { from: from.clone(), limit }).await?;
+            let count = u32::try_from(piece.len()).unwrap_or(limit);
+            if count == limit {
+                next = piece.last().and_then(|(_, entry, _)| entry.parent_id.clone());
+            }
+            if count > 0 {
+                path.pieces.push((from, count));
+            }
+            path.seqs.extend(piece.iter().map(|(seq, _, _)| *seq));
+            if path.seqs.len() as u64 > self.last_seq {
+                let message = "the path to this entry goes in a circle and has no root; fork elsewhere";
+                return Err(ErrorBody::new(ErrorCode::SessionDamaged, message).with_field("entryId"));
+            }
+            // The size of the next piece follows from that of this one: few large entries, or many small ones.
+            let bytes: usize = piece.iter().map(|(_, _, bytes)| bytes).sum();
+            limit = if bytes > PIECE_BYTES { (limit / 4).max(1) } else { (limit * 2).min(PIECE_ENTRIES_MAX) };
+        }
+        path.seqs.sort_unstable();
+        Ok(path)
+    }
+
+    /// Which of these entries are on the path.
+    pub(super) async fn on_path(&self, path: &Path, ids: Vec<EntryId>) -> Result<BTreeSet<EntryId>, ErrorBody> {
+        let mut there = BTreeSet::new();
+        for id in ids {
+            let seq = self.registry.store().entry_seq(self.id, &id).await.map_err(|error| store_error(&error))?;
+            if seq.is_some_and(|seq| path.seqs.binary_search(&seq).is_ok()) {
+                there.insert(id);
+            }
+        }
+        Ok(there)
+    }
+}
