@@ -1,13 +1,17 @@
 //! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as the program left it that wrote version N of
 //! the tables: real sessions, every kind of record that it stored. Today's program opens it, reads each record as an event
 //! and folds the same sessions, which `tables-N.txt` says. Neither file is ever written anew.
+//!
+//! What was read is written again, and is the same byte for byte: whoever changes the stored form of an entry, an event or
+//! a reply sees it here. The newest file holds each kind of them that the program could write, so a new kind needs a new
+//! file.
 
 use reseed::{
     core::session::{SessionState, fingerprint::fingerprint},
     store::{EntryQuery, ListQuery, SessionStore, SubtreeQuery, sqlite::SqliteStore},
 };
-use reseed_protocol::event::Event;
-use std::{fmt::Write as _, fs, path::Path};
+use reseed_protocol::{event::Event, reply::Reply};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 /// What is in a file, as text: each session with its fold, and a line for each record.
 async fn print(store: &SqliteStore) -> String {
@@ -21,6 +25,13 @@ async fn print(store: &SqliteStore) -> String {
         for record in store.read(&listed.session, 0, u32::MAX).await.unwrap() {
             let event: Event = serde_json::from_str(&record.body)
                 .unwrap_or_else(|error| panic!("record {} of {}: {error}", record.seq, listed.session));
+            assert_eq!(
+                serde_json::to_string(&event).unwrap(),
+                &*record.body,
+                "record {} of {}, written again",
+                record.seq,
+                listed.session
+            );
             state.apply(&event);
             let name: serde_json::Value = serde_json::from_str(&record.body).unwrap();
             let kind = name["payload"]["entry"]["type"].as_str().unwrap_or("-");
@@ -75,6 +86,115 @@ async fn print(store: &SqliteStore) -> String {
     text
 }
 
+/// Reads each mark through the store, and writes its reply again. Tells how many there are.
+async fn check_marks(store: &SqliteStore, path: &Path) -> usize {
+    let marks: Vec<(String, String)> = {
+        let file = rusqlite::Connection::open(path).unwrap();
+        let mut marks =
+            file.prepare("SELECT id, command FROM mark JOIN session ON session.number = mark.session").unwrap();
+        let marks = marks.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        marks.map(Result::unwrap).collect()
+    };
+    for (session, command) in &marks {
+        let mark = store.command(&session.parse().unwrap(), command).await.unwrap().unwrap();
+        // A fork is marked by the server itself, which is no reply.
+        if !command.starts_with("s_") {
+            let reply: Reply = serde_json::from_str(&mark.reply).unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert_eq!(serde_json::to_string(&reply).unwrap(), &*mark.reply, "the reply to {command}, written again");
+        }
+    }
+    marks.len()
+}
+
+/// Every kind of what is stored, as [`kinds`] names it.
+const KINDS: &[&str] = &[
+    // Events.
+    "entry_appended",
+    "turn_started",
+    "turn_finished completed",
+    "turn_finished cancelled",
+    "tool_call",
+    "request_resolved",
+    "queue_changed",
+    "context_compacted",
+    "session_updated",
+    "moved",
+    "moved before the first",
+    // What waits.
+    "queued",
+    "queued steer",
+    "queued custom",
+    "queued after",
+    // Entries.
+    "message user",
+    "message assistant",
+    "message tool",
+    "message incomplete",
+    "compaction",
+    "compaction details",
+    "branch_summary",
+    "branch_summary details",
+    "custom",
+    "custom_message",
+    "model_change",
+    "thinking_level_change",
+    "label",
+    "label cleared",
+    "session_info",
+    "foreign",
+    "imported",
+    // Parts.
+    "part text",
+    "part image",
+    "part reasoning",
+    "part tool_call",
+    "part tool_result",
+];
+
+/// Which kinds of records a file has, and which of the fields that are not always there.
+async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
+    let mut kinds = BTreeSet::new();
+    for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
+        for record in store.read(&listed.session, 0, u32::MAX).await.unwrap() {
+            let body: serde_json::Value = serde_json::from_str(&record.body).unwrap();
+            let (name, payload) = (body["type"].as_str().unwrap(), &body["payload"]);
+            match name {
+                "turn_finished" => kinds.insert(format!("{name} {}", payload["status"].as_str().unwrap())),
+                _ => kinds.insert(name.to_owned()),
+            };
+            match payload.get("leafId") {
+                Some(serde_json::Value::Null) => kinds.insert("moved before the first".into()),
+                Some(_) => kinds.insert("moved".into()),
+                None => false,
+            };
+            for item in payload["items"].as_array().into_iter().flatten() {
+                kinds.insert("queued".into());
+                let with = ["steer", "custom", "after"].into_iter().filter(|field| item.get(field).is_some());
+                kinds.extend(with.map(|field| format!("queued {field}")));
+            }
+            let Some(entry) = payload.get("entry") else { continue };
+            let kind = entry["type"].as_str().unwrap();
+            let detail = match kind {
+                "message" => Some(entry["role"].as_str().unwrap()),
+                "label" if entry.get("label").is_none() => Some("cleared"),
+                _ => entry.get("details").map(|_| "details"),
+            };
+            kinds.insert(kind.to_owned());
+            kinds.extend(detail.map(|detail| format!("{kind} {detail}")));
+            if entry.get("incomplete").is_some() {
+                kinds.insert("message incomplete".into());
+            }
+            if entry.get("imported").is_some() {
+                kinds.insert("imported".into());
+            }
+            for part in entry["content"].as_array().into_iter().flatten() {
+                kinds.insert(format!("part {}", part["type"].as_str().unwrap()));
+            }
+        }
+    }
+    kinds
+}
+
 async fn roots(store: &SqliteStore, session: &reseed_protocol::SessionId) -> u64 {
     let roots = EntryQuery::Children { of: None, after_seq: 0, limit: u32::MAX };
     store.entries(session, roots).await.unwrap().len() as u64
@@ -84,6 +204,7 @@ async fn roots(store: &SqliteStore, session: &reseed_protocol::SessionId) -> u64
 async fn files_of_older_programs_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stored");
     let mut versions = 0;
+    let mut newest = BTreeSet::new();
     for version in 1.. {
         let dump = folder.join(format!("tables-{version}.sql"));
         let Ok(dump) = fs::read_to_string(dump) else { break };
@@ -96,6 +217,8 @@ async fn files_of_older_programs_are_read() {
         let want = folder.join(format!("tables-{version}.txt"));
         let want = fs::read_to_string(&want).unwrap_or_else(|error| panic!("{}: {error}\n{found}", want.display()));
         assert_eq!(found, want, "version {version}");
+        assert!(check_marks(&store, &path).await > 0, "version {version} has marks");
+        newest = kinds(&store).await;
 
         // It goes on from there: sessions are opened and appended to, and read the same after that.
         for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
@@ -107,5 +230,7 @@ async fn files_of_older_programs_are_read() {
         store.close().await.unwrap();
         assert_eq!(print(&SqliteStore::open_read_only(&path).unwrap()).await, want, "version {version}, opened again");
     }
-    assert!(versions >= 1, "there is no fixture in {}", folder.display());
+    assert!(versions >= 2, "there are {versions} fixtures in {}", folder.display());
+    let missing: Vec<&&str> = KINDS.iter().filter(|kind| !newest.contains(**kind)).collect();
+    assert!(missing.is_empty(), "the newest fixture has no {missing:?}: {newest:?}");
 }
