@@ -27,6 +27,9 @@ mod shared;
 pub mod stored;
 pub mod watch;
 
+#[cfg(test)]
+mod resume_decisions;
+
 pub use feed::{Cursor, Feed, Frame, Reader, Seen};
 pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
 pub use registry::{RandomBits, Registry, RegistryOptions};

@@ -349,7 +349,7 @@ function moved(state, leafId) {
   // A replay may tell of an earlier move while the next is at work already.
   const ends = running?.phase === SUMMARISING_BRANCH && state.seq > (running.asOfSeq ?? 0);
   const compaction = ends ? null : running;
-  return { ...pathTo(state.known, leafId, state.top), lastTurn: null, compaction };
+  return { ...pathTo(state.known, leafId, state.top), lastTurn: leafId === state.leafId ? state.lastTurn : null, compaction };
 }
 
 /**

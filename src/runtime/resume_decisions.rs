@@ -1,0 +1,225 @@
+//! Readers of a feed that are cut off and come back at random: each ends with what a reader has that never was away.
+//!
+//! A failing seed is in the message; `SEED=72 cargo test resume_decisions` plays that one alone.
+
+use super::feed::{Cursor, Feed, Frame, Seen};
+use crate::core::model::Delta;
+use fastrand::Rng;
+use reseed_protocol::{
+    EntryId, Part,
+    content::utf16_len,
+    event::{EphemeralEvent, ItemAborted},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, sync::Arc};
+
+const FEEDS: u64 = 1_000;
+const STEPS: usize = 120;
+const READERS: usize = 3;
+
+type Texts = BTreeMap<u64, String>;
+
+/// A client: what it has folded so far.
+#[derive(Default)]
+struct Client {
+    cursor: Cursor,
+    seq: u64,
+    log: Vec<Arc<str>>,
+    items: BTreeMap<String, Texts>,
+    resumed: u32,
+    refused: u32,
+}
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    feed: Arc<Feed>,
+    log: Vec<Arc<str>>,
+    /// The answer that is being streamed, as it was told.
+    live: Option<(EntryId, Texts)>,
+    answers: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let (rng, feed) = (Rng::with_seed(seed), Feed::new(0));
+        Self { seed, rng, feed, log: Vec::new(), live: None, answers: 0 }
+    }
+
+    fn publish(&mut self, ends: Option<&EntryId>) {
+        let (count, from) = (self.rng.usize(1..4), self.log.len());
+        // Some are long, so that readers fall behind what is kept in memory.
+        let fill = if self.rng.u8(..6) == 0 { 9_000 } else { 3 };
+        let body = |n: usize| Arc::from(format!("{{\"n\":{},\"{}\":1}}", from + n, "x".repeat(fill)));
+        self.log.extend((0..count).map(body));
+        self.feed.publish(&self.log[from..], ends);
+    }
+
+    fn step(&mut self) {
+        match self.rng.u8(..10) {
+            0 | 1 => self.publish(None),
+            2 if self.live.is_none() => {
+                self.answers += 1;
+                let item: EntryId = format!("item{}", self.answers).parse().unwrap();
+                self.feed.begin_item(&item, &"turn".parse().unwrap());
+                self.live = Some((item, Texts::new()));
+            }
+            3 if self.rng.bool() => {
+                let Some((item, _)) = self.live.take() else { return };
+                if self.rng.u8(..3) == 0 {
+                    let reason = "interrupted".to_owned();
+                    self.feed.emit(&EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
+                } else {
+                    self.publish(Some(&item));
+                }
+            }
+            _ => {
+                let Some((item, texts)) = &mut self.live else { return };
+                let piece = ["word ", "é", "🌍", "汉字", "a"][self.rng.usize(..5)].repeat(self.rng.usize(1..5));
+                let part = self.rng.usize(..2);
+                self.feed.delta(item, Delta::Text { part, text: &piece });
+                texts.entry(part as u64).or_default().push_str(&piece);
+            }
+        }
+    }
+
+    /// Gives a client what it lacks, or a part of that.
+    fn read(&mut self, client: &mut Client, all: bool) {
+        let seed = self.seed;
+        for _ in 0..10_000 {
+            let frames = self.feed.next(&mut client.cursor, true, self.rng.usize(1..20_000));
+            if frames.is_empty() {
+                return;
+            }
+            for frame in frames {
+                match frame {
+                    Frame::Durable(seq, body) => client.durable(seed, seq, body),
+                    Frame::Delta(frame) => client.delta(seed, &serde_json::from_str(&frame).unwrap()),
+                    Frame::Ephemeral(frame) => client.ephemeral(&serde_json::from_str(&frame).unwrap()),
+                    Frame::Behind { after, up_to } => {
+                        for seq in after + 1..=(after + 5).min(up_to) {
+                            client.durable(seed, seq, self.log[seq as usize - 1].clone());
+                            client.cursor.seq = seq;
+                        }
+                    }
+                    Frame::Closed(code) => panic!("seed {seed}: closed with {code:?}"),
+                }
+            }
+            if !all && self.rng.bool() {
+                return;
+            }
+        }
+        panic!("seed {seed}: there is always more");
+    }
+
+    /// The connection is lost. The client comes back with what it has, or with what it cannot have.
+    fn cut(&mut self, client: &mut Client) {
+        let honest = self.rng.u8(..5) > 0;
+        let mut seq = client.seq;
+        let mut seen: Vec<Seen> = Vec::new();
+        for (item, texts) in &client.items {
+            for (part, text) in texts {
+                let (item, part) = (item.parse().unwrap(), u32::try_from(*part).unwrap());
+                seen.push(Seen { item, part, offset: utf16_len(text) });
+            }
+        }
+        if !honest {
+            match self.rng.u8(..3) {
+                0 => seq = self.log.len() as u64 + self.rng.u64(1..9),
+                1 => seen.iter_mut().for_each(|seen| seen.offset += 10_000),
+                _ => seen.iter_mut().for_each(|seen| seen.part += 40),
+            }
+        }
+        let cursor = self.feed.rejoin(seq, &seen);
+        let future = seq > self.log.len() as u64;
+        assert!(!future || cursor.is_none(), "seed {}: resumed from the future", self.seed);
+        if honest {
+            client.cursor = cursor.unwrap_or_else(|| panic!("seed {}: an honest client was refused", self.seed));
+            client.resumed += 1;
+            // Of an answer that came to nothing while it was away it is told by the actor.
+            client.items.retain(|item, _| self.feed.holds(&item.parse().unwrap()));
+            return;
+        }
+        client.refused += 1;
+        let (cursor, items) = self.feed.join();
+        let (resumed, refused) = (client.resumed, client.refused);
+        *client = Client { cursor, resumed, refused, seq: self.log.len() as u64, ..Client::default() };
+        client.log.clone_from(&self.log);
+        for item in items {
+            let texts = client.items.entry(item.item_id.to_string()).or_default();
+            for (part, said) in item.parts.iter().enumerate() {
+                let Part::Text { text } = said else { panic!("only texts are told") };
+                texts.insert(part as u64, text.clone());
+            }
+        }
+    }
+
+    fn check(&self, client: &Client) {
+        let seed = self.seed;
+        assert_eq!(client.log, self.log, "seed {seed}: another history");
+        if let Some((item, texts)) = &self.live {
+            let mut told = client.items.get(item.as_str()).cloned().unwrap_or_default();
+            told.retain(|_, text| !text.is_empty());
+            assert_eq!(told, *texts, "seed {seed}: another answer");
+        }
+    }
+}
+
+impl Client {
+    fn durable(&mut self, seed: u64, seq: u64, body: Arc<str>) {
+        assert_eq!(seq, self.seq + 1, "seed {seed}: an event is missing or came twice");
+        self.seq = seq;
+        self.log.push(body);
+    }
+
+    fn delta(&mut self, seed: u64, frame: &Value) {
+        let payload = &frame["payload"];
+        let item = payload["itemId"].as_str().unwrap().to_owned();
+        let text = self.items.entry(item).or_default().entry(payload["part"].as_u64().unwrap()).or_default();
+        assert_eq!(payload["offset"].as_u64(), Some(utf16_len(text)), "seed {seed}: a hole, or text told twice");
+        text.push_str(payload["text"].as_str().unwrap());
+    }
+
+    fn ephemeral(&mut self, frame: &Value) {
+        if frame["type"] == "item_aborted" {
+            self.items.remove(frame["payload"]["itemId"].as_str().unwrap());
+        }
+    }
+}
+
+#[test]
+fn whoever_comes_back_has_what_those_have_who_stayed() {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
+        Err(_) => 1..=FEEDS,
+    };
+    let (mut resumed, mut refused) = (0, 0);
+    for seed in seeds.clone() {
+        let mut world = World::new(seed);
+        let mut clients: Vec<Client> = (0..READERS).map(|_| Client::default()).collect();
+        for _ in 0..STEPS {
+            world.step();
+            for client in &mut clients {
+                match world.rng.u8(..8) {
+                    0..4 => world.read(client, false),
+                    4 => world.read(client, true),
+                    5 => world.cut(client),
+                    6 => {
+                        // Twice in a row.
+                        world.cut(client);
+                        world.cut(client);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for client in &mut clients {
+            world.read(client, true);
+            world.check(client);
+            resumed += client.resumed;
+            refused += client.refused;
+        }
+    }
+    let enough = resumed > 10_000 && refused > 1_000;
+    assert!(enough || seeds.start() == seeds.end(), "{resumed} resumed, {refused} refused: too few to mean anything");
+}
