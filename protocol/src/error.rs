@@ -70,7 +70,7 @@ codes! {
     IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was used before with other content.", "Use a new `id` for every new command.";
     NotSupported "not_supported" retriable: false, "This server cannot do that yet.", "Look at `welcome.features`.";
     EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Look at `get_entries`.";
-    SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` or `reseed export`; the operator restores the database from a backup.";
+    SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` without `path`, which passes over what is damaged and names it; the operator restores the database from a backup.";
     LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry that `ifLeaf` names.", "Look at what was said, then send the input again.";
     NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the branch that is left was cancelled; the session stands where it stood.", "Navigate again, or without `summarize`.";
     // Turns

@@ -134,7 +134,11 @@ pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptio
     let mut ids = IdSource::seeded(options.seed ^ 0x6964);
     let session: SessionId = match header.id.parse() {
         Ok(id) if !options.new_id => id,
-        _ => ids.next_id(),
+        Ok(_) => ids.next_id(),
+        Err(why) => {
+            notes.push(format!("its session id cannot be one here ({why}); it was given another"));
+            ids.next_id()
+        }
     };
     let created_at = header.object.text("timestamp").and_then(|text| serde_json::from_value(text.into()).ok());
     let created_at: Timestamp = created_at.unwrap_or(options.now);

@@ -345,7 +345,11 @@ impl Connection {
                 if let (CloseCode::TakenOver, Speaks::V2 { .. }) = (code, self.speaks) {
                     self.send(v2::role_frame(SessionRole::Observer)).await?;
                 }
-                Err(End::Close(code, "another connection took the session over"))
+                let reason = match code {
+                    CloseCode::TakenOver => "another connection took the session over",
+                    _ => "a newer connection of this client took its place",
+                };
+                Err(End::Close(code, reason))
             }
         }
     }

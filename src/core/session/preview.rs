@@ -96,7 +96,7 @@ impl Line {
             }
             if c.is_whitespace() {
                 self.space = true;
-            } else if !c.is_control() {
+            } else if !steers(c) {
                 if std::mem::take(&mut self.space) && self.chars > 0 {
                     self.push(' ');
                 }
@@ -121,6 +121,12 @@ impl Line {
         self.shown.truncate(kept);
         self.shown.push('…');
     }
+}
+
+/// Whether a character moves the cursor or turns the direction of what follows: on a terminal, or in a page, it could show
+/// a line as another.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -64,7 +64,10 @@ impl Actor {
         if attach.role == SessionRole::Owner
             && let Some(other) = self.owner.take_if(|owner| owner.origin != attach.origin)
         {
-            let _ = other.outgoing.try_send(Outgoing::Close(CloseCode::TakenOver));
+            // A client's own connection before this one is mostly half-open already; whoever still reads it is not told of
+            // another owner.
+            let code = if taken_over.is_some() { CloseCode::TakenOver } else { CloseCode::Normal };
+            let _ = other.outgoing.try_send(Outgoing::Close(code));
         }
         if self.held && !self.stopping && !self.quarantined {
             self.held = false;

@@ -53,7 +53,7 @@ async fn one_connection_owns_and_another_takes_over_only_when_it_says_so() {
     second.ask("register_tools", json!({ "tools": [look()] })).await;
     let (mut third, replaced) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
     assert_eq!(replaced["payload"]["role"], "owner", "{replaced}");
-    assert_eq!(second.closed().await, 4409);
+    assert_eq!(second.closed().await, 1000);
     let context = third.ask("get_context", json!({})).await;
     assert_eq!(context["payload"]["envelope"]["tools"].as_array().map(Vec::len), Some(1), "{context}");
 }
