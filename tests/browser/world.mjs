@@ -284,7 +284,7 @@ export class World {
   move(leafId, { summary, label, named, commandId } = {}) {
     const left = this.leafId;
     this.compaction = null;
-    this.lastTurn = null;
+    if (leafId !== left) this.lastTurn = null;
     this.generation += 1;
     this.leafId = leafId;
     this.durable("session_updated", { leafId, generation: this.generation, ...(commandId ? { commandId } : {}) });
