@@ -143,6 +143,7 @@ events! {
     }
 
     /// Payload of `session_updated`: what is absent has not changed.
+    #[derive(Default)]
     struct SessionUpdated {
         /// The session's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -328,16 +328,8 @@ impl<'a> Writer<'a> {
     async fn event(&mut self, event: &Event) -> anyhow::Result<()> {
         self.state.apply(event);
         let body = serde_json::to_string(event).context("write an event")?;
-        let entry = match event {
-            Event::EntryAppended(appended) => Some(EntryColumns {
-                entry_id: appended.entry.entry_id.clone(),
-                parent_id: appended.entry.parent_id.clone(),
-                kind: appended.entry.type_name().to_owned(),
-            }),
-            _ => None,
-        };
         self.step_bytes += body.len();
-        self.step.push(NewRecord { body: body.into(), entry });
+        self.step.push(NewRecord { body: body.into(), entry: EntryColumns::of(event) });
         if self.step.len() >= STEP_EVENTS_MAX || self.step_bytes >= STEP_BYTES_MAX {
             self.flush(UNFINISHED, UNFINISHED).await?;
         }
@@ -365,15 +357,7 @@ impl<'a> Writer<'a> {
 }
 
 fn updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
-    let mut updated = SessionUpdated {
-        name: None,
-        model: None,
-        strategy: None,
-        settings: None,
-        leaf_id: None,
-        generation: None,
-        command_id: None,
-    };
+    let mut updated = SessionUpdated::default();
     change(&mut updated);
     Event::SessionUpdated(Box::new(updated))
 }

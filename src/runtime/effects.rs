@@ -165,22 +165,9 @@ impl Effects {
         for event in &events {
             self.state.apply(event);
             self.note(event);
-            let entry = match event {
-                Event::EntryAppended(appended) => {
-                    let entry = &appended.entry;
-                    ends = ends.or(self
-                        .asking
-                        .as_ref()
-                        .and_then(|asking| asking.item.clone())
-                        .filter(|item| *item == entry.entry_id));
-                    Some(EntryColumns {
-                        entry_id: entry.entry_id.clone(),
-                        parent_id: entry.parent_id.clone(),
-                        kind: entry.type_name().to_owned(),
-                    })
-                }
-                _ => None,
-            };
+            let entry = EntryColumns::of(event);
+            let asked = self.asking.as_ref().and_then(|asking| asking.item.as_ref());
+            ends = ends.or_else(|| asked.filter(|item| entry.as_ref().is_some_and(|e| e.entry_id == **item)).cloned());
             records.push(NewRecord { body: json(event), entry });
         }
         let bodies: Vec<Arc<str>> = records.iter().map(|record| record.body.clone()).collect();

@@ -18,7 +18,7 @@ mod conformance;
 pub use connect::{ConnectError, connect, connect_observed};
 pub use walk::SubtreeQuery;
 
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{EntryId, SessionId, Timestamp, event::Event};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 /// A future that a store returns.
@@ -55,6 +55,20 @@ pub struct EntryColumns {
     pub parent_id: Option<EntryId>,
     /// Its type, as on the wire.
     pub kind: String,
+}
+
+impl EntryColumns {
+    /// The columns of an event's record; none for an event that appends no entry.
+    #[must_use]
+    pub fn of(event: &Event) -> Option<Self> {
+        let Event::EntryAppended(appended) = event else { return None };
+        let entry = &appended.entry;
+        Some(Self {
+            entry_id: entry.entry_id.clone(),
+            parent_id: entry.parent_id.clone(),
+            kind: entry.type_name().to_owned(),
+        })
+    }
 }
 
 /// A writing command's mark: stored with what the command wrote, for the life of the session.

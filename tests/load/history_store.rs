@@ -64,14 +64,7 @@ pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacte
 impl Past {
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         self.state.apply(event);
-        let entry = match event {
-            Event::EntryAppended(appended) => Some(EntryColumns {
-                entry_id: appended.entry.entry_id.clone(),
-                parent_id: appended.entry.parent_id.clone(),
-                kind: appended.entry.type_name().to_owned(),
-            }),
-            _ => None,
-        };
+        let entry = EntryColumns::of(event);
         self.records.push(NewRecord { body: serde_json::to_string(event)?.into(), entry });
         Ok(())
     }

@@ -24,6 +24,9 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
+/// The phase of a job that summarises for a compaction.
+pub(super) const PHASE: &str = "summarising";
+
 impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
     pub(super) fn start_ordered(&mut self, now: Timestamp, order: Order) -> bool {
@@ -115,20 +118,25 @@ impl AgentLoop {
 
     /// Asks for the next summary of a job, or commits it when none is left to ask for.
     fn next_summary(&mut self, now: Timestamp, job: Box<Job>) {
+        match self.ask_for_summary(&job, PHASE) {
+            Some(request) => self.stage = Stage::Compacting { request, job },
+            None => self.commit(now, &job),
+        }
+    }
+
+    /// Asks for a job's next summary and tells how far it is; `None` when none is left to ask for.
+    pub(super) fn ask_for_summary(&mut self, job: &Job, phase: &str) -> Option<RequestId> {
         let (done, total) = job.progress();
-        let Some(body) = job.next_request() else {
-            self.commit(now, &job);
-            return;
-        };
+        let body = job.next_request()?;
         self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
-            phase: "summarising".to_owned(),
+            phase: phase.to_owned(),
             done,
             total,
         })));
         let request = self.next_request_id();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None })));
-        self.stage = Stage::Compacting { request, job };
+        Some(request)
     }
 
     pub(super) fn on_summary(&mut self, now: Timestamp, answer: &Answer) {

@@ -96,7 +96,7 @@ impl AgentLoop {
         let state = &self.session.state;
         let compaction = match &self.stage {
             Stage::Compacting { job, .. } => {
-                Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: "summarising".to_owned() })
+                Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: super::compact::PHASE.to_owned() })
             }
             Stage::Leaving { leaving, .. } => Some(RunningCompaction {
                 job_id: leaving.job.order.job_id.clone(),
@@ -145,15 +145,7 @@ fn warning(tokens: u64, window: u64, compacts: bool) -> Option<String> {
 
 /// A change of the session in which only what `change` sets is there.
 pub(super) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
-    let mut updated = SessionUpdated {
-        name: None,
-        model: None,
-        strategy: None,
-        settings: None,
-        leaf_id: None,
-        generation: None,
-        command_id: None,
-    };
+    let mut updated = SessionUpdated::default();
     change(&mut updated);
     Event::SessionUpdated(Box::new(updated))
 }

@@ -4,9 +4,7 @@
 //! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
-use super::{
-    AgentLoop, CallModel, Effect, Mark, RequestId, Stage, annotate::check_name, commands::Caller, info, turn::appended,
-};
+use super::{AgentLoop, Effect, Mark, RequestId, Stage, annotate::check_name, commands::Caller, info, turn::appended};
 use crate::core::{
     context::{
         branch,
@@ -19,7 +17,7 @@ use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, Label},
-    event::{CompactionFailed, CompactionProgress, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
+    event::{CompactionFailed, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
     reply::{Accepted, Navigated, Reply},
 };
 
@@ -92,22 +90,13 @@ impl AgentLoop {
 
     /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
     fn next_branch_summary(&mut self, now: Timestamp, leaving: Box<Move>) {
-        let (done, total) = leaving.job.progress();
-        let Some(body) = leaving.job.next_request() else {
+        let Some(request) = self.ask_for_summary(&leaving.job, PHASE) else {
             let Move { caller, job, place, target, label } = *leaving;
             let summary = job.outcome().unwrap_or_else(|| job.shorter());
             // A label on a summary is never without something to name.
             let _ = self.arrive(now, &caller, place, target, label, Some(summary));
             return;
         };
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
-            job_id: leaving.job.order.job_id.clone(),
-            phase: PHASE.to_owned(),
-            done,
-            total,
-        })));
-        let request = self.next_request_id();
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None })));
         self.stage = Stage::Leaving { request, leaving };
     }
 

@@ -81,13 +81,8 @@ impl World {
     fn move_to(&mut self, leaf: Option<EntryId>) {
         self.session.tree = self.read(leaf.as_ref());
         self.apply(Event::SessionUpdated(Box::new(SessionUpdated {
-            name: None,
-            model: None,
-            strategy: None,
-            settings: None,
             leaf_id: Some(leaf),
-            generation: None,
-            command_id: None,
+            ..SessionUpdated::default()
         })));
     }
 

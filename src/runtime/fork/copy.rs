@@ -52,7 +52,7 @@ impl<'a> Copy<'a> {
             strategy: Some(of.strategy.clone()),
             settings: Some(of.settings.clone()),
             generation: Some(1),
-            ..nothing_updated()
+            ..SessionUpdated::default()
         };
         let reply = json(&copy_of);
         let mark = CommandMark { command_id: ORIGIN_MARK.to_owned(), fingerprint: 0, reply };
@@ -101,7 +101,7 @@ impl<'a> Copy<'a> {
     pub(super) async fn end(&mut self, name: &str, source: &Head) -> Result<(), ErrorBody> {
         let name = fork_name(name);
         if name != self.state.name {
-            let named = SessionUpdated { name: Some(name), ..nothing_updated() };
+            let named = SessionUpdated { name: Some(name), ..SessionUpdated::default() };
             self.append(vec![Event::SessionUpdated(Box::new(named))], Vec::new()).await?;
         }
         if self.active_bytes > COUNTED_BYTES_MAX {
@@ -140,27 +140,7 @@ fn appended(entry: Entry) -> Event {
 }
 
 fn record(event: &Event) -> NewRecord {
-    let entry = match event {
-        Event::EntryAppended(appended) => Some(EntryColumns {
-            entry_id: appended.entry.entry_id.clone(),
-            parent_id: appended.entry.parent_id.clone(),
-            kind: appended.entry.type_name().to_owned(),
-        }),
-        _ => None,
-    };
-    NewRecord { body: json(event), entry }
-}
-
-fn nothing_updated() -> SessionUpdated {
-    SessionUpdated {
-        name: None,
-        model: None,
-        strategy: None,
-        settings: None,
-        leaf_id: None,
-        generation: None,
-        command_id: None,
-    }
+    NewRecord { body: json(event), entry: EntryColumns::of(event) }
 }
 
 fn json<T: Serialize>(value: &T) -> Arc<str> {
