@@ -2,13 +2,14 @@
 
 use crate::{
     clock::SystemClock,
-    config::{AuthSettings, ContextCutRule, ContextEstimator, NamedToken, OpenAiApi, ProviderKind, Settings},
+    config::{AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings},
     core::{
         agent_loop::Deployment,
         context::{
             counter::{Counter, Estimator},
             cut::CutRule,
             strategy::Defaults,
+            summary::FileTools,
             windows::Windows,
         },
         session::IdSource,
@@ -169,7 +170,15 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         tool_timeout_ms: turns.tool_timeout_secs * 1000,
         tool_rounds_max: u64::from(turns.tool_rounds_max),
         queue_items_max: turns.queue_items_max as usize,
+        file_tools: FileTools {
+            reads: file_tools(&context.file_read_tools),
+            writes: file_tools(&context.file_write_tools),
+        },
     }
+}
+
+fn file_tools(tools: &[FileTool]) -> Vec<(String, String)> {
+    tools.iter().map(|named| (named.tool.clone(), named.argument.clone())).collect()
 }
 
 fn auth(settings: &Settings) -> Auth {

@@ -4,7 +4,9 @@
 use super::{
     declare::{Declared, sentences, settings, variable},
     rules,
-    values::{ContextCutRule, ContextEstimator, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy},
+    values::{
+        ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy,
+    },
 };
 use secrecy::SecretString;
 use std::{net::IpAddr, path::PathBuf};
@@ -52,6 +54,11 @@ settings! {
         context_estimator: ContextEstimator = "own", rules::choice();
         /// Where a compaction cuts: `own`, or `pi` as pi does, by its own estimate. For comparing with pi.
         context_cut_rule: ContextCutRule = "own", rules::choice();
+        /// The tools whose calls read a file, each with the argument that is its path: the files are noted in summaries.
+        /// `none` for none.
+        file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();
+        /// The tools whose calls make or change a file, in the same way.
+        file_write_tools: Vec<FileTool> = "write:path,edit:path", rules::file_tools();
         /// The model's window. Unset, it comes from the model server's list or from a table of known models.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
     }

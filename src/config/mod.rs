@@ -22,7 +22,8 @@ pub use declared::{
 };
 pub use printed::{env_example, help, settings_table};
 pub use values::{
-    Choice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy,
+    Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
+    Strategy,
 };
 
 use declared::Given;

@@ -2,7 +2,7 @@
 
 use super::{
     declare::variable,
-    values::{Choice, NamedToken, Origin},
+    values::{Choice, FileTool, NamedToken, Origin},
 };
 use secrecy::SecretString;
 use std::{fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
@@ -199,6 +199,13 @@ pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
 pub(super) fn origins() -> Rule<Vec<Origin>> {
     Rule::new("a list of origins such as https://chat.example.org, separated by commas", |text| {
         items(text).map(Origin::parse).collect()
+    })
+}
+
+/// A list of `tool:argument`, separated by commas, or `none`.
+pub(super) fn file_tools() -> Rule<Vec<FileTool>> {
+    Rule::new("a list of tool:argument, separated by commas; names of 1 to 128 of A-Z a-z 0-9 . _ -; or none", |text| {
+        if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(FileTool::parse).collect() }
     })
 }
 

@@ -81,6 +81,17 @@ fn lists_are_split_and_tidied() {
 }
 
 #[test]
+fn tools_that_name_files_are_told_with_their_argument() {
+    let context = read(&[("FILE_READ_TOOLS", "view:file_path, mcp.fs-read:path,"), ("FILE_WRITE_TOOLS", "None")]);
+    let context = context.unwrap().context;
+    let tools: Vec<_> = context.file_read_tools.iter().map(|one| (one.tool.as_str(), one.argument.as_str())).collect();
+    assert_eq!(tools, [("view", "file_path"), ("mcp.fs-read", "path")]);
+    assert_eq!(context.file_write_tools, []);
+    let unset = read(&[]).unwrap().context;
+    assert_eq!((unset.file_read_tools.len(), unset.file_write_tools.len()), (1, 2));
+}
+
+#[test]
 fn a_value_that_is_not_allowed_is_told_with_what_is() {
     let whole = "a whole number from";
     for (variable, value, fault) in [
@@ -128,6 +139,10 @@ fn addresses_paths_filters_and_origins_are_checked() {
         ("AUTH_TOKENS", ":token"),
         ("AUTH_TOKENS", "na me:token"),
         ("OPENAI_API_KEY", "sk-1 sk-2"),
+        ("FILE_READ_TOOLS", "read"),
+        ("FILE_READ_TOOLS", "read:"),
+        ("FILE_WRITE_TOOLS", ":path"),
+        ("FILE_WRITE_TOOLS", "write:a path"),
     ] {
         let faults = read(&[(variable, value)]).map(|_| ()).unwrap_err();
         assert_eq!(faults.len(), 1, "{variable}={value}");

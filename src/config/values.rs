@@ -89,6 +89,33 @@ impl Strategy {
     }
 }
 
+/// Characters of the name of a tool or of its argument; model servers take no longer ones.
+const TOOL_CHARS_MAX: usize = 128;
+
+/// A tool whose calls name a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileTool {
+    /// The tool's name.
+    pub tool: String,
+    /// The argument that is the path.
+    pub argument: String,
+}
+
+impl FileTool {
+    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
+        let (tool, argument) = item.split_once(':').ok_or("an item has no `:` between tool and argument")?;
+        let (tool, argument) = (tool.trim(), argument.trim());
+        let is_name = |name: &str| {
+            (1..=TOOL_CHARS_MAX).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
+        if !is_name(tool) || !is_name(argument) {
+            return Err("an item's tool or argument is not a name");
+        }
+        Ok(Self { tool: tool.to_owned(), argument: argument.to_owned() })
+    }
+}
+
 /// Who may come in, and by which token.
 #[derive(Debug, Clone)]
 pub struct NamedToken {

@@ -96,6 +96,7 @@ impl AgentLoop {
             counter: &self.counter,
             calibration: &self.calibration,
             details: self.compaction_details(),
+            file_tools: &self.deployment.file_tools,
             now,
             delimiter: self.ids.next_text(),
         };

@@ -42,6 +42,7 @@ use crate::core::{
         envelope::{envelope_key, system_prompt},
         factory::strategy,
         strategy::Defaults,
+        summary::FileTools,
         threshold::Threshold,
         windows::Windows,
     },
@@ -77,6 +78,8 @@ pub struct Deployment {
     pub tool_rounds_max: u64,
     /// Inputs that may wait in one session.
     pub queue_items_max: usize,
+    /// The tools whose calls name files.
+    pub file_tools: FileTools,
 }
 
 /// What requests of a session showed of its model's window, as long as the session stays in memory.

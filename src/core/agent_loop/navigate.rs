@@ -78,7 +78,8 @@ impl AgentLoop {
             window_tokens: window,
             counter: &self.counter,
             calibration: &self.calibration,
-            details: Some(branch::files(&left)),
+            details: Some(branch::files(&left, &self.deployment.file_tools)),
+            file_tools: &self.deployment.file_tools,
             now,
             delimiter: self.ids.next_text(),
         };

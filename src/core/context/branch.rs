@@ -4,7 +4,7 @@ use super::{
     build::{Context, Kind, visible},
     counter::Counter,
     cut::Cut,
-    summary,
+    summary::{self, FileTools},
 };
 use crate::core::session::Node;
 use reseed_protocol::{
@@ -89,7 +89,7 @@ fn text_bytes(entry: &Entry) -> u64 {
 /// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what the summaries of
 /// branches that it came back from noted.
 #[must_use]
-pub fn files(left: &[Entry]) -> CompactionDetails {
+pub fn files(left: &[Entry], tools: &FileTools) -> CompactionDetails {
     let mut noted = CompactionDetails::default();
     for entry in left {
         if let EntryData::BranchSummary(BranchSummary { details: Some(details), .. }) = &entry.data {
@@ -97,7 +97,7 @@ pub fn files(left: &[Entry]) -> CompactionDetails {
             noted.modified_files.extend_from_slice(&details.modified_files);
         }
     }
-    summary::file_operations(left.iter().filter_map(Entry::message), Some(&noted))
+    summary::file_operations(left.iter().filter_map(Entry::message), Some(&noted), tools)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::core::{
         cut::Cut,
         extract::extract,
         serialize::{Bounds, blocks_within, read},
-        summary::{self, PromptParts},
+        summary::{self, FileTools, PromptParts},
     },
     model::{Answer, ModelRequest, Purpose},
     session::state::add_usage,
@@ -22,7 +22,7 @@ use reseed_protocol::{
     entry::CompactionDetails,
     event::{CompactionRung, CompactionTrigger},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 /// Most requests that one compaction makes. What would need more is extracted by rule first: a compaction ends.
 pub const CHUNKS_MAX: usize = 24;
@@ -76,6 +76,8 @@ pub struct Surroundings<'a> {
     pub calibration: &'a Calibration,
     /// Files that earlier compactions noted.
     pub details: Option<CompactionDetails>,
+    /// The tools whose calls name files.
+    pub file_tools: &'a FileTools,
     /// Now.
     pub now: Timestamp,
     /// Random text that quotes the conversation.
@@ -127,9 +129,13 @@ impl Job {
             cut.summarised.iter().map(|index| context.messages[*index].message.clone()).collect();
         let previous = cut.previous.and_then(|index| {
             let text = context.messages[index].message.text();
-            summary::unseed(&text).map(str::to_owned)
+            summary::unseed(&text).map(Cow::into_owned)
         });
-        let details = summary::file_operations(messages.iter().map(|message| &**message), around.details.as_ref());
+        let details = summary::file_operations(
+            messages.iter().map(|message| &**message),
+            around.details.as_ref(),
+            around.file_tools,
+        );
         let summary_tokens_max = summary_tokens_max(around.window_tokens);
         let mut job = Self {
             order,
@@ -208,6 +214,7 @@ impl Job {
             previous: self.previous.as_deref(),
             instructions: self.order.instructions.as_deref(),
             free_form: self.order.free_form,
+            split_turn: false,
             delimiter: &self.delimiter,
             words_max: self.words_max(),
         })

@@ -90,7 +90,7 @@ pub(super) fn told(request: &ModelRequest) -> Vec<Told> {
         for part in &message.message.content {
             match part {
                 Part::Text { text } if message.message.role == Role::User => match unseed(text) {
-                    Some(summary) => add_summary(&mut told, strip_files(summary)),
+                    Some(summary) => add_summary(&mut told, strip_files(&summary)),
                     None => add(&mut told, Origin::User, text),
                 },
                 Part::ToolResult { output, .. } => add(&mut told, Origin::Tool, output),

@@ -1,14 +1,16 @@
-//! Summaries by extraction: the conversation is read back from the request that quotes it.
+//! Summaries by extraction: the conversation is read back from the request that quotes it, or stands before the one that
+//! asks.
 
 use super::count::tokens;
 use crate::core::{
     context::{
         extract::extract,
-        summary::{SKELETON_CHARS, read_prompt, unseed},
+        summary::{SKELETON_CHARS, read_in_place, read_prompt, unseed},
     },
     model::ModelRequest,
 };
 use reseed_protocol::{Message, Role};
+use std::borrow::Cow;
 
 /// Words of a summary where the request names no bound.
 const WORDS_DEFAULT: u32 = 400;
@@ -18,26 +20,32 @@ const CHARS_PER_WORD: usize = 6;
 /// The summary that the request asks for, in at most about this many tokens.
 pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
     let sent: Vec<&Message> = request.messages().map(|message| message.message.as_ref()).collect();
-    let quoted = sent.last().and_then(|last| read_prompt(&last.text()));
-    match quoted {
-        Some(quoted) => {
-            let messages: Vec<&Message> = quoted.messages.iter().collect();
-            let words_max = quoted.words_max.unwrap_or(WORDS_DEFAULT);
-            fitted(&messages, quoted.previous.as_deref(), quoted.instructions.as_deref(), words_max, tokens_max)
-        }
-        // The request rides on the conversation itself: its last message asks, the others are what is summarised.
-        None => {
-            let conversation = if sent.len() > 1 { &sent[..sent.len() - 1] } else { &sent[..] };
-            let texts: Vec<(String, &Message)> =
-                conversation.iter().map(|message| (message.text(), *message)).collect();
-            let is_seed = |text: &str, message: &Message| message.role == Role::User && unseed(text).is_some();
-            let previous = texts.iter().rev().find(|(text, message)| is_seed(text, message));
-            let previous = previous.and_then(|(text, _)| unseed(text));
-            let rest: Vec<&Message> =
-                texts.iter().filter(|(text, message)| !is_seed(text, message)).map(|(_, message)| *message).collect();
-            fitted(&rest, previous, None, WORDS_DEFAULT, tokens_max)
-        }
+    let Some((asking, conversation)) = sent.split_last() else {
+        return fitted(&[], None, None, WORDS_DEFAULT, tokens_max);
+    };
+    let asked = asking.text();
+    if let Some(quoted) = read_prompt(&asked) {
+        let messages: Vec<&Message> = quoted.messages.iter().collect();
+        let words_max = quoted.words_max.unwrap_or(WORDS_DEFAULT);
+        return fitted(&messages, quoted.previous.as_deref(), quoted.instructions.as_deref(), words_max, tokens_max);
     }
+    // The request rides on the conversation itself: its last message asks, those before it are what is summarised, but
+    // for the last ones where it says so.
+    let riding = read_in_place(&asked);
+    let kept_messages = riding.as_ref().map_or(0, |riding| riding.kept_messages);
+    let conversation = match conversation {
+        [] => &sent[..],
+        conversation => &conversation[..conversation.len().saturating_sub(kept_messages)],
+    };
+    let seed = |message: &Message| {
+        let text = (message.role == Role::User).then(|| message.text())?;
+        unseed(&text).map(Cow::into_owned)
+    };
+    let previous = conversation.iter().rev().find_map(|message| seed(message));
+    let rest: Vec<&Message> = conversation.iter().filter(|message| seed(message).is_none()).copied().collect();
+    let words_max = riding.as_ref().and_then(|riding| riding.words_max).unwrap_or(WORDS_DEFAULT);
+    let instructions = riding.as_ref().and_then(|riding| riding.instructions.as_deref());
+    fitted(&rest, previous.as_deref(), instructions, words_max, tokens_max)
 }
 
 fn fitted(

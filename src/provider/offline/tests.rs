@@ -205,8 +205,15 @@ async fn it_lists_itself_with_its_window() {
 /// Compacts these messages as the server does: serialise, ask, check, seed.
 fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (String, Message) {
     let blocks: Vec<String> = messages.iter().flat_map(serialize::blocks).collect();
-    let parts =
-        PromptParts { blocks: &blocks, previous, instructions: None, free_form: false, delimiter: "q8r2k1", words_max };
+    let parts = PromptParts {
+        blocks: &blocks,
+        previous,
+        instructions: None,
+        free_form: false,
+        split_turn: false,
+        delimiter: "q8r2k1",
+        words_max,
+    };
     let mut asked = request(&[Message::user(summary::prompt(parts))]);
     asked.envelope.system.compiled = summary::system_prompt().to_owned();
     asked.purpose = Purpose::Summary;
@@ -285,4 +292,30 @@ fn a_summary_that_rides_on_the_conversation_merges_the_one_before() {
     for expected in ["- The boat is called Argo", "- User: My cat is called Miso."] {
         assert!(text(&answer).contains(expected), "{}", text(&answer));
     }
+}
+
+#[test]
+fn a_summary_in_place_leaves_out_what_is_kept() {
+    let kept = Message::user("My dog is called Rex.");
+    let ask_for = summary::in_place(summary::InPlaceParts {
+        kept_messages: 2,
+        first_kept: Some(&kept),
+        instructions: None,
+        free_form: false,
+        split_turn: false,
+        words_max: 200,
+    });
+    let mut asked = request(&[
+        Message::user(summary::seed_text("## Critical Context\n- The boat is called Argo")),
+        Message::user("My cat is called Miso."),
+        kept.clone(),
+        assistant("Nice."),
+        Message::user(ask_for),
+    ]);
+    asked.purpose = Purpose::Summary;
+    let answer = ask(8_000, &asked);
+    for expected in ["- The boat is called Argo", "- User: My cat is called Miso."] {
+        assert!(text(&answer).contains(expected), "{}", text(&answer));
+    }
+    assert!(!text(&answer).contains("Rex"), "{}", text(&answer));
 }

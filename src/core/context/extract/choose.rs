@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, btree_map};
 const ITEM_CHARS_MIN: usize = 24;
 
 /// Each place's share of the room in percent; what it does not need goes to the others in the order given here.
-const SHARES: [(Slot, usize); 8] = [
+const SHARES: [(Slot, usize); 9] = [
     (Slot::Context, 42),
     (Slot::Constraints, 14),
     (Slot::Decisions, 10),
@@ -17,6 +17,8 @@ const SHARES: [(Slot, usize); 8] = [
     (Slot::NextSteps, 6),
     (Slot::Blocked, 4),
     (Slot::InProgress, 4),
+    // What was put back goes into Critical Context.
+    (Slot::Restored, 0),
 ];
 
 /// A line of a summary.

@@ -5,6 +5,7 @@
 //! - among claims about the same thing the newest stands; nothing stands twice;
 //! - a section that overflows keeps what matters most, and of what matters alike the oldest and the newest by turns, so
 //!   that what was told early is not pushed out by later chatter, however often summaries are made of summaries;
+//! - it shows nothing invisible and no secrets;
 //! - the work is linear in the text but for sorting.
 
 mod choose;
@@ -17,7 +18,7 @@ pub(crate) use words::{among, is_question, is_unspaced, sentences, words};
 
 use crate::core::context::{
     serialize::prefix,
-    summary::{SKELETON_CHARS, Sections, Slot, item_text, strip_files},
+    summary::{SKELETON_CHARS, Sections, Slot, item_text, presentable, strip_files},
 };
 use choose::{Item, chosen, rooms};
 use fact::{Weight, contains_words, has_value, judge};
@@ -45,7 +46,7 @@ const OPEN_QUESTION: &str = "answer the user: ";
 pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Option<&str>, chars_max: usize) -> String {
     let mut gathering = Gathering::new(instructions);
     if let Some(previous) = previous {
-        gathering.take_previous(strip_files(previous));
+        gathering.take_previous(strip_files(&presentable(previous)));
     }
     for message in messages {
         gathering.take_message(message);
@@ -55,7 +56,7 @@ pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Opti
 
 /// What was found so far, in the order in which it was said.
 struct Gathering {
-    items: [Vec<Option<Item>>; 8],
+    items: [Vec<Option<Item>>; 9],
     /// What stands where already, by its words.
     seen: BTreeSet<(Slot, String)>,
     /// The fact that holds for a key, as an index into the facts.
@@ -107,7 +108,7 @@ impl Gathering {
             self.first_request = Some(request.to_owned());
         } else if let Some(request) = text.strip_prefix(LATEST_REQUEST).filter(|_| slot == Slot::Goal) {
             self.latest_request = Some(request.to_owned());
-        } else if slot == Slot::Context {
+        } else if matches!(slot, Slot::Context | Slot::Restored) {
             let speaker = [USER, ASSISTANT, TOOL].into_iter().find(|speaker| text.starts_with(speaker)).unwrap_or("");
             // What the user said is judged as it was the first time; what a model chose to keep counts as told.
             let weight = match speaker {
@@ -128,14 +129,15 @@ impl Gathering {
     fn take_message(&mut self, message: &Message) {
         for part in &message.content {
             match part {
-                Part::Text { text } if message.role == Role::User => self.take_user(text),
-                Part::Text { text } => self.take_answer(text),
+                Part::Text { text } if message.role == Role::User => self.take_user(&presentable(text)),
+                Part::Text { text } => self.take_answer(&presentable(text)),
                 Part::ToolCall { name, arguments, .. } => {
-                    let arguments = prefix(arguments, ARGUMENTS_CHARS_MAX);
+                    let arguments = presentable(arguments);
+                    let arguments = prefix(&arguments, ARGUMENTS_CHARS_MAX);
                     let text = words_on_one_line(&format!("called {name} {arguments}"));
                     self.add(Slot::Done, text, Weight::Passing);
                 }
-                Part::ToolResult { output, is_error, .. } => self.take_result(output, *is_error),
+                Part::ToolResult { output, is_error, .. } => self.take_result(&presentable(output), *is_error),
                 Part::Image { .. } | Part::Reasoning { .. } => {}
             }
         }

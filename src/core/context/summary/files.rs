@@ -1,7 +1,8 @@
 //! The files that a session has touched, as its tool calls name them; carried along from compaction to compaction.
 //!
-//! Known are the tools `read`, `write` and `edit` with a text `path`; failed calls count, paths are not changed. The
-//! lists stand behind the summary in tags, once: [`strip_files`] takes them off before the summary is merged again.
+//! Which tools read and write, and which of their arguments is the path, is a setting ([`FileTools`]); failed calls count,
+//! paths are not changed. The lists stand behind the summary in tags, once: [`strip_files`] takes them off before the
+//! summary is merged again.
 
 use reseed_protocol::{Message, entry::CompactionDetails};
 use std::collections::BTreeSet;
@@ -15,11 +16,29 @@ const READ_CLOSE: &str = "</read-files>";
 const MODIFIED_OPEN: &str = "<modified-files>";
 const MODIFIED_CLOSE: &str = "</modified-files>";
 
+/// The tools whose calls name a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileTools {
+    /// Those that read it: the tool's name and that of the argument that is the path.
+    pub reads: Vec<(String, String)>,
+    /// Those that make or change it.
+    pub writes: Vec<(String, String)>,
+}
+
+impl Default for FileTools {
+    /// `read`, `write` and `edit`, with a `path`.
+    fn default() -> Self {
+        let tool = |name: &str| (name.to_owned(), "path".to_owned());
+        Self { reads: vec![tool("read")], writes: vec![tool("write"), tool("edit")] }
+    }
+}
+
 /// The files of an earlier compaction and of these messages. A file that was modified is not listed as read.
 #[must_use]
 pub fn file_operations<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     previous: Option<&CompactionDetails>,
+    tools: &FileTools,
 ) -> CompactionDetails {
     let mut read = BTreeSet::new();
     let mut modified = BTreeSet::new();
@@ -29,12 +48,8 @@ pub fn file_operations<'a>(
     }
     for message in messages {
         for (_, name, arguments) in message.tool_calls() {
-            let files = match name {
-                "read" => &mut read,
-                "write" | "edit" => &mut modified,
-                _ => continue,
-            };
-            files.extend(path(arguments));
+            read.extend(paths(&tools.reads, name, arguments));
+            modified.extend(paths(&tools.writes, name, arguments));
         }
     }
     CompactionDetails { read_files: sorted(read.difference(&modified)), modified_files: sorted(modified.iter()) }
@@ -95,11 +110,20 @@ pub fn strip_files(summary: &str) -> &str {
     }
 }
 
-fn path(arguments: &str) -> Option<String> {
-    let arguments: serde_json::Value = serde_json::from_str(arguments).ok()?;
-    let path = arguments.get("path")?.as_str()?;
-    // One path a line: a path with a line break in it could not be told from two, or from the closing tag.
-    (!path.is_empty() && !path.contains(['\n', '\r'])).then(|| path.to_owned())
+/// The paths that a call of this tool names.
+fn paths(tools: &[(String, String)], name: &str, arguments: &str) -> Vec<String> {
+    let mut named = tools.iter().filter(|(tool, _)| tool == name).map(|(_, argument)| argument).peekable();
+    if named.peek().is_none() {
+        return Vec::new();
+    }
+    let Ok(arguments) = serde_json::from_str::<serde_json::Value>(arguments) else { return Vec::new() };
+    let path = |argument: &String| arguments.get(argument)?.as_str().filter(|path| is_path(path)).map(str::to_owned);
+    named.filter_map(path).collect()
+}
+
+/// One path a line: a path with a line break in it could not be told from two, or from the closing tag.
+fn is_path(path: &str) -> bool {
+    !path.is_empty() && !path.contains(['\n', '\r'])
 }
 
 /// In the order of UTF-16, which JavaScript readers of the same lists use.
@@ -131,7 +155,7 @@ mod tests {
 
     #[track_caller]
     fn check(message: Message, previous: Option<CompactionDetails>, expected: CompactionDetails) {
-        assert_eq!(file_operations([&message], previous.as_ref()), expected);
+        assert_eq!(file_operations([&message], previous.as_ref(), &FileTools::default()), expected);
     }
 
     #[test]
@@ -150,6 +174,22 @@ mod tests {
             None,
             details(&["b"], &["a", "c"]),
         );
+    }
+
+    #[test]
+    fn other_tools_can_be_named() {
+        let named =
+            |tools: &[(&str, &str)]| tools.iter().map(|(tool, path)| ((*tool).into(), (*path).into())).collect();
+        let tools = FileTools {
+            reads: named(&[("view", "file"), ("copy", "from")]),
+            writes: named(&[("copy", "to"), ("copy", "log")]),
+        };
+        let message = calls(&[
+            ("view", r#"{"file":"a","path":"no"}"#),
+            ("copy", r#"{"from":"b","to":"c","log":"d"}"#),
+            ("read", r#"{"path":"no"}"#),
+        ]);
+        assert_eq!(file_operations([&message], None, &tools), details(&["a", "b"], &["c", "d"]));
     }
 
     #[test]

@@ -4,15 +4,30 @@
 //! - [`prompt`](fn@prompt) asks; [`check`] accepts or says why not; [`seed_text`] places; [`unseed`] recognises
 //! - a summary has the six [`SECTIONS`] in their order, whatever a model made of the headings
 //! - lists of files are appended once, by [`with_files`], and taken off by [`strip_files`] before a summary is merged
+//! - what goes in and what comes out has no invisible characters ([`clean`](fn@clean)) and no secrets ([`mask_secrets`])
+//! - what a summary has lost of what matters is put back by [`repair`]
 
+mod clean;
+mod escape;
 mod files;
 mod prompt;
+mod retain;
+mod secrets;
 mod sections;
 
-pub use files::{file_operations, strip_files, with_files};
-pub use prompt::{INSTRUCTIONS_CHARS_MAX, PromptParts, QuotedRequest, prompt, read_prompt, system_prompt};
+pub use clean::clean;
+pub(crate) use escape::{Place, escape, unescape};
+pub use files::{FileTools, file_operations, strip_files, with_files};
+pub use prompt::{
+    INSTRUCTIONS_CHARS_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, in_place, prompt, read_in_place,
+    read_prompt, system_prompt,
+};
+pub use retain::{RepairBounds, Repaired, repair};
+pub use secrets::{MASK, mask_secrets};
 pub(crate) use sections::item_text;
-pub use sections::{SECTIONS, SKELETON_CHARS, Sections, Slot};
+pub use sections::{RESTORED, SECTIONS, SKELETON_CHARS, Sections, Slot};
+
+use std::borrow::Cow;
 
 /// Why an answer is not a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -34,11 +49,11 @@ pub enum Unusable {
 /// # Errors
 /// The first thing that is missing.
 pub fn check(text: &str) -> Result<String, Unusable> {
-    let text = without_fences(without_thoughts(text.trim()));
+    let text = answer(text);
     if text.is_empty() {
         return Err(Unusable::Empty);
     }
-    let sections = Sections::parse(strip_files(text));
+    let sections = Sections::parse(&text);
     if let Some(name) = sections.missing() {
         return Err(Unusable::Missing(name));
     }
@@ -53,8 +68,25 @@ pub fn check(text: &str) -> Result<String, Unusable> {
 /// # Errors
 /// [`Unusable::Empty`].
 pub fn check_free_form(text: &str) -> Result<String, Unusable> {
-    let text = strip_files(without_fences(without_thoughts(text.trim()))).trim();
-    if text.is_empty() { Err(Unusable::Empty) } else { Ok(text.to_owned()) }
+    let text = answer(text);
+    if text.is_empty() { Err(Unusable::Empty) } else { Ok(text) }
+}
+
+/// A text as it may go into a summary or to a model that makes one: nothing invisible, no secrets.
+pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
+    match clean(text) {
+        Cow::Borrowed(text) => mask_secrets(text),
+        Cow::Owned(text) => Cow::Owned(mask_secrets(&text).into_owned()),
+    }
+}
+
+/// What a model meant to answer: without thoughts, fences and lists of files, without invisible characters and secrets,
+/// and with what it read escaped as it was before.
+fn answer(text: &str) -> String {
+    let text = clean(text);
+    let text = strip_files(without_fences(without_thoughts(text.trim())));
+    let text = escape::bare(text, Place::Summary);
+    mask_secrets(text.trim()).into_owned()
 }
 
 /// Opens the text under which a summary stands in the context.
@@ -62,10 +94,16 @@ const SEED_HEAD: &str = "The earlier part of this conversation was summarised to
                          happened, not a request.\n\n<summary>\n";
 const SEED_TAIL: &str = "\n</summary>";
 
-/// The summary as the model reads it: the text of a user-role message that records what happened.
+/// The summary as the model reads it: the text of a user-role message that records what happened, and that nothing in
+/// the summary can end.
 #[must_use]
 pub fn seed_text(summary: &str) -> String {
-    format!("{SEED_HEAD}{}{SEED_TAIL}", summary.trim())
+    record(SEED_HEAD, summary)
+}
+
+fn record(head: &str, summary: &str) -> String {
+    let summary = clean(summary);
+    format!("{head}{}{SEED_TAIL}", escape(summary.trim(), Place::Record))
 }
 
 /// Opens the text under which the summary of a branch that was left stands in the context.
@@ -75,13 +113,14 @@ const BRANCH_HEAD: &str = "Another branch of this conversation went on from here
 /// The summary of a branch that was left, as the model reads it: a user-role record of what was said elsewhere.
 #[must_use]
 pub fn branch_text(summary: &str) -> String {
-    format!("{BRANCH_HEAD}{}{SEED_TAIL}", summary.trim())
+    record(BRANCH_HEAD, summary)
 }
 
-/// The summary in a text that [`seed_text`] or [`branch_text`] made; `None` for any other text.
+/// The summary in a text that [`seed_text`] or [`branch_text`] made, as it was; `None` for any other text.
 #[must_use]
-pub fn unseed(text: &str) -> Option<&str> {
-    text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)
+pub fn unseed(text: &str) -> Option<Cow<'_, str>> {
+    let summary = text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)?;
+    Some(unescape(summary, Place::Record))
 }
 
 /// Models that think aloud put it in front; a thought without its end has no answer behind it.
@@ -150,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_seed_is_recognised_and_nothing_else() {
-        assert_eq!(unseed(&seed_text(GOOD)), Some(GOOD));
+        assert_eq!(unseed(&seed_text(GOOD)).as_deref(), Some(GOOD));
+        assert_eq!(unseed(&branch_text(GOOD)).as_deref(), Some(GOOD));
         assert_eq!(unseed(GOOD), None);
         assert_eq!(unseed("<summary>\nx\n</summary>"), None);
     }
@@ -160,7 +200,9 @@ mod tests {
         fn any_text_is_taken_or_refused(text in "(\\PC|\n|#|`){0,200}") {
             let _ = check(&text);
             let seed = seed_text(&text);
-            prop_assert_eq!(unseed(&seed), Some(text.trim()));
+            let visible = clean(&text);
+            prop_assert_eq!(unseed(&seed).unwrap(), visible.trim());
+            prop_assert_eq!(seed.matches("</summary>").count(), 1);
         }
 
         #[test]

@@ -1,13 +1,17 @@
 //! The sections of a summary, read from Markdown of any make and written in one.
 //!
 //! Reading is lenient, because small models are sloppy: any depth of `#`, bold, numbers, case, a colon, words behind it.
-//! Writing is strict: every section, in order, `- none` where there is nothing.
+//! Writing is strict: every section, in order, `- none` where there is nothing; then, if there are any, the facts that were
+//! put back.
 
 use std::fmt;
 
 /// The sections that every summary has, in order. `Progress` is divided into Done, In Progress and Blocked.
 pub const SECTIONS: [&str; 6] =
     ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
+
+/// The heading of what the summary had lost and was put back word for word: a section that need not be there.
+pub const RESTORED: &str = "Restored Facts";
 
 /// Characters of a summary in which every section says `- none`; no summary is shorter.
 pub const SKELETON_CHARS: usize = 197;
@@ -31,11 +35,13 @@ pub enum Slot {
     NextSteps,
     /// Facts that must not get lost.
     Context,
+    /// Facts that the summary had lost and that were put back.
+    Restored,
 }
 
 impl Slot {
     /// Every place, in the order of a summary.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Goal,
         Self::Constraints,
         Self::Done,
@@ -44,9 +50,10 @@ impl Slot {
         Self::Decisions,
         Self::NextSteps,
         Self::Context,
+        Self::Restored,
     ];
 
-    /// The section it belongs to, as an index into [`SECTIONS`].
+    /// The section it belongs to, as an index into [`SECTIONS`], or behind them.
     fn section(self) -> usize {
         match self {
             Self::Goal => 0,
@@ -55,6 +62,7 @@ impl Slot {
             Self::Decisions => 3,
             Self::NextSteps => 4,
             Self::Context => 5,
+            Self::Restored => SECTIONS.len(),
         }
     }
 
@@ -72,7 +80,7 @@ impl Slot {
 const PROGRESS: usize = 2;
 
 /// How models write the headings, and where the lines below them go. Lines right under `Progress` are in progress.
-const HEADINGS: [(&str, Slot); 12] = [
+const HEADINGS: [(&str, Slot); 13] = [
     ("goals", Slot::Goal),
     ("goal", Slot::Goal),
     ("constraints & preferences", Slot::Constraints),
@@ -85,6 +93,7 @@ const HEADINGS: [(&str, Slot); 12] = [
     ("next step", Slot::NextSteps),
     ("critical context", Slot::Context),
     ("critical information", Slot::Context),
+    ("restored facts", Slot::Restored),
 ];
 
 /// Headings that count within Progress only: elsewhere `Done:` is a word like any other.
@@ -99,8 +108,8 @@ const SUB_HEADINGS: [(&str, Slot); 5] = [
 /// The lines of a summary by place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sections {
-    slots: [Vec<String>; 8],
-    seen: [bool; 6],
+    slots: [Vec<String>; 9],
+    seen: [bool; 7],
 }
 
 impl Sections {
@@ -143,7 +152,7 @@ impl Sections {
     /// The first section whose heading was not found.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
-        self.seen.iter().position(|seen| !seen).map(|at| SECTIONS[at])
+        SECTIONS.into_iter().zip(self.seen).find(|(_, seen)| !seen).map(|(name, _)| name)
     }
 
     /// Whether no section says anything.
@@ -174,8 +183,23 @@ impl fmt::Display for Sections {
                 }
             }
         }
-        Ok(())
+        match self.lines(Slot::Restored) {
+            [] => Ok(()),
+            lines => {
+                write!(f, "\n\n## {RESTORED}")?;
+                lines.iter().try_for_each(|line| write!(f, "\n{line}"))
+            }
+        }
     }
+}
+
+/// Whether this text, in lower case and without marks in front, begins with a heading of a summary.
+pub(super) fn is_heading(bare: &str) -> bool {
+    let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);
+    HEADINGS
+        .iter()
+        .chain(&SUB_HEADINGS)
+        .any(|(name, _)| bare.strip_prefix(name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
 }
 
 /// A bullet's text without its bullet.
@@ -233,6 +257,15 @@ mod tests {
         ] {
             assert_eq!(heading(line, &HEADINGS), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn what_was_put_back_is_read_and_written_again() {
+        let text = format!("{}\n\n## Restored Facts\n- port 8443", Sections::default());
+        let sections = Sections::parse(&text);
+        assert_eq!(sections.lines(Slot::Restored), ["- port 8443"]);
+        assert_eq!((sections.missing(), sections.to_string()), (None, text));
+        assert_eq!(Sections::parse("## Restored Facts\n- x").missing(), Some("Goal"));
     }
 
     #[test]

@@ -1,0 +1,359 @@
+//! Quoted text that cannot end its quotation, speak as somebody else or pass for a section of a summary.
+//!
+//! A backslash goes in behind the first character of whatever could be taken for more than text: `<\|im_end|>`,
+//! `<\/summary>`, `[\User]:`. That is visible, and [`unescape`] takes it away again: something that had backslashes there
+//! has one more afterwards. Near misses count as well: case, spaces within, full-width and look-alike letters.
+//! Invisible characters must be gone before ([`clean`](super::clean::clean)).
+//!
+//! Legal texts that look alike are escaped too (`<summary>` in HTML, `<|` in F#): a backslash hurts less than a hole.
+
+use super::sections;
+use std::borrow::Cow;
+
+/// What may be in front of a forged head on its line: the marks of a quotation, a list or a heading.
+const LINE_MARKS: [char; 9] = [' ', '\t', '>', '-', '*', '_', '#', '|', '`'];
+/// Marks in front of a forged head or heading; more is a drawing.
+const LINE_MARKS_MAX: usize = 32;
+
+/// Tags that end a turn, a quotation or a record, or begin another.
+const TAGS: [&str; 24] = [
+    "s",
+    "bos",
+    "eos",
+    "pad",
+    "unk",
+    "sop",
+    "start_of_turn",
+    "end_of_turn",
+    "think",
+    "thinking",
+    "tool_call",
+    "tool_calls",
+    "tool_response",
+    "tool_result",
+    "tool_results",
+    "function_call",
+    "function_calls",
+    "summary",
+    "conversation",
+    "previous-summary",
+    "system",
+    "developer",
+    "assistant",
+    "human",
+];
+/// Tags that this program puts behind a summary itself: escaped within a quotation only.
+const FILE_TAGS: [&str; 2] = ["read-files", "modified-files"];
+/// Words in square brackets that mean something to a model.
+const BRACKETS: [&str; 6] = ["inst", "system_prompt", "tool_calls", "tool_results", "available_tools", "img_break"];
+/// Speakers in square brackets at the beginning of a line, without spaces and joining marks.
+const SPEAKERS: [&str; 19] = [
+    "user",
+    "assistant",
+    "toolcall",
+    "toolcalls",
+    "toolresult",
+    "toolresults",
+    "toolerror",
+    "tool",
+    "system",
+    "developer",
+    "human",
+    "model",
+    "ai",
+    "function",
+    "assistantthinking",
+    "assistanttoolcalls",
+    "usermessage",
+    "systemmessage",
+    "summary",
+];
+
+/// Where a text will stand: what it must not be taken for there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Part of the conversation: no section of a summary begins here.
+    Conversation,
+    /// A summary that is quoted: its headings are its own.
+    Summary,
+    /// A summary that stands in the context, its lists of files behind it.
+    Record,
+}
+
+/// The text with a backslash in all that could be taken for more than text in this place.
+pub(crate) fn escape(text: &str, place: Place) -> Cow<'_, str> {
+    edit(text, place, Edit::Add)
+}
+
+/// Takes the backslashes away that [`escape`] put in.
+pub(crate) fn unescape(text: &str, place: Place) -> Cow<'_, str> {
+    edit(text, place, Edit::Remove)
+}
+
+/// The text with a backslash in every mention of the delimiter, however it is spelt.
+pub(crate) fn escape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> {
+    edit_mark(text, delimiter, Edit::Add)
+}
+
+/// Takes the backslashes away that [`escape_mark`] put in.
+pub(crate) fn unescape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> {
+    edit_mark(text, delimiter, Edit::Remove)
+}
+
+/// Takes away all backslashes in such places, for a text in which a model has copied what it read escaped.
+pub(crate) fn bare(text: &str, place: Place) -> Cow<'_, str> {
+    edit(text, place, Edit::RemoveAll)
+}
+
+/// What is done with the backslashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edit {
+    Add,
+    Remove,
+    RemoveAll,
+}
+
+fn edit(text: &str, place: Place, edit: Edit) -> Cow<'_, str> {
+    let mut edited = Edited::new(text, edit);
+    let mut line_start = 0;
+    loop {
+        let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
+        edit_line(&mut edited, &text[line_start..line_end], line_start, place);
+        if line_end == text.len() {
+            return edited.finish();
+        }
+        line_start = line_end + 1;
+    }
+}
+
+fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Place) {
+    let marks = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !LINE_MARKS.contains(&fold(*c)));
+    let marks = marks.map_or(line.len(), |(at, _)| at);
+    let mut before = None;
+    if place == Place::Conversation
+        && let Some(at) = heading(line)
+    {
+        edited.at(line_start + at);
+    }
+    let mut chars = line.char_indices();
+    while let Some((at, c)) = chars.next() {
+        let folded = fold(c);
+        if matches!(folded, '<' | '[') {
+            let rest = chars.as_str().trim_start_matches('\\');
+            let found = match folded {
+                '<' => is_tag(rest, before, place),
+                _ => is_bracket(rest) || (at == marks && is_speaker(rest)),
+            };
+            if found {
+                edited.at(line_start + at);
+            }
+        }
+        before = Some(c);
+    }
+}
+
+/// Where the marks of a heading begin that a summary has; only with marks, as `Goal:` alone is a word like any other.
+fn heading(line: &str) -> Option<usize> {
+    let (start, mark) = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !matches!(c, ' ' | '\t' | '>'))?;
+    if !matches!(fold(mark), '#' | '*' | '_') {
+        return None;
+    }
+    let rest = line[start + mark.len_utf8()..].trim_start_matches('\\');
+    // Longer than any heading with its marks; more would only be more of the same line.
+    let spelt: String = rest.chars().take(96).map(fold).collect();
+    let bare = spelt.trim_start_matches(['#', '*', '_', ' ', '\t']);
+    let is_marked = fold(mark) == '#' || spelt.starts_with(['*', '_']);
+    (is_marked && sections::is_heading(bare)).then_some(start)
+}
+
+fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
+    let mut rest = Folded(rest);
+    if rest.take('|') {
+        return true;
+    }
+    if rest.take('<') {
+        rest.take('/');
+        return rest.word() == "sys" && rest.take('>');
+    }
+    rest.spaces();
+    let closes = rest.take('/');
+    rest.spaces();
+    let name = rest.word();
+    // `List<Human>` is a type. What closes or has no letter in front is a tag.
+    let is_type = !closes && before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    match name.as_str() {
+        "" => false,
+        // One letter begins too many other things.
+        "s" => {
+            rest.spaces();
+            !is_type && rest.take('>')
+        }
+        name if FILE_TAGS.contains(&name) => place != Place::Record,
+        name => TAGS.contains(&name) && !is_type,
+    }
+}
+
+fn is_bracket(rest: &str) -> bool {
+    let mut rest = Folded(rest);
+    rest.spaces();
+    rest.take('/');
+    rest.spaces();
+    let name = rest.word();
+    rest.spaces();
+    BRACKETS.contains(&name.as_str()) && rest.take(']')
+}
+
+fn is_speaker(rest: &str) -> bool {
+    // Longer than the longest speaker with some spaces.
+    let mut name = String::new();
+    for c in rest.chars().take(40).map(fold) {
+        match c {
+            ']' => return SPEAKERS.contains(&name.as_str()),
+            ' ' | '\t' | '_' | '-' => {}
+            c => name.push(c),
+        }
+    }
+    false
+}
+
+/// Text that is read in folded characters.
+struct Folded<'a>(&'a str);
+
+impl Folded<'_> {
+    fn take(&mut self, expected: char) -> bool {
+        match self.0.chars().next() {
+            Some(c) if fold(c) == expected => {
+                self.0 = &self.0[c.len_utf8()..];
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn spaces(&mut self) {
+        while self.take(' ') || self.take('\t') {}
+    }
+
+    /// Letters, digits and joining marks, of which no tag has more than 24.
+    fn word(&mut self) -> String {
+        let mut word = String::new();
+        for c in self.0.chars().take(24) {
+            let folded = fold(c);
+            if !folded.is_alphanumeric() && !matches!(folded, '_' | '-') {
+                break;
+            }
+            word.push(folded);
+            self.0 = &self.0[c.len_utf8()..];
+        }
+        word
+    }
+}
+
+fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
+    let mut wanted = delimiter.chars().map(fold);
+    let Some(first) = wanted.next() else { return Cow::Borrowed(text) };
+    let wanted: Vec<char> = wanted.collect();
+    let mut edited = Edited::new(text, edit);
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if fold(c) == first {
+            let rest = chars.as_str().trim_start_matches('\\');
+            let mut spelt = rest.chars().map(fold);
+            if wanted.iter().all(|wanted| spelt.next() == Some(*wanted)) {
+                edited.at(at);
+            }
+        }
+    }
+    edited.finish()
+}
+
+/// A text into which backslashes are put, or out of which they are taken, behind given characters.
+struct Edited<'a> {
+    text: &'a str,
+    edit: Edit,
+    done: usize,
+    edited: String,
+    last: Option<usize>,
+}
+
+impl<'a> Edited<'a> {
+    fn new(text: &'a str, edit: Edit) -> Self {
+        Self { text, edit, done: 0, edited: String::new(), last: None }
+    }
+
+    /// Edits behind the character at this place; each place counts once.
+    fn at(&mut self, at: usize) {
+        if self.last == Some(at) {
+            return;
+        }
+        self.last = Some(at);
+        let behind = at + self.text[at..].chars().next().map_or(0, char::len_utf8);
+        let slashes = self.text[behind..].bytes().take_while(|byte| *byte == b'\\').count();
+        let gone = match self.edit {
+            Edit::Add => 0,
+            Edit::Remove => slashes.min(1),
+            Edit::RemoveAll => slashes,
+        };
+        if self.edit == Edit::Add || gone > 0 {
+            self.edited.push_str(&self.text[self.done..behind]);
+            self.done = behind + gone;
+        }
+        if self.edit == Edit::Add {
+            self.edited.push('\\');
+        }
+    }
+
+    fn finish(mut self) -> Cow<'a, str> {
+        if self.done == 0 {
+            return Cow::Borrowed(self.text);
+        }
+        self.edited.push_str(&self.text[self.done..]);
+        Cow::Owned(self.edited)
+    }
+}
+
+/// A character as it is read: in lower case, without its width, its weight, or the script of its twin.
+fn fold(c: char) -> char {
+    match c {
+        '\0'..='\x7f' => c.to_ascii_lowercase(),
+        '\u{ff01}'..='\u{ff5e}' => {
+            char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |plain| plain.to_ascii_lowercase())
+        }
+        // Bold, italic and other letters of mathematics: alphabets of 52 letters one behind the other.
+        '\u{1d400}'..='\u{1d6a3}' => {
+            let letter = u8::try_from((u32::from(c) - 0x1d400) % 52 % 26).unwrap_or(0);
+            char::from(b'a' + letter)
+        }
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        '【' | '〔' | '〖' | '❲' | '⟦' | '⟬' | '⁅' | '﹝' => '[',
+        '】' | '〕' | '〗' | '❳' | '⟧' | '⟭' | '⁆' | '﹞' => ']',
+        '﹤' | '⟨' | '〈' | '❮' | '˂' => '<',
+        '﹥' | '⟩' | '〉' | '❯' | '˃' => '>',
+        '∣' | 'ǀ' | '│' | '❘' => '|',
+        '⁄' | '∕' => '/',
+        '‐' | '‑' | '−' | '﹣' => '-',
+        '﹟' => '#',
+        '∗' | '﹡' => '*',
+        'а' | 'А' | 'α' | 'Α' => 'a',
+        'В' | 'Β' => 'b',
+        'с' | 'С' | 'ϲ' => 'c',
+        'е' | 'Е' | 'Ε' => 'e',
+        'Н' | 'Η' => 'h',
+        'і' | 'І' | 'ι' | 'Ι' | 'ı' => 'i',
+        'ј' | 'Ј' => 'j',
+        'к' | 'К' | 'Κ' => 'k',
+        'м' | 'М' | 'Μ' => 'm',
+        'Ν' | 'ո' => 'n',
+        'о' | 'О' | 'ο' | 'Ο' => 'o',
+        'р' | 'Р' | 'ρ' | 'Ρ' => 'p',
+        'ѕ' | 'Ѕ' => 's',
+        'т' | 'Т' | 'Τ' => 't',
+        'υ' | 'ս' => 'u',
+        'х' | 'Х' | 'Χ' => 'x',
+        'у' | 'У' | 'Υ' => 'y',
+        _ => c,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Texts without secrets: keys, passwords and tokens give way to [`MASK`] before a model summarises them.
+//!
+//! What always holds:
+//! - a secret is known by its own form (`ghp_…`, a JWT, a PEM block) or by the word in front of it (`password=`), never
+//!   by looking random alone: hashes, UUIDs, paths and numbers are what a conversation is about;
+//! - the text around a secret stays, so that one knows that there was one;
+//! - masking twice is masking once, and the work is linear.
+
+mod forms;
+
+use forms::{Strength, is_bearer, known, strength};
+use std::borrow::Cow;
+
+/// Stands where a secret stood.
+pub const MASK: &str = "[secret masked]";
+
+/// Bytes of the longest word that is looked at as the name of a secret.
+const NAME_BYTES_MAX: usize = 64;
+/// Bytes between a word such as "token" and what looks like one, in a sentence.
+const NEAR_BYTES: usize = 48;
+/// Bytes of what is taken for a secret because such a word stands near.
+const NEAR_SECRET_BYTES: std::ops::RangeInclusive<usize> = 20..=512;
+/// Bytes of a value behind a name that are looked at; what goes on longer without a space is no code.
+const VALUE_BYTES_MAX: usize = 1_024;
+/// Bytes of the longest private key: twice what the longest in use have.
+const PEM_BYTES_MAX: usize = 32_768;
+const PEM_DASHES: &str = "-----BEGIN";
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_END: &str = "-----END ";
+
+/// The text with every secret masked.
+#[must_use]
+pub fn mask_secrets(text: &str) -> Cow<'_, str> {
+    let mut masked = Masked { text, done: 0, masked: String::new(), pem_end: 0 };
+    let mut at = 0;
+    let mut token_end = 0;
+    let mut last_word = 0;
+    // The end of the last word that announces a secret, while its line lasts.
+    let mut announced: Option<usize> = None;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if !is_word(c) {
+            let is_mask = c == '[' && rest.starts_with(MASK);
+            if is_mask || c == '\n' {
+                announced = None;
+            }
+            at += if is_mask { MASK.len() } else { c.len_utf8() };
+            continue;
+        }
+        let mut word = &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())];
+        // In a line break that is spelt `\n`, its letter sticks to the dashes.
+        if let Some(dashes) = word.find(PEM_DASHES).filter(|dashes| rest[*dashes..].starts_with(PEM_BEGIN)) {
+            if dashes == 0 {
+                at = masked.pem_block(at);
+                announced = None;
+                continue;
+            }
+            word = &word[..dashes];
+        }
+        if at >= token_end {
+            token_end = at + token_bytes(rest);
+        }
+        let token = &text[at..token_end.max(at)];
+        let found = known(token).map(|bytes| (at, at + bytes)).or_else(|| {
+            let is_near = announced.is_some_and(|end| at - end <= NEAR_BYTES);
+            (is_near && is_mixed(token)).then_some((at, token_end))
+        });
+        let word_end = at + word.len();
+        let found = found.or_else(|| is_bearer(word).then(|| bearer(text, word_end)).flatten());
+        if let Some((start, end)) = found {
+            at = masked.mask(start, end);
+            announced = None;
+            continue;
+        }
+        at = word_end;
+        if text[word_end..].starts_with("://") {
+            at = masked.url(word_end + 3);
+            continue;
+        }
+        let is_second = word.eq_ignore_ascii_case("key") && text[..word_end - word.len()].ends_with(' ');
+        let start = if is_second { last_word } else { word_end - word.len() };
+        last_word = word_end - word.len();
+        let name = text.get(start.max(word_end.saturating_sub(NAME_BYTES_MAX))..word_end).unwrap_or_default();
+        if let Some(strength) = strength(name) {
+            announced = Some(word_end);
+            if let Some((start, end)) = assigned(text, word_end, strength, word.starts_with("--")) {
+                at = masked.mask(start, end);
+                announced = None;
+            }
+        }
+    }
+    masked.finish()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// Bytes of what a key is made of.
+fn token_bytes(rest: &str) -> usize {
+    let is_token =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let bytes = rest.bytes().position(|byte| !is_token(byte)).unwrap_or(rest.len());
+    // The end of a sentence is no part of a key.
+    rest[..bytes].trim_end_matches('.').len()
+}
+
+/// Letters of both cases and digits in one word without a path's or a version's marks: what no name and no hash looks like.
+fn is_mixed(token: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| token.bytes().any(|byte| is(&byte));
+    let digits = token.bytes().filter(u8::is_ascii_digit).count();
+    NEAR_SECRET_BYTES.contains(&token.len())
+        && !token.contains(['.', '~'])
+        && token.matches('/').count() <= 2
+        && !token.starts_with('/')
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && digits >= 2
+        && !token.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// What stands behind `Bearer `.
+fn bearer(text: &str, word_end: usize) -> Option<(usize, usize)> {
+    let rest = text[word_end..].strip_prefix(' ')?.trim_start_matches(' ');
+    let start = text.len() - rest.len();
+    let bytes = token_bytes(rest);
+    let token = &rest[..bytes];
+    let is_secret = bytes >= 12 && token.bytes().any(|byte| byte.is_ascii_digit());
+    is_secret.then_some((start, start + bytes))
+}
+
+/// The value that is assigned to the name that ends here.
+fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) -> Option<(usize, usize)> {
+    let mut rest = text[name_end..].trim_start_matches(['"', '\'', '`', '*', ']', ')', '\\']);
+    let spaced = rest;
+    rest = rest.trim_start_matches([' ', '\t']);
+    let sign = ["=>", ":=", "==", "=", ":", "："].into_iter().find(|sign| rest.starts_with(sign));
+    let is_tight = match sign {
+        // Equality compares, and `::` goes into a module.
+        Some("==") => return None,
+        Some(sign) => {
+            rest = &rest[sign.len()..];
+            if rest.starts_with([':', '=']) {
+                return None;
+            }
+            sign.contains('=') || !rest.starts_with(' ')
+        }
+        None if is_option && spaced.starts_with(' ') => true,
+        None => return None,
+    };
+    rest = rest.trim_start_matches([' ', '\t', '*']);
+    let quote = rest.trim_start_matches('\\').chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
+    if quote.is_some() {
+        rest = &rest.trim_start_matches('\\')[1..];
+    }
+    let start = text.len() - rest.len();
+    let bytes = match quote {
+        Some(quote) => rest.find([quote, '\n', '\\']).unwrap_or(rest.len()),
+        None => {
+            let end = |c: char| {
+                c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '&' | ')' | '}' | ']' | '<' | '>' | '|')
+            };
+            rest.find(end).unwrap_or(rest.len())
+        }
+    };
+    let value = if quote.is_some() { &rest[..bytes] } else { rest[..bytes].trim_end_matches(['.', '*']) };
+    let is_prose = !is_tight && quote.is_none() && {
+        let behind = rest[value.len()..].trim_start_matches(' ');
+        value.chars().all(char::is_alphabetic)
+            && behind.len() < rest.len() - value.len()
+            && behind.starts_with(char::is_alphabetic)
+    };
+    let is_secret = !is_prose && (value.len() > VALUE_BYTES_MAX || forms::is_secret(value, strength, quote.is_some()));
+    is_secret.then_some((start, start + value.len()))
+}
+
+/// A text of which pieces are left out.
+struct Masked<'a> {
+    text: &'a str,
+    done: usize,
+    masked: String,
+    /// Where the end of the next private key begins, looked for once for all before it.
+    pem_end: usize,
+}
+
+impl<'a> Masked<'a> {
+    /// Masks from here to there; says where to go on.
+    fn mask(&mut self, start: usize, end: usize) -> usize {
+        self.masked.push_str(&self.text[self.done..start]);
+        self.masked.push_str(MASK);
+        self.done = end;
+        end
+    }
+
+    /// Masks the private key that begins here. One without an end is masked as far as it looks like a key.
+    fn pem_block(&mut self, start: usize) -> usize {
+        let label_start = start + PEM_BEGIN.len();
+        let label = &self.text[label_start..];
+        let label = &label[..label.bytes().take(64).position(|byte| byte == b'-').unwrap_or(0)];
+        if !label.ends_with("PRIVATE KEY") && !label.ends_with("PRIVATE KEY BLOCK") {
+            return label_start;
+        }
+        if self.pem_end < label_start {
+            self.pem_end = self.text[label_start..].find(PEM_END).map_or(usize::MAX, |at| label_start + at);
+        }
+        let end = if self.pem_end.saturating_sub(label_start) <= PEM_BYTES_MAX {
+            let behind = self.pem_end + PEM_END.len();
+            let tail = &self.text[behind..];
+            let dashes = tail.bytes().take(64).position(|byte| byte == b'-').unwrap_or(0);
+            behind + dashes + tail[dashes..].bytes().take_while(|byte| *byte == b'-').count()
+        } else {
+            let in_key = |c: char| c.is_ascii_alphanumeric() || "+/=-\n \\:,".contains(c);
+            self.text[label_start..].find(|c| !in_key(c)).map_or(self.text.len(), |at| label_start + at)
+        };
+        self.mask(start, end)
+    }
+
+    /// Masks the password of the address whose authority begins here; says where to go on.
+    fn url(&mut self, start: usize) -> usize {
+        let rest = &self.text[start..];
+        let ends = |c: char| {
+            c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | ',')
+        };
+        // Longer authorities than this are none.
+        let Some((bytes, _)) = rest
+            .char_indices()
+            .take(512)
+            .find(|(_, c)| ends(*c))
+            .or_else(|| (rest.len() <= 512).then_some((rest.len(), ' ')))
+        else {
+            return start;
+        };
+        let authority = &rest[..bytes];
+        let Some(at) = authority.rfind('@') else { return start };
+        let Some(colon) = authority[..at].find(':') else { return start };
+        let password = &authority[colon + 1..at];
+        if password.is_empty() || password.starts_with(['$', '{', '<', '*']) {
+            return start;
+        }
+        self.mask(start + colon + 1, start + at)
+    }
+
+    fn finish(mut self) -> Cow<'a, str> {
+        if self.masked.is_empty() {
+            return Cow::Borrowed(self.text);
+        }
+        self.masked.push_str(&self.text[self.done..]);
+        Cow::Owned(self.masked)
+    }
+}
+
+#[cfg(test)]
+mod tests;
