@@ -2,7 +2,7 @@
 //!
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
-use crate::{CallId, CommandId, EntryId, JobId, SessionId, TurnId, context::ToolDefinition};
+use crate::{CallId, CommandId, EntryId, SessionId, TurnId, context::ToolDefinition};
 use serde::{Deserialize, Deserializer, Serialize};
 
 macro_rules! commands {
@@ -95,10 +95,19 @@ commands! {
     GetContextInfo(Empty) = "get_context_info", writes: false;
     /// Asks for exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context", writes: false;
-    /// Compacts now. Answered by `ok { jobId }`; the outcome is an event.
+    /// Compacts now, also where automatic compaction rests. Answered by `ok { jobId }`; the outcome is an event.
     ManualCompact(ManualCompact) = "manual_compact", writes: true;
+    /// Makes the compaction that `manual_compact` would make and changes nothing. Answered by `compaction_preview` once
+    /// its summary is made.
+    PreviewCompact(PreviewCompact) = "preview_compact", writes: false;
     /// Stops a compaction; the context is as it was. Answered by `ok`.
     CancelCompaction(CancelCompaction) = "cancel_compaction", writes: true;
+    /// Brings back what a compaction took out of the model's sight, with what was said since. Answered by `ok`.
+    UndoCompaction(UndoCompaction) = "undo_compaction", writes: true;
+    /// Keeps an entry word for word through every compaction. Answered by `ok`.
+    PinEntry(PinEntry) = "pin_entry", writes: true;
+    /// Lets a pinned entry go. Answered by `ok`.
+    UnpinEntry(PinEntry) = "unpin_entry", writes: true;
     /// Chooses the strategy for this session. Answered by `ok`.
     SetContextStrategy(SetContextStrategy) = "set_context_strategy", writes: true;
     /// Chooses the model for this session. Answered by `ok`.
@@ -131,9 +140,14 @@ macro_rules! payloads {
     };
 }
 
+mod context;
 mod input;
 mod tree;
 
+pub use context::{
+    CancelCompaction, ContextFormat, GetContext, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy,
+    StrategySettings, UndoCompaction,
+};
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
 pub use tree::{
     AppendCustom, AppendCustomMessage, ForkPosition, ForkSession, GetTree, Navigate, NavigatePosition, SetLabel,
@@ -324,52 +338,6 @@ payloads! {
         custom_deny_message: Option<String>,
     }
 
-    /// Payload of `get_context`.
-    struct GetContext {
-        /// `envelope` (the default) or `markdown`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        format: Option<ContextFormat>,
-        /// Whether to include what belongs to one request only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ephemeral: Option<bool>,
-    }
-
-    /// Payload of `manual_compact`.
-    struct ManualCompact {
-        /// What the summary should dwell on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
-    }
-
-    /// Payload of `cancel_compaction`.
-    struct CancelCompaction {
-        /// The compaction; absent for the running one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        job_id: Option<JobId>,
-    }
-
-    /// Payload of `set_context_strategy`.
-    struct SetContextStrategy {
-        /// `threshold` or `manual` (aliases `dummy`, `none`).
-        strategy: String,
-        /// The strategy's settings; what is absent stays at the deployment's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        settings: Option<StrategySettings>,
-    }
-
-    /// Settings of the strategies.
-    struct StrategySettings {
-        /// Compact when more than this share of the window is used; above 0, at most 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        threshold: Option<f64>,
-        /// Compact when less than this many tokens are free.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reserve_tokens: Option<u64>,
-        /// About how many recent tokens stay word for word.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        keep_recent_tokens: Option<u64>,
-    }
-
     /// Payload of `set_model`.
     struct SetModel {
         /// The model's name, as the provider knows it.
@@ -452,15 +420,4 @@ pub enum SessionRole {
     Owner,
     /// Sees the same events and may only read.
     Observer,
-}
-
-/// How `get_context` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum ContextFormat {
-    /// The envelope as JSON.
-    Envelope,
-    /// The envelope as text to read.
-    Markdown,
 }

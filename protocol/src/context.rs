@@ -1,6 +1,6 @@
 //! How full the window is, and exactly what the next request would send.
 
-use crate::{EntryId, Message, SessionId};
+use crate::{EntryId, Message, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -108,9 +108,42 @@ pub struct ContextInfo {
     pub leaf_id: Option<EntryId>,
     /// Why automatic compaction rests, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub breaker: Option<String>,
+    pub breaker: Option<Breaker>,
     /// Tokens by kind; they add up to `tokenCount`.
     pub breakdown: Breakdown,
+}
+
+/// Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Why.
+    pub reason: BreakerReason,
+    /// How often in a row it failed or gained too little.
+    pub failures: u64,
+    /// It is tried again from this time on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// It is tried again once the next request has more tokens than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_above_tokens: Option<u64>,
+    /// A sentence for the user.
+    pub message: String,
+}
+
+/// Why automatic compaction rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerReason {
+    /// It failed several times in a row.
+    Failures,
+    /// It gained too little several times in a row.
+    NoGain,
+    /// A compaction was undone: what came back is left alone until more is said.
+    Undone,
 }
 
 /// Everything that one request sends.

@@ -139,7 +139,7 @@ data! {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Compaction {
-    /// The summary, as the model will read it.
+    /// The summary, as the model will read it; empty where nothing was summarised.
     pub summary: String,
     /// The first entry that is kept word for word; absent when none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +148,10 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
     pub kept_entry_ids: Vec<EntryId>,
+    /// Entries from then on whose tool results are shown as a short note.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+    pub cleared_entry_ids: Vec<EntryId>,
     /// Tokens of the next request before this compaction.
     pub tokens_before: u64,
     /// Tokens of the same request after it; absent in histories made elsewhere.

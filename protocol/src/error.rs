@@ -93,6 +93,11 @@ codes! {
     NoCompaction "no_compaction" retriable: false, "No such compaction is running.", "Nothing needs to be done.";
     CompactionFailed "compaction_failed" retriable: true, "The context could not be compacted; it is as it was.", "Try again, or see the message for the reason.";
     CompactionCancelled "compaction_cancelled" retriable: true, "The compaction was cancelled; the context is as it was.", "Nothing needs to be done.";
+    CompactionVoid "compaction_void" retriable: true, "What the compaction had read is no longer what the model sees: the branch was left, a compaction was undone, or another strategy or model was chosen.", "Nothing needs to be done; a new one is made when it is due.";
+    PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it has expired, another one took its place, or the session was reopened since.", "Send `preview_compact` again.";
+    HistoryMoved "history_moved" retriable: false, "What the preview shows is no longer what the model sees.", "Send `preview_compact` again.";
+    NothingToUndo "nothing_to_undo" retriable: false, "There is no compaction on this branch that is in effect, or the one that was named is undone already.", "Look at the compactions among `get_entries`.";
+    TooManyPins "too_many_pins" retriable: false, "As many entries are pinned as may be.", "Send `unpin_entry` for one that matters less.";
     UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one that the message lists.";
     UnknownModel "unknown_model" retriable: false, "The window of this model is not known.", "Set CONTEXT_WINDOW on the server, or choose a model that it knows.";
     // The model's server

@@ -5,7 +5,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
-    reply::{QueueItem, SessionItem, SessionSettings},
+    reply::{Pin, QueueItem, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub enum Event {
     SessionUpdated(Box<SessionUpdated>),
     /// The context was compacted and the loop seeded anew.
     ContextCompacted(Box<ContextCompacted>),
+    /// Building the context passes over that compaction from now on.
+    CompactionUndone(CompactionUndone),
 }
 
 /// An ephemeral event: it has no `seq`, is not stored, and may be missed.
@@ -160,12 +162,28 @@ events! {
         /// The entry from which the session goes on; `null` before the first.
         #[serde(default, deserialize_with = "crate::command::present", skip_serializing_if = "Option::is_none")]
         leaf_id: Option<Option<EntryId>>,
+        /// The entries that every compaction keeps word for word, all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pins: Option<Vec<Pin>>,
         /// How often the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
         /// The command that caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
+    }
+
+    /// Payload of `compaction_undone`.
+    struct CompactionUndone {
+        /// The compaction's entry.
+        entry_id: EntryId,
+        /// The command that asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command_id: Option<CommandId>,
+        /// The generation of the loop that was seeded.
+        generation: u64,
+        /// How full the window is now.
+        context_info: ContextInfo,
     }
 
     /// Payload of `context_compacted`. Before and after are counted over the same pending request.
@@ -190,10 +208,22 @@ events! {
         first_kept_entry_id: Option<EntryId>,
         /// Older entries kept word for word.
         kept_entry_ids: Vec<EntryId>,
+        /// Entries whose tool results are shown as a short note from now on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        cleared_entry_ids: Vec<EntryId>,
         /// Why it was done.
         trigger: CompactionTrigger,
-        /// Which way of summarising it took.
+        /// Whether it was made while turns went on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        background: bool,
+        /// Which way of making room it took.
         rung: CompactionRung,
+        /// The gentler ways that were tried before, and why they did not do.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
+        failed_rungs: Vec<FailedRung>,
         /// The summary.
         summary: String,
         /// The generation of the loop that was seeded.
@@ -207,8 +237,30 @@ events! {
         summary_usage: Option<Usage>,
         /// Tokens that the provider had in its cache and will have to read anew.
         cached_tokens_lost: u64,
+        /// What of the summary was looked after; absent where nothing was summarised, and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retained: Option<Retained>,
         /// Tokens by kind, before and after.
         breakdown: BreakdownChange,
+    }
+
+    /// How well a summary kept what is exact: paths, addresses, numbers, names, open tasks.
+    #[derive(Copy, Eq, Default)]
+    struct Retained {
+        /// How many were looked for.
+        checked: u64,
+        /// How many of them the summary had lost and were put back word for word.
+        restored: u64,
+    }
+
+    /// A way of making room that did not do.
+    #[derive(Eq)]
+    struct FailedRung {
+        /// Which.
+        rung: CompactionRung,
+        /// Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `not_smaller`,
+        /// `timeout`, or an error code.
+        reason: String,
     }
 
     /// Tokens by kind, before and after.
@@ -362,14 +414,18 @@ words! {
         Strategy,
     }
 
-    /// Which way of summarising a compaction took.
+    /// Which way of making room a compaction took, gentle to drastic.
     enum CompactionRung {
+        /// Old tool results gave way to a short note; nothing was summarised.
+        ClearToolResults,
         /// The model summarised it in one request.
         ModelSummary,
         /// The model summarised it piece by piece.
         ChunkedSummary,
-        /// What the model wrote could not be used; facts were extracted by rule.
+        /// Facts were extracted by rule.
         Extract,
+        /// The oldest were left out.
+        Truncate,
     }
 
     /// What kind of part a delta belongs to.

@@ -1,10 +1,10 @@
 //! The one answer that a command gets, under the command's own `id`.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId,
+    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
-    event::TurnStatus,
+    event::{CompactionRung, FailedRung, Retained, TurnStatus},
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,8 @@ pub enum Reply {
     ContextInfo(Box<ContextInfo>),
     /// To `get_context`.
     Context(Box<Context>),
+    /// To `preview_compact`, once its summary is made.
+    CompactionPreview(Box<CompactionPreview>),
     /// To `navigate`.
     Navigated(Navigated),
     /// To `fork_session`.
@@ -148,6 +150,27 @@ replies! {
         queue: Vec<QueueItem>,
         /// Tool calls without an answer.
         pending: Vec<PendingCall>,
+        /// The entries that every compaction keeps word for word.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Pin>>"))]
+        pins: Vec<Pin>,
+        /// The compactions that were undone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        undone: Vec<EntryId>,
+    }
+
+    /// An entry that every compaction keeps word for word.
+    #[derive(Eq)]
+    struct Pin {
+        /// The entry.
+        entry_id: EntryId,
+        /// The entry that was pinned, where this one only goes with it: a tool's answer with its call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        with: Option<EntryId>,
+        /// The compaction that had taken it out of the model's sight when it was pinned; absent where the model saw it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        under: Option<EntryId>,
     }
 
     /// Settings of a session beside model and strategy.
@@ -205,6 +228,10 @@ replies! {
         job_id: JobId,
         /// What it is at.
         phase: String,
+        /// Whether turns go on meanwhile.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        background: bool,
     }
 
     /// An input that waits.
@@ -281,6 +308,60 @@ replies! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         deleted: bool,
+    }
+
+    /// Payload of `compaction_preview`: what `manual_compact { previewId }` would do.
+    struct CompactionPreview {
+        /// Names it to `manual_compact`.
+        preview_id: JobId,
+        /// Until when it can be applied.
+        expires_at: Timestamp,
+        /// The summary; empty where nothing would be summarised.
+        summary: String,
+        /// Which way of making room it takes.
+        rung: CompactionRung,
+        /// The gentler ways that were tried before, and why they did not do.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
+        failed_rungs: Vec<FailedRung>,
+        /// The first entry that would be kept; absent where none would.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut_entry_id: Option<EntryId>,
+        /// Older entries that would be kept word for word.
+        kept_entry_ids: Vec<EntryId>,
+        /// Entries whose tool results would be shown as a short note.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        cleared_entry_ids: Vec<EntryId>,
+        /// What the model would not see any more.
+        dropped: Stretch,
+        /// What it would still see, the summary left out.
+        kept: Stretch,
+        /// Tokens of the next request now.
+        old_token_count: u64,
+        /// Tokens of the same request then.
+        new_token_count: u64,
+        /// What of the summary was looked after.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retained: Option<Retained>,
+        /// What making the summary has cost; absent where the model was not asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<Usage>,
+    }
+
+    /// Some messages of a context.
+    #[derive(Default)]
+    struct Stretch {
+        /// How many messages.
+        count: u64,
+        /// Their tokens.
+        tokens: u64,
+        /// The first one's entry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<EntryId>,
+        /// The last one's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<EntryId>,
     }
 
     /// Payload of `navigated`.

@@ -98,7 +98,7 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
         owner: command.owner,
         new_id: command.new_id,
         model: settings.model.model_name().to_owned(),
-        strategy: settings.context.context_strategy.as_str().to_owned(),
+        strategy: settings.context.context_strategy.to_owned(),
         seed: u64::from_le_bytes(seed),
         now: crate::clock::Clock::now(&crate::clock::SystemClock),
     };

@@ -2,13 +2,17 @@
 
 use crate::{
     clock::SystemClock,
-    config::{AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings},
+    config::{
+        AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
+        SummaryPlace,
+    },
     core::{
-        agent_loop::Deployment,
+        agent_loop::{Deployment, Summaries},
         context::{
+            compaction::SummaryRequest,
             counter::{Counter, Estimator},
             cut::CutRule,
-            strategy::Defaults,
+            strategy::Options,
             summary::FileTools,
             windows::Windows,
         },
@@ -148,15 +152,31 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
 
 /// The same where it does not matter whether the window of the model is known.
 pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
-    let (context, turns) = (&settings.context, &settings.turns);
+    let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
     Deployment {
         model: settings.model.model_name().to_owned(),
-        strategy: context.context_strategy.as_str().to_owned(),
+        strategy: context.context_strategy.to_owned(),
         instructions: settings.model.instructions.clone(),
-        defaults: Defaults {
+        options: Options {
             threshold: context.context_compaction_threshold,
             reserve_tokens: context.context_reserve_tokens,
             keep_recent_tokens: context.context_keep_recent_tokens,
+            target: context.context_target,
+            background: context.context_background,
+            min_gain: context.context_min_gain,
+            keep_turns: context.context_keep_turns,
+            keep_tool_results: context.context_keep_tool_results,
+            summarise: context.context_importance_summarise,
+            steps: context.context_pipeline.clone(),
+        },
+        summaries: Summaries {
+            model: summaries.summary_model.clone(),
+            request: match summaries.summary_request {
+                SummaryPlace::Quoted => SummaryRequest::Quoted,
+                SummaryPlace::CachedPrefix => SummaryRequest::CachedPrefix,
+            },
+            answer_tokens_max: summaries.summary_output_tokens,
+            timeout_ms: summaries.compaction_timeout_secs * 1000,
         },
         estimator: match context.context_estimator {
             ContextEstimator::Own => Estimator::Own,

@@ -22,6 +22,13 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
             }
         }
     }
+    let context = &settings.context;
+    if context.context_target >= context.context_compaction_threshold {
+        faults.push(format!(
+            "CONTEXT_TARGET is {}, which is not below CONTEXT_COMPACTION_THRESHOLD {}; allowed: a smaller target",
+            context.context_target, context.context_compaction_threshold
+        ));
+    }
     if model.model_provider == ProviderChoice::OpenAi
         && model.openai_api_key.is_none()
         && model.openai_base_url.is_none()

@@ -5,7 +5,8 @@ use super::{
     declare::{Declared, sentences, settings, variable},
     rules,
     values::{
-        ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice, Strategy,
+        ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
+        SummaryPlace,
     },
 };
 use secrecy::SecretString;
@@ -40,9 +41,10 @@ settings! {
 
     /// How the context is kept inside the model's window.
     context: ContextSettings {
-        /// When a context is compacted: `threshold` when the window is nearly full, `manual` (also `dummy`, `none`) only
-        /// when a client asks.
-        context_strategy: Strategy = "threshold", rules::choice();
+        /// How a context is kept small: `threshold` summarises when the window is nearly full, `manual` (also `dummy`, `none`)
+        /// only when a client asks, `sliding_window` keeps the newest turns, `tool_results` clears old tool results,
+        /// `truncate` drops the oldest turns, `importance` takes out what matters least, `pipeline` takes several in turn.
+        context_strategy: &'static str = "threshold", rules::strategy();
         /// Share of the window above which `threshold` compacts.
         context_compaction_threshold: f64 = "0.8", rules::share();
         /// Tokens kept free for the answer: with less, `threshold` compacts. At most a fifth of the window is used.
@@ -54,6 +56,20 @@ settings! {
         context_estimator: ContextEstimator = "own", rules::choice();
         /// Where a compaction cuts: `own`, or `pi` as pi does, by its own estimate. For comparing with pi.
         context_cut_rule: ContextCutRule = "own", rules::choice();
+        /// Share of the window that a compaction gets down to; at most three quarters of where it begins are used.
+        context_target: f64 = "0.6", rules::share();
+        /// Share of the count at which a compaction is due, from which on it is prepared while turns go on; 1 for never.
+        context_background: f64 = "0.85", rules::share();
+        /// Share of a request that a compaction must save.
+        context_min_gain: f64 = "0.05", rules::share_upto(0.9);
+        /// Turns that `sliding_window` keeps word for word.
+        context_keep_turns: u64 = "8", rules::whole("turns", 1..=WINDOW_TOKENS_MAX);
+        /// Newest tool results that are never cleared.
+        context_keep_tool_results: u64 = "4", rules::whole("results", 0..=WINDOW_TOKENS_MAX);
+        /// Whether `importance` summarises what it takes out; otherwise it is dropped.
+        context_importance_summarise: bool = "true", rules::flag();
+        /// What `pipeline` tries, gentle to drastic.
+        context_pipeline: Vec<&'static str> = "threshold", rules::pipeline();
         /// The tools whose calls read a file, each with the argument that is its path: the files are noted in summaries.
         /// `none` for none.
         file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();
@@ -61,6 +77,19 @@ settings! {
         file_write_tools: Vec<FileTool> = "write:path,edit:path", rules::file_tools();
         /// The model's window. Unset, it comes from the model server's list or from a table of known models.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
+    }
+
+    /// How summaries are made.
+    summaries: SummarySettings {
+        /// The model that makes them; unset for the session's own.
+        summary_model: Option<String> = "", rules::text(256).optional();
+        /// `quoted` puts the conversation into a request of its own as data; `cached_prefix` appends the instruction to the
+        /// request that the conversation would send, so that the provider's cache is used.
+        summary_request: SummaryPlace = "quoted", rules::choice();
+        /// Most tokens of an answer that holds a summary, thoughts included; unset for what the window has room for.
+        summary_output_tokens: Option<u64> = "", rules::whole("tokens", 256..=WINDOW_TOKENS_MAX).optional();
+        /// How long a compaction may take; then room is made without the model.
+        compaction_timeout_secs: u64 = "180", rules::whole("seconds", 1..=DAY_SECS);
     }
 
     /// How long the model server may take.

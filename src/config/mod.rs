@@ -18,12 +18,12 @@ mod values;
 pub use declare::Declared;
 pub use declared::{
     AuthSettings, ContextSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings, OfflineSettings,
-    Settings, StoreSettings, TurnSettings, UpstreamSettings, declared,
+    Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings, declared,
 };
 pub use printed::{env_example, help, settings_table};
 pub use values::{
     Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-    Strategy,
+    SummaryPlace,
 };
 
 use declared::Given;

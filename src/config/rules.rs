@@ -4,6 +4,7 @@ use super::{
     declare::variable,
     values::{Choice, FileTool, NamedToken, Origin},
 };
+use crate::core::context::factory;
 use secrecy::SecretString;
 use std::{fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
@@ -106,6 +107,25 @@ pub(super) fn choice<T: Choice>() -> Rule<T> {
     let names: Vec<&str> = T::CHOICES.iter().map(|(name, _)| *name).collect();
     Rule::new(names.join(", "), |text| {
         T::CHOICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or("")
+    })
+}
+
+/// A share that may be none at all, up to this one.
+pub(super) fn share_upto(most: f64) -> Rule<f64> {
+    Rule::new(format!("a number from 0 to {most}"), move |text| {
+        text.parse().ok().filter(|share| (0.0..=most).contains(share)).ok_or("")
+    })
+}
+
+/// The short name of a strategy, from any of its names.
+pub(super) fn strategy() -> Rule<&'static str> {
+    Rule::new(factory::all_names().join(", "), |text| factory::resolve(&text.to_ascii_lowercase()).ok_or(""))
+}
+
+/// The strategies of a pipeline, separated by commas.
+pub(super) fn pipeline() -> Rule<Vec<&'static str>> {
+    Rule::new("a list of strategies, each once, without manual and pipeline, separated by commas", |text| {
+        factory::check_steps(items(text)).map_err(|_| "")
     })
 }
 

@@ -45,12 +45,12 @@ choices! {
         Chat = "chat",
     }
 
-    /// `CONTEXT_STRATEGY`: when a context is compacted.
-    Strategy {
-        /// When the window is nearly full.
-        Threshold = "threshold",
-        /// Only when a client asks.
-        Manual = "manual" | "dummy" | "none",
+    /// `SUMMARY_REQUEST`: where summaries are made.
+    SummaryPlace {
+        /// In a request of their own.
+        Quoted = "quoted",
+        /// Behind the request that the conversation would send.
+        CachedPrefix = "cached_prefix",
     }
 
     /// `CONTEXT_ESTIMATOR`: whose way of estimating tokens.
@@ -75,17 +75,6 @@ choices! {
         Text = "text",
         /// One JSON object a line.
         Json = "json",
-    }
-}
-
-impl Strategy {
-    /// The strategy's own name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Threshold => "threshold",
-            Self::Manual => "manual",
-        }
     }
 }
 

@@ -228,7 +228,7 @@ impl Actor {
         // Anyone of the same name may rename a session without opening it.
         let is_owners = match command {
             Command::RenameSession(_) => false,
-            Command::RegisterTools(_) | Command::CallProgress(_) => true,
+            Command::RegisterTools(_) | Command::CallProgress(_) | Command::PreviewCompact(_) => true,
             _ => command.writes(),
         };
         if is_owners && !owns {
@@ -264,7 +264,7 @@ impl Actor {
         let places =
             Places { store: &*self.shared.store, session: &self.id, state: &session.state, tree: &session.tree };
         // A busy session goes nowhere, and says so without a place.
-        let place = if agent.is_idle() { places.of(&command).await } else { places.exists(&command).await };
+        let place = if agent.is_busy() { places.exists(&command).await } else { places.of(&command).await };
         let place = match place {
             Ok(place) => place,
             Err(error) => {
@@ -274,8 +274,8 @@ impl Actor {
         };
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
-        let leaving_by = self.agent.as_ref().and_then(|agent| agent.leaving_by());
-        if told.is_ok() && leaving_by.as_ref() == Some(&id) && !self.effects.has_answered() {
+        let late = self.agent.as_ref().and_then(|agent| agent.answers_late());
+        if told.is_ok() && late.as_ref() == Some(&id) && !self.effects.has_answered() {
             self.effects.answer_late(id.clone(), outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {

@@ -34,7 +34,10 @@ pub(super) struct Effects {
     head: Head,
     /// Something was appended that those who watch the list were not told.
     changed: bool,
+    /// The answer that is being streamed.
     asking: Option<Asking>,
+    /// The summary that is being made beside it.
+    summarising: Option<Asking>,
     measure: Measure,
     /// The command that is being dealt with, until it is answered: each gets one reply, also when something fails.
     expected: Option<CommandId>,
@@ -90,6 +93,7 @@ impl Effects {
             head,
             changed: false,
             asking: None,
+            summarising: None,
             measure,
             expected: None,
             late: None,
@@ -261,11 +265,13 @@ impl Effects {
             super::measure::model_answered(purpose, &outcome);
             report.send(outcome).await;
         });
-        self.asking = Some(Asking { request, item, task: task.abort_handle() });
+        let slot = if item.is_some() { &mut self.asking } else { &mut self.summarising };
+        *slot = Some(Asking { request, item, task: task.abort_handle() });
     }
 
     /// Stops asking: dropping the provider's future hangs up on the upstream. Returns what was shown.
     pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
+        self.summarising.take_if(|asking| asking.request == request);
         let asking = self.asking.take_if(|asking| asking.request == request);
         let item = asking.and_then(|mut asking| asking.item.take());
         item.map(|item| self.feed.take_shown(&item)).unwrap_or_default()
@@ -273,6 +279,7 @@ impl Effects {
 
     pub(super) async fn release(&mut self) {
         self.asking = None;
+        self.summarising = None;
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }

@@ -3,7 +3,7 @@
 use crate::{
     core::{
         context::counter::Counter,
-        session::{Node, Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
+        session::{Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
     },
     store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
@@ -39,7 +39,8 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     let mut session = Session::new(head.session.clone(), head.head.created_at);
     session.state = state(store, head).await?;
     let counter = Counter::for_model(&session.state.model);
-    session.tree = path_to(store, &head.session, session.state.leaf.clone(), &counter, &SessionTree::default()).await?;
+    let (leaf, none) = (session.state.leaf.clone(), SessionTree::default());
+    session.tree = path_to(store, &head.session, leaf, &session.state, &counter, &none).await?;
     Ok(session)
 }
 
@@ -52,13 +53,14 @@ pub(super) async fn path_to(
     store: &dyn SessionStore,
     session: &SessionId,
     leaf: Option<EntryId>,
+    state: &SessionState,
     counter: &Counter,
     known: &SessionTree,
 ) -> Result<SessionTree, Error> {
     if let Some(path) = leaf.as_ref().and_then(|leaf| known.upto(leaf)) {
         return Ok(path);
     }
-    let mut reader = PathReader::default();
+    let mut reader = PathReader::new(state, counter);
     let mut back = WayBack::from(leaf);
     'pages: loop {
         let page = back.next_page(store, session).await?;
@@ -71,12 +73,31 @@ pub(super) async fn path_to(
             {
                 return Ok(reader.finish_with(known));
             }
-            if !reader.take(Node::counted(entry, counter)) {
+            if !reader.take(entry) {
                 break 'pages;
             }
         }
+        if let Some(missing) = reader.missing() {
+            // Only single older entries are missing now: read one by one, however far back they are.
+            for entry in by_id(store, session, missing.to_vec()).await? {
+                let _ = reader.take(entry);
+            }
+            break;
+        }
     }
     Ok(reader.finish())
+}
+
+/// These entries, newest first; those that are not there are left out.
+async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>) -> Result<Vec<Entry>, Error> {
+    let mut found = Vec::with_capacity(ids.len());
+    for from in ids {
+        for record in store.entries(session, EntryQuery::Path { from, limit: 1 }).await? {
+            found.extend(entry(session, &record)?.map(|entry| (record.seq, entry)));
+        }
+    }
+    found.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
+    Ok(found.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// The way from an entry towards its root, read page by page.

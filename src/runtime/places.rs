@@ -83,7 +83,7 @@ impl Places<'_> {
     /// The path to an entry. What of it is in memory is neither read nor counted again.
     async fn path(&self, leaf: &Option<EntryId>) -> Result<SessionTree, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
-        let path = path_to(self.store, self.session, leaf.clone(), &counter, self.tree).await;
+        let path = path_to(self.store, self.session, leaf.clone(), self.state, &counter, self.tree).await;
         path.map_err(|error| store_error(&error))
     }
 

@@ -83,10 +83,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         }
         v1::Command::ManualCompact => {
             let id = fresh_id(connection);
-            (
-                "manual_compact",
-                hand_over(connection, id, Command::ManualCompact(ManualCompact { instructions: None })).await,
-            )
+            ("manual_compact", hand_over(connection, id, Command::ManualCompact(ManualCompact::default())).await)
         }
         v1::Command::ApprovalResponse(_) => {
             let error = ErrorBody::new(ErrorCode::NoPendingApproval, "no approval waits for an answer");
@@ -205,9 +202,11 @@ impl Translator {
                 compacted.strategy = strategy_name(&compacted.strategy);
                 vec![self.frame(&v1::Event::ContextCompacted(compacted))]
             }
-            Event::ToolCall(_) | Event::RequestResolved(_) | Event::QueueChanged(_) | Event::SessionUpdated(_) => {
-                Vec::new()
-            }
+            Event::ToolCall(_)
+            | Event::RequestResolved(_)
+            | Event::QueueChanged(_)
+            | Event::SessionUpdated(_)
+            | Event::CompactionUndone(_) => Vec::new(),
         }
     }
 

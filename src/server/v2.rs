@@ -389,5 +389,7 @@ fn session_opened(
         compaction,
         queue,
         pending,
+        pins: attached.snapshot.pins.clone(),
+        undone: attached.snapshot.undone.clone(),
     }
 }

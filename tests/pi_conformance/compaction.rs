@@ -47,7 +47,10 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     let mut script = Script::new(&setting, Some(session), leaf, model);
     let before = script.entries.len();
     let instructions = case["customInstructions"].as_str().map(str::to_owned);
-    let reply = script.command(Command::ManualCompact(ManualCompact { instructions: instructions.clone() }));
+    let reply = script.command(Command::ManualCompact(ManualCompact {
+        instructions: instructions.clone(),
+        ..ManualCompact::default()
+    }));
     let prepared = pi::prepare::prepare(&lines(&path), keep_tokens).unwrap();
     let nothing = prepared.summarised.is_empty() && prepared.turn_prefix.is_empty();
     let refused = matches!(&reply, Reply::Error(error) if error.code == ErrorCode::NothingToCompact);
@@ -136,7 +139,8 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
                 matches!(reply, Reply::Accepted(_))
             } else {
                 let instructions = told.contains("focus").then(|| "focus".to_owned());
-                let reply = script.command(Command::ManualCompact(ManualCompact { instructions }));
+                let reply =
+                    script.command(Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() }));
                 if told.contains("abort") {
                     script.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
                 }

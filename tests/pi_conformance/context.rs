@@ -5,13 +5,14 @@ use crate::{
     deviations,
 };
 use reseed::core::{
+    context::counter::{Counter, Estimator},
     context::{build::remaining, build_context},
     pi::{
         self,
         json::{Json, Object},
         replay::{Target, answer_for},
     },
-    session::{Node, tree::PathReader},
+    session::{Node, SessionState, tree::PathReader},
 };
 use serde_json::{Value, json as value};
 use std::sync::Arc;
@@ -57,9 +58,10 @@ pub(crate) fn built_context(data: &Data, case: &Value) -> Outcome {
 
 /// What the server reads from its store for this leaf gives the same context as the whole path.
 fn as_opened(session: &Session, path: &[Arc<Node>]) -> Result<(), Outcome> {
-    let mut reader = PathReader::default();
+    let (state, counter) = (SessionState::default(), Counter::chosen(Estimator::Pi, "m"));
+    let mut reader = PathReader::new(&state, &counter);
     for node in path.iter().rev() {
-        if !reader.take(Node::clone(node)) {
+        if !reader.take(node.entry.clone()) {
             break;
         }
     }

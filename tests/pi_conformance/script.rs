@@ -2,15 +2,15 @@
 
 use crate::data::Session;
 use reseed::core::{
-    agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed},
+    agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
     context::{
         counter::{Calibration, Counter, Estimator, Method},
         cut::CutRule,
-        strategy::Defaults,
+        strategy::Options,
         windows::Windows,
     },
     model::{Answer, ModelFault, ModelRequest, ReportedUsage},
-    session::{IdSource, Node, Place, Session as Stored, SessionTree, place::landing, tree::PathReader},
+    session::{IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader},
 };
 use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,
@@ -59,11 +59,15 @@ impl Script {
         let deployment = Deployment {
             model: "m".into(),
             strategy: if setting.automatic { "threshold".into() } else { "manual".into() },
-            defaults: Defaults {
+            options: Options {
                 threshold: 1.0,
                 reserve_tokens: setting.reserve_tokens,
                 keep_recent_tokens: setting.keep_tokens,
+                background: 1.0,
+                min_gain: 0.0,
+                ..Options::default()
             },
+            summaries: Summaries::default(),
             estimator: Estimator::Pi,
             cut_rule: CutRule::Pi,
             windows: Windows::new(Some(setting.window_tokens), Vec::new()),
@@ -97,9 +101,10 @@ impl Script {
 
     fn path_to(&self, leaf: Option<&EntryId>) -> SessionTree {
         let counter = Counter::chosen(Estimator::Pi, "m");
-        let mut reader = PathReader::default();
+        let state = SessionState::default();
+        let mut reader = PathReader::new(&state, &counter);
         for entry in self.way_back(leaf) {
-            if !reader.take(Node::counted(entry.clone(), &counter)) {
+            if !reader.take(entry.clone()) {
                 break;
             }
         }

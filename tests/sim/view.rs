@@ -98,6 +98,7 @@ impl View {
                 self.generation = updated.generation.unwrap_or(self.generation);
             }
             Event::ContextCompacted(compacted) => self.generation = compacted.generation,
+            Event::CompactionUndone(undone) => self.generation = undone.generation,
         }
     }
 

@@ -15,8 +15,8 @@ use fastrand::Rng;
 use reseed::{
     clock::Clock,
     core::{
-        agent_loop::Deployment,
-        context::{strategy::Defaults, windows::Windows},
+        agent_loop::{Deployment, Summaries},
+        context::{strategy::Options, windows::Windows},
         session::IdSource,
     },
     runtime::{Registry, RegistryOptions, fork},
@@ -175,7 +175,8 @@ impl World {
             model: "test".into(),
             strategy: "threshold".into(),
             instructions: "Be brief.".into(),
-            defaults: Defaults::default(),
+            options: Options::default(),
+            summaries: Summaries::default(),
             windows: Windows::new(Some(1_500), Vec::new()),
             tool_timeout_ms: 10_000,
             tool_rounds_max: 4,

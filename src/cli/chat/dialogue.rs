@@ -344,9 +344,8 @@ impl Dialogue {
             Line::Fork(which) => self.fork(which.as_deref()),
             Line::Label { which, label } => self.label(&which, label),
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
-            Line::Compact(instructions) => {
-                self.ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions }))
-            }
+            Line::Compact(instructions) => self
+                .ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() })),
             Line::Cancel => self.cancel(),
             Line::Retry => self.ask(Asked::Say, Command::RetryTurn(RetryTurn { turn_id: None })),
             Line::Rename(name) => {

@@ -76,6 +76,11 @@ impl Dialogue {
                 self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
             }
+            Event::CompactionUndone(undone) => {
+                let tokens = undone.context_info.token_count;
+                let text = format!("the compaction was taken back; the next request has about {tokens} tokens");
+                self.line(&self.screen.note(&text));
+            }
             Event::ToolCall(call) => {
                 self.progress(&format!("waiting for the tool {}", clean(&call.name)));
             }

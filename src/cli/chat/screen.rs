@@ -170,7 +170,7 @@ impl Screen {
             ))
         );
         if let Some(breaker) = &info.breaker {
-            let _ = write!(out, "\n{}", self.warning(breaker));
+            let _ = write!(out, "\n{}", self.warning(&breaker.message));
         }
         out
     }
@@ -184,6 +184,8 @@ impl Screen {
             CompactionTrigger::Strategy => "strategy",
         };
         let rung = match event.rung {
+            CompactionRung::ClearToolResults => "old tool results cleared",
+            CompactionRung::Truncate => "the oldest left out",
             CompactionRung::ModelSummary => "summarised by the model",
             CompactionRung::ChunkedSummary => "summarised in pieces",
             CompactionRung::Extract => "extracted by rule",

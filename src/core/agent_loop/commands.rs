@@ -3,7 +3,6 @@
 use super::{AgentLoop, Effect, Mark, Origin, Stage, compact::cancelled, info};
 use crate::core::{
     context::{
-        compaction::Order,
         envelope::{envelope, markdown},
         factory::{resolve, strategy},
         window::TOKENS_MAX,
@@ -13,10 +12,9 @@ use crate::core::{
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Role, Timestamp,
     command::{
-        CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, ManualCompact, RetryTurn, SetContextStrategy,
-        SetOptions,
+        CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, RetryTurn, SetContextStrategy, SetOptions,
     },
-    event::{CompactionTrigger, TurnStatus},
+    event::TurnStatus,
     reply::{Accepted, Context, Reply},
 };
 
@@ -53,7 +51,11 @@ impl AgentLoop {
             Command::CancelTurn(cancel) => self.on_cancel_turn(now, &caller, &cancel),
             Command::RetryTurn(retry) => self.on_retry_turn(now, &caller, &retry),
             Command::ManualCompact(compact) => self.on_manual_compact(now, &caller, compact),
+            Command::PreviewCompact(preview) => self.on_preview_compact(now, &caller, preview),
             Command::CancelCompaction(cancel) => self.on_cancel_compaction(now, &caller, &cancel),
+            Command::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
+            Command::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
+            Command::UnpinEntry(pin) => self.on_unpin_entry(&caller, &pin),
             Command::SetContextStrategy(set) => self.on_set_strategy(now, &caller, set),
             Command::SetModel(set) => self.on_set_model(now, &caller, set),
             Command::SetOptions(set) => self.on_set_options(&caller, &set),
@@ -177,44 +179,13 @@ impl AgentLoop {
         Ok(())
     }
 
-    fn on_manual_compact(&mut self, now: Timestamp, caller: &Caller, compact: ManualCompact) -> Result<(), ErrorBody> {
-        if let Some(job) = self.running_job() {
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
-            return Err(error.with_details(serde_json::json!({ "jobId": job })));
-        }
-        if self.ordered_cut().is_none() {
-            let tokens = self.context_info().token_count;
-            let message =
-                format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
-            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
-        }
-        let order = Order {
-            job_id: self.ids.next_id(),
-            trigger: CompactionTrigger::Manual,
-            command_id: Some(caller.id.clone()),
-            instructions: compact.instructions.filter(|text| !text.trim().is_empty()),
-            free_form: false,
-        };
-        let mut reply = info::done(Some(self.session.state.seq));
-        if let Reply::Ok(done) = &mut reply {
-            done.job_id = Some(order.job_id.clone());
-        }
-        self.append(Vec::new(), vec![caller.mark(reply)]);
-        self.ordered = Some(order);
-        // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
-        if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
-        }
-        Ok(())
-    }
-
     fn on_cancel_compaction(
         &mut self,
         now: Timestamp,
         caller: &Caller,
         cancel: &CancelCompaction,
     ) -> Result<(), ErrorBody> {
-        let Some(running) = self.running_job() else {
+        let Some(running) = self.running_job().cloned() else {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, "no compaction is running"));
         };
         if let Some(asked) = cancel.job_id.as_ref().filter(|asked| **asked != running) {
@@ -223,9 +194,10 @@ impl AgentLoop {
         }
         self.remember(caller);
         match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Compacting { request, job } => {
-                self.cancel_job(request, &job);
-                self.without_compaction(now, &job, cancelled());
+            Stage::Compacting => {
+                if let Some(trigger) = self.cancel_running() {
+                    self.without_compaction(now, trigger, cancelled());
+                }
             }
             Stage::Leaving { request, leaving } => {
                 self.cancel_move(request, &leaving);
@@ -233,14 +205,16 @@ impl AgentLoop {
             }
             other => {
                 self.stage = other;
-                self.cancel_ordered();
+                if self.cancel_running().is_none() {
+                    self.cancel_ordered();
+                }
             }
         }
         Ok(())
     }
 
     fn on_set_strategy(&mut self, now: Timestamp, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
-        strategy(&set.strategy, set.settings.as_ref(), self.deployment.defaults)?;
+        strategy(&set.strategy, set.settings.as_ref(), &self.deployment.options)?;
         let name = resolve(&set.strategy).unwrap_or("threshold").to_owned();
         let mut settings = self.session.state.settings.clone();
         settings.strategy_settings = set.settings;
@@ -248,6 +222,8 @@ impl AgentLoop {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
+        self.guards.reset();
+        self.void_running("another strategy was chosen");
         self.reseed_soon(now);
         Ok(())
     }

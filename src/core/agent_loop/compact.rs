@@ -1,38 +1,91 @@
-//! Compacting: stage a job, ask for summaries, commit one entry, end the loop.
+//! A compaction at work: going down its ladder, in the background or waited for, and committing what it came to.
+//!
+//! One is at work at a time. What nobody waits for is committed at the next place between two requests; it replaces
+//! exactly what was read and keeps everything said since.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, turn::appended};
+use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, turn::appended};
 use crate::core::{
     context::{
-        Context, RequestCount,
+        RequestCount,
         build::remaining,
         build_context,
-        compaction::{Job, Order, Outcome, Surroundings, summary_tokens_max},
+        compaction::{Job, Next, Order, Outcome},
         counter::Estimator,
-        cut::{Cut, CutRule, Keep, find_cut, last_turn_cut, pi_cut},
     },
-    model::{Answer, ModelFault},
+    model::{Answer, ModelFault, ModelRequest},
     pi,
     session::Node,
 };
 use reseed_protocol::{
-    EntryData, ErrorBody, ErrorCode, JobId, Timestamp,
-    entry::{Compaction, CompactionDetails},
+    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    entry::Compaction,
     event::{
         BreakdownChange, CompactionFailed, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted,
         EphemeralEvent, Event, TurnStatus,
     },
+    reply::{Reply, RunningCompaction},
 };
 use std::sync::Arc;
 
 /// The phase of a job that summarises for a compaction.
 pub(super) const PHASE: &str = "summarising";
 
+/// What a job is made for.
+#[derive(Debug, Clone)]
+pub(super) enum Use {
+    /// To be committed; in the background, turns go on meanwhile.
+    Commit { background: bool },
+    /// To be looked at by this client.
+    Preview(Caller),
+}
+
+/// A job at work.
+#[derive(Debug)]
+pub(super) struct Running {
+    request: RequestId,
+    pub(super) job: Box<Job>,
+    use_: Use,
+    /// It was begun while turns went on.
+    pub(super) background: bool,
+    /// Since when somebody waits for it.
+    waited_since: Option<Timestamp>,
+}
+
+/// A compaction that is made.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) job: Box<Job>,
+    pub(super) outcome: Box<Outcome>,
+    pub(super) background: bool,
+    pub(super) waited_since: Option<Timestamp>,
+}
+
+/// How far a job went.
+pub(super) enum Advanced {
+    /// The model was asked.
+    Asked,
+    /// It is done: committed, ready or shown.
+    Made,
+    /// It came to nothing; everybody but a turn that waits was told.
+    Failed(CompactionTrigger, ErrorBody),
+}
+
+impl Running {
+    /// The command that asked for this as a preview.
+    pub(super) fn preview_of(&self) -> Option<CommandId> {
+        match &self.use_ {
+            Use::Preview(caller) => Some(caller.id.clone()),
+            Use::Commit { .. } => None,
+        }
+    }
+}
+
 impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
     pub(super) fn start_ordered(&mut self, now: Timestamp, order: Order) -> bool {
-        let keep = self.manager.keep_tokens(self.window_tokens());
-        match self.start_job(now, order.clone(), keep) {
-            Ok(()) => true,
+        self.void_running("a compaction that was asked for takes its place");
+        match self.start_job(now, order.clone(), Use::Commit { background: false }, true) {
+            Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction_failed(&order, error);
                 false
@@ -40,95 +93,140 @@ impl AgentLoop {
         }
     }
 
-    /// The job that is at work or ordered: a compaction, or the summary of a branch.
-    pub(super) fn running_job(&self) -> Option<JobId> {
-        match &self.stage {
-            Stage::Compacting { job, .. } => Some(job.order.job_id.clone()),
-            Stage::Leaving { leaving, .. } => Some(leaving.job.order.job_id.clone()),
-            _ => self.ordered.as_ref().map(|order| order.job_id.clone()),
+    /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
+    pub(super) fn is_held_up(&self) -> bool {
+        matches!(self.stage, Stage::Compacting | Stage::Done)
+    }
+
+    /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
+    pub(super) fn running_job(&self) -> Option<&JobId> {
+        match (&self.stage, &self.running, &self.ordered) {
+            (Stage::Leaving { leaving, .. }, ..) => Some(&leaving.job.order.job_id),
+            (_, Some(running), _) => Some(&running.job.order.job_id),
+            (_, None, Some(order)) => Some(&order.job_id),
+            (_, None, None) => self.ready.as_ref().map(|ready| &ready.job.order.job_id),
         }
     }
 
-    /// What a client's compaction would cut now.
-    pub(super) fn ordered_cut(&self) -> Option<Cut> {
-        self.cut(&self.context(), self.manager.keep_tokens(self.window_tokens()))
-    }
-
-    /// Where a compaction cuts that keeps about so many tokens.
-    fn cut(&self, context: &Context, keep_tokens: u64) -> Option<Cut> {
-        match self.deployment.cut_rule {
-            CutRule::Own => find_cut(context, self.keep(keep_tokens)).or_else(|| last_turn_cut(context)),
-            CutRule::Pi => pi_cut(self.session.tree.path(), context, keep_tokens),
-        }
-    }
-
-    /// What a compaction should keep of the messages so that it ends well below where the next one begins: at most three
-    /// quarters of that, with the system prompt, the tools and a summary beside it.
-    fn keep(&self, keep_tokens: u64) -> Keep {
-        let window = self.window_tokens();
-        let trigger = self.manager.compact_at_tokens(window).unwrap_or(window - self.manager.reserved_tokens(window));
-        let target = self.in_estimates(trigger / 4 * 3);
-        let beside = self.fixed.system + self.fixed.tools + self.in_estimates(summary_tokens_max(window));
-        Keep { tokens: self.in_estimates(keep_tokens), tokens_max: target.saturating_sub(beside) }
-    }
-
-    /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
-    pub(super) fn in_estimates(&self, tokens: u64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "tokens of a window, far below 2^53"
-        )]
-        let estimated = (tokens as f64 / self.calibration.factor()) as u64;
-        estimated.max(1)
-    }
-
-    /// Stages a compaction and asks for its first summary.
-    pub(super) fn start_job(&mut self, now: Timestamp, order: Order, keep_tokens: u64) -> Result<(), ErrorBody> {
-        let context = self.context();
-        let cut = self.cut(&context, keep_tokens).ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NothingToCompact, "too few tokens are older than the last turn")
-        })?;
-        let around = Surroundings {
-            model: &self.session.state.model,
-            window_tokens: self.window_tokens(),
-            counter: &self.counter,
-            calibration: &self.calibration,
-            details: self.compaction_details(),
-            file_tools: &self.deployment.file_tools,
-            now,
-            delimiter: self.ids.next_text(),
+    /// The compaction at work or ordered, as a client that joins is told of it; a preview is its client's own business.
+    pub(super) fn shown_compaction(&self) -> Option<RunningCompaction> {
+        let of = |order: &Order, phase: &str, background| RunningCompaction {
+            job_id: order.job_id.clone(),
+            phase: phase.to_owned(),
+            background,
         };
-        let job = Job::stage(order, &context, cut, around);
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
-            job_id: job.order.job_id.clone(),
-            trigger: job.order.trigger,
-            background: false,
-        })));
-        self.next_summary(now, Box::new(job));
-        Ok(())
+        if let Some(running) = &self.running {
+            let background = !matches!(self.stage, Stage::Compacting);
+            let is_shown = matches!(running.use_, Use::Commit { .. });
+            return is_shown.then(|| of(&running.job.order, PHASE, background));
+        }
+        if let Some(ready) = &self.ready {
+            return Some(of(&ready.job.order, "ready", true));
+        }
+        self.ordered.as_ref().map(|order| of(order, "ordered", false))
     }
 
-    fn compaction_details(&self) -> Option<CompactionDetails> {
-        self.session.tree.path().iter().rev().find_map(|node| match &node.entry.data {
-            EntryData::Compaction(compaction) => compaction.details.clone(),
-            _ => None,
-        })
+    /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
+    pub(super) fn blocking_job(&self) -> Option<&JobId> {
+        let aside = self.running.as_ref().is_some_and(|running| running.background && running.waited_since.is_none())
+            || self.running.is_none() && self.ordered.is_none() && !matches!(self.stage, Stage::Leaving { .. });
+        self.running_job().filter(|_| !aside)
     }
 
-    /// Asks for the next summary of a job, or commits it when none is left to ask for.
-    fn next_summary(&mut self, now: Timestamp, job: Box<Job>) {
-        match self.ask_for_summary(&job, PHASE) {
-            Some(request) => self.stage = Stage::Compacting { request, job },
-            None => self.commit(now, &job),
+    pub(super) fn is_running(&self, request: RequestId) -> bool {
+        self.running.as_ref().is_some_and(|running| running.request == request)
+    }
+
+    /// Begins a staged job.
+    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use) -> Advanced {
+        let (background, shown) = match use_ {
+            Use::Commit { background } => (background, true),
+            Use::Preview(_) => (true, false),
+        };
+        if shown {
+            self.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
+                job_id: job.order.job_id.clone(),
+                trigger: job.order.trigger,
+                background,
+            })));
+        }
+        let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
+        let request = RequestId(0);
+        let waited_since = is_waited_for.then_some(now);
+        self.advance(now, Running { request, job, use_, background, waited_since })
+    }
+
+    /// Takes a job as far as it goes without the model.
+    fn advance(&mut self, now: Timestamp, mut running: Running) -> Advanced {
+        let before = self.count(&self.context());
+        loop {
+            match running.job.next() {
+                Next::Ask(body) => {
+                    running.request = self.ask_for_summary(&running.job, *body, PHASE);
+                    if !running.background && !matches!(self.stage, Stage::Done) {
+                        self.stage = Stage::Compacting;
+                    }
+                    self.running = Some(running);
+                    return Advanced::Asked;
+                }
+                Next::Offer(outcome) => match self.judge(now, &running.job, &outcome, &before) {
+                    Ok(()) => return self.made(now, running, outcome),
+                    Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
+                },
+                Next::Exhausted => {
+                    // Where nothing gets down to the target, the most that is gained is better than nothing.
+                    let best = running.job.best();
+                    let gains = best.filter(|(tokens, _)| self.is_gain(before.tokens, *tokens));
+                    return match gains {
+                        Some((_, outcome)) => self.made(now, running, outcome),
+                        None => {
+                            let message = format!(
+                                "nothing that was tried makes the request of {} tokens smaller by the least gain: {}",
+                                before.tokens,
+                                ladder(&running.job)
+                            );
+                            self.futile(&running, before.tokens);
+                            self.fail(now, running, ErrorBody::new(ErrorCode::NothingToCompact, message))
+                        }
+                    };
+                }
+            }
         }
     }
 
-    /// Asks for a job's next summary and tells how far it is; `None` when none is left to ask for.
-    pub(super) fn ask_for_summary(&mut self, job: &Job, phase: &str) -> Option<RequestId> {
+    /// Whether what a job offers does; otherwise why not, and what it would leave.
+    fn judge(
+        &self,
+        now: Timestamp,
+        job: &Job,
+        outcome: &Outcome,
+        before: &RequestCount,
+    ) -> Result<(), (&'static str, u64)> {
+        let entry = "preview".parse::<EntryId>().expect("a word is an id");
+        let after = self.would_be(now, job, outcome, &entry, before.tokens).1.tokens;
+        if !self.is_gain(before.tokens, after) {
+            let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
+            return Err((why, after));
+        }
+        if outcome.any_gain || job.order.trigger == CompactionTrigger::Manual {
+            return Ok(());
+        }
+        let target = self.manager.target_tokens(self.window_tokens());
+        let least = self.in_tokens(self.fixed.system + self.fixed.tools + outcome.allowed_tokens);
+        if outcome.allowed_tokens > 0 && after <= least || after <= target {
+            return Ok(());
+        }
+        Err(("too_little", after))
+    }
+
+    fn is_gain(&self, before: u64, after: u64) -> bool {
+        let least = crate::core::context::strategy::share(before, self.manager.options().min_gain).max(1);
+        after.saturating_add(least) <= before
+    }
+
+    /// Asks for a job's next summary and tells how far it is.
+    pub(super) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
-        let body = job.next_request()?;
         self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
             phase: phase.to_owned(),
@@ -137,43 +235,119 @@ impl AgentLoop {
         })));
         let request = self.next_request_id();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None })));
-        Some(request)
+        request
     }
 
     pub(super) fn on_summary(&mut self, now: Timestamp, answer: &Answer) {
-        let Stage::Compacting { mut job, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        job.take(answer);
-        self.next_summary(now, job);
+        let Some(mut running) = self.running.take() else { return };
+        running.job.take(answer);
+        let advanced = self.advance(now, running);
+        self.after(now, advanced);
     }
 
-    /// The model could not be asked. A refusal as too large is answered by rule; any other fault ends the compaction,
-    /// and the context is as it was.
-    pub(super) fn on_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
-        let Stage::Compacting { mut job, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        if let Some(told) = fault.overflow.window_tokens {
-            self.remember_window(told);
+    /// What waited for a job goes on once it is over.
+    fn after(&mut self, now: Timestamp, advanced: Advanced) {
+        if let Advanced::Failed(trigger, error) = advanced
+            && matches!(self.stage, Stage::Compacting)
+        {
+            self.without_compaction(now, trigger, error);
         }
-        if matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered) {
-            job.fall_back();
-            self.next_summary(now, job);
+    }
+
+    /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
+    /// again later.
+    pub(super) fn on_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
+        let Some(mut running) = self.running.take() else { return };
+        match fault.code {
+            ErrorCode::ContextOverflow => {
+                let own =
+                    self.deployment.summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+                if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
+                    self.remember_window(told);
+                }
+                running.job.too_large();
+            }
+            ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
+            ErrorCode::ContentFiltered => running.job.fall_back("refused"),
+            code if running.background && running.waited_since.is_none() => {
+                let mut error = ErrorBody::new(code, fault.message.clone());
+                error.retry_after_ms = fault.retry_after_ms;
+                self.fail(now, running, error);
+                return;
+            }
+            code => running.job.fall_back(code.as_str()),
+        }
+        let advanced = self.advance(now, running);
+        self.after(now, advanced);
+    }
+
+    /// The time of the job at work is over.
+    pub(super) fn on_compaction_tick(&mut self, now: Timestamp) {
+        if !self.running.as_ref().is_some_and(|running| running.job.deadline <= now) {
             return;
         }
-        let mut error = ErrorBody::new(fault.code, fault.message.clone());
-        error.retry_after_ms = fault.retry_after_ms;
-        self.give_up(now, &job, error);
+        let Some(mut running) = self.running.take() else { return };
+        self.out.push(Effect::CancelModel(running.request));
+        if running.background && running.waited_since.is_none() {
+            let message = format!(
+                "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
+                self.deployment.summaries.timeout_ms
+            );
+            self.fail(now, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            return;
+        }
+        running.job.out_of_time();
+        let advanced = self.advance(now, running);
+        self.after(now, advanced);
     }
 
-    /// The compaction came to nothing.
-    fn give_up(&mut self, now: Timestamp, job: &Job, error: ErrorBody) {
+    /// What a job came to does.
+    fn made(&mut self, now: Timestamp, running: Running, outcome: Box<Outcome>) -> Advanced {
+        let Running { job, use_, background, waited_since, .. } = running;
+        if let Use::Preview(caller) = use_ {
+            self.show_preview(now, &caller, job, outcome);
+            return Advanced::Made;
+        }
+        let ready = Ready { job, outcome, background, waited_since };
+        if !matches!(self.stage, Stage::Idle | Stage::Compacting) {
+            self.ready = Some(Box::new(ready));
+            return Advanced::Made;
+        }
+        let trigger = ready.job.order.trigger;
+        match self.commit(now, ready) {
+            Ok(()) => Advanced::Made,
+            Err(error) => Advanced::Failed(trigger, error),
+        }
+    }
+
+    /// The job came to nothing.
+    fn fail(&mut self, now: Timestamp, running: Running, error: ErrorBody) -> Advanced {
+        let Running { job, use_, .. } = running;
+        if let Use::Preview(caller) = use_ {
+            self.reply(&caller, Reply::Error(error));
+            return Advanced::Made;
+        }
+        if job.order.trigger != CompactionTrigger::Manual && error.code != ErrorCode::NothingToCompact {
+            self.guards.failed(now);
+        }
+        // Not tried again before the turn is over.
+        self.gave_up |= self.session.state.turn.is_some();
         self.compaction_failed(&job.order, error.clone());
-        self.without_compaction(now, job, error);
+        Advanced::Failed(job.order.trigger, error)
     }
 
-    /// Goes on without what this job would have made: a turn that needed it goes on where its request still fits. A
-    /// request that the provider refused is not sent again as it was.
-    pub(super) fn without_compaction(&mut self, now: Timestamp, job: &Job, error: ErrorBody) {
+    fn futile(&mut self, running: &Running, tokens: u64) {
+        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
+            self.guards.gained(false, tokens, self.window_tokens());
+        }
+    }
+
+    /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A request
+    /// that the provider refused is not sent again as it was.
+    pub(super) fn without_compaction(&mut self, now: Timestamp, trigger: CompactionTrigger, error: ErrorBody) {
         if self.session.state.turn.is_some() {
-            if job.order.trigger == CompactionTrigger::Overflow {
+            if trigger == CompactionTrigger::Overflow {
+                self.stage = Stage::Idle;
                 self.finish_turn(now, TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
                 return;
             }
@@ -182,7 +356,7 @@ impl AgentLoop {
         self.proceed(now);
     }
 
-    fn compaction_failed(&mut self, order: &Order, error: ErrorBody) {
+    pub(super) fn compaction_failed(&mut self, order: &Order, error: ErrorBody) {
         self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
             job_id: order.job_id.clone(),
             command_id: order.command_id.clone(),
@@ -191,10 +365,63 @@ impl AgentLoop {
         })));
     }
 
-    /// A client or the end of the turn stops the job; the context is as it was.
-    pub(super) fn cancel_job(&mut self, request: RequestId, job: &Job) {
-        self.out.push(Effect::CancelModel(request));
-        self.compaction_failed(&job.order, cancelled());
+    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns why
+    /// it was done.
+    pub(super) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
+        self.end_running(&cancelled())
+    }
+
+    /// What the job at work has read, or has made, is no longer what the model sees.
+    pub(super) fn void_running(&mut self, why: &str) {
+        let message = format!("what the compaction had read is no longer what the model sees: {why}");
+        self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
+    }
+
+    fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
+        if let Some(Running { request, job, use_, .. }) = self.running.take() {
+            self.out.push(Effect::CancelModel(request));
+            match use_ {
+                Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
+                Use::Commit { .. } => self.compaction_failed(&job.order, error.clone()),
+            }
+            return Some(job.order.trigger);
+        }
+        let ready = self.ready.take()?;
+        self.compaction_failed(&ready.job.order, error.clone());
+        Some(ready.job.order.trigger)
+    }
+
+    /// Waits for the job at work, if it will be committed.
+    pub(super) fn wait_for_running(&mut self, now: Timestamp) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        if matches!(running.use_, Use::Preview(_)) {
+            self.void_running("the conversation needs room now");
+            return false;
+        }
+        running.waited_since.get_or_insert(now);
+        self.stage = Stage::Compacting;
+        true
+    }
+
+    /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
+    pub(super) fn overflowed(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.job.order.trigger = CompactionTrigger::Overflow;
+        }
+    }
+
+    /// Nobody waits for the job at work any more.
+    pub(super) fn wait_no_more(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.waited_since = None;
+        }
+    }
+
+    /// Somebody's input waits for the job at work.
+    pub(super) fn waits_from_now(&mut self) {
+        if let Some(running) = self.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
+            running.waited_since.get_or_insert(self.now);
+        }
     }
 
     /// A client takes its order back before it was begun.
@@ -204,48 +431,65 @@ impl AgentLoop {
         }
     }
 
-    /// Checks that it gained something, writes the one entry that is the compaction, and ends this loop.
-    fn commit(&mut self, now: Timestamp, job: &Job) {
-        // Counted now: instructions, tools and settings may have changed since the job began.
-        let before = &self.count(&self.context());
-        let outcome = job.outcome().unwrap_or_else(|| job.shorter());
-        let entry_id = self.ids.next_id();
-        let mut chosen = self.would_be(now, job, outcome, &entry_id, before.tokens);
-        if chosen.after.tokens >= before.tokens {
-            chosen = self.would_be(now, job, job.shorter(), &entry_id, before.tokens);
+    /// Commits what waited for a place between two requests. `false`: it came to nothing.
+    pub(super) fn commit_ready(&mut self, now: Timestamp, ready: Ready) -> bool {
+        self.commit(now, ready).is_ok()
+    }
+
+    /// Writes the one entry that is the compaction, and ends this loop.
+    ///
+    /// # Errors
+    /// Why it came to nothing; the clients were told.
+    fn commit(&mut self, now: Timestamp, ready: Ready) -> Result<(), ErrorBody> {
+        let Ready { job, mut outcome, background, waited_since } = ready;
+        if !self.still_holds(&job, &outcome) {
+            let message = "what the compaction had read is no longer what the model sees";
+            let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
+            self.compaction_failed(&job.order, error.clone());
+            return Err(error);
         }
-        let WouldBe { outcome, entry, after } = chosen;
+        self.keep_pins(&mut outcome);
+        // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
+        let before = self.count(&self.context());
+        let entry_id: EntryId = self.ids.next_id();
+        let (entry, after) = self.would_be(now, &job, &outcome, &entry_id, before.tokens);
         if after.tokens >= before.tokens {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
-            self.give_up(now, job, ErrorBody::new(ErrorCode::NothingToCompact, message));
-            return;
+            let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
+            self.compaction_failed(&job.order, error.clone());
+            return Err(error);
         }
-        let duration_ms = now.millis_since(job.started_at);
+        let is_enough = self.is_gain(before.tokens, after.tokens);
+        self.guards.gained(is_enough, after.tokens, self.window_tokens());
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let waited = turn_id.is_some() || !self.session.state.queue.is_empty();
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = (before.tokens - after.tokens) as f64 * 100.0 / before.tokens as f64;
+        let Outcome { summary, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
         let compacted = ContextCompacted {
             old_token_count: before.tokens,
             new_token_count: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: self.manager.name().to_owned(),
+            strategy: job.order.strategy.unwrap_or(self.manager.name()).to_owned(),
             job_id: job.order.job_id.clone(),
             command_id: job.order.command_id.clone(),
             entry_id,
-            first_kept_entry_id: outcome.first_kept.clone(),
-            kept_entry_ids: outcome.kept.clone(),
+            first_kept_entry_id: first_kept,
+            kept_entry_ids: kept,
+            cleared_entry_ids: cleared,
             trigger: job.order.trigger,
-            rung: outcome.rung,
-            summary: outcome.summary.clone(),
+            background,
+            rung,
+            failed_rungs: failed,
+            summary,
             generation: self.generation + 1,
-            duration_ms,
-            paused_ms: if waited { duration_ms } else { 0 },
-            summary_usage: outcome.usage.clone(),
+            duration_ms: now.millis_since(job.started_at),
+            paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
+            summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
+            retained,
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = job.order.command_id.clone();
@@ -253,22 +497,41 @@ impl AgentLoop {
         self.append(events, Vec::new());
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
+        Ok(())
+    }
+
+    /// Whether what a job has read is still what stands before what was said since.
+    pub(super) fn still_holds(&self, job: &Job, outcome: &Outcome) -> bool {
+        let path = self.session.tree.path();
+        let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
+        self.compaction_in_effect().map(|(id, _)| id) == job.base.as_ref()
+            && outcome.first_kept.iter().chain(&outcome.kept).chain(job.last_read()).all(has)
+    }
+
+    /// What was pinned while the job was at work stays too.
+    fn keep_pins(&self, outcome: &mut Outcome) {
+        let path = self.session.tree.path();
+        let first = outcome.first_kept.as_ref();
+        let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
+        let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));
+        outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
     }
 
     /// The compaction's entry and what the pending request would cost with it.
-    fn would_be(
+    pub(super) fn would_be(
         &self,
         now: Timestamp,
         job: &Job,
-        outcome: Outcome,
-        entry_id: &reseed_protocol::EntryId,
+        outcome: &Outcome,
+        entry_id: &EntryId,
         tokens_before: u64,
-    ) -> WouldBe {
+    ) -> (Entry, RequestCount) {
         let data = |tokens_after| {
             EntryData::Compaction(Compaction {
                 summary: outcome.summary.clone(),
                 first_kept_entry_id: outcome.first_kept.clone(),
                 kept_entry_ids: outcome.kept.clone(),
+                cleared_entry_ids: outcome.cleared.clone(),
                 tokens_before: self.tokens_before(tokens_before),
                 tokens_after,
                 trigger: Some(job.order.trigger),
@@ -277,15 +540,13 @@ impl AgentLoop {
             })
         };
         let node = Node::counted(self.entry(now, entry_id.clone(), data(None)), &self.counter);
-        let mut path = self.session.tree.path().to_vec();
-        path.push(Arc::new(node));
-        let after = self.count(&build_context(&path));
-        let entry = self.entry(now, entry_id.clone(), data(Some(after.tokens)));
-        WouldBe { outcome, entry, after }
+        let mut tree = self.session.tree.clone();
+        tree.append(Arc::new(node));
+        tree.clear(&outcome.cleared, &self.counter);
+        let after = self.count(&build_context(tree.path()));
+        (self.entry(now, entry_id.clone(), data(Some(after.tokens))), after)
     }
-}
 
-impl AgentLoop {
     /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last
     /// compaction.
     fn tokens_before(&self, counted: u64) -> u64 {
@@ -300,10 +561,11 @@ impl AgentLoop {
     }
 }
 
-struct WouldBe {
-    outcome: Outcome,
-    entry: reseed_protocol::Entry,
-    after: RequestCount,
+/// The ways that a job tried, for people.
+fn ladder(job: &Job) -> String {
+    let tried: Vec<String> =
+        job.failed().iter().map(|failed| format!("{:?}: {}", failed.rung, failed.reason)).collect();
+    if tried.is_empty() { "there was nothing to try".to_owned() } else { tried.join(", ") }
 }
 
 pub(super) fn cancelled() -> ErrorBody {

@@ -1,12 +1,12 @@
 //! The meter, the report and the snapshot: all from the one count.
 
 use super::{AgentLoop, Stage};
-use crate::core::context::{RequestCount, manual::WARN_PERCENT};
+use crate::core::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, TurnId,
     context::ContextInfo,
     event::{Event, SessionUpdated},
-    reply::{Done, EndedTurn, PendingCall, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState},
+    reply::{Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState},
 };
 
 /// Where a session stands, for a client that joins it.
@@ -40,6 +40,10 @@ pub struct Snapshot {
     pub queue: Vec<QueueItem>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
+    /// Entries that every compaction keeps.
+    pub pins: Vec<Pin>,
+    /// Compactions that were undone.
+    pub undone: Vec<EntryId>,
 }
 
 impl AgentLoop {
@@ -74,7 +78,7 @@ impl AgentLoop {
             compactions: self.session.state.compactions,
             session_id: self.session.id.clone(),
             leaf_id: self.session.state.leaf.clone(),
-            breaker: None,
+            breaker: self.guards.breaker(self.now, count.tokens, self.session.state.rest_tokens),
             breakdown: count.breakdown,
         }
     }
@@ -82,7 +86,7 @@ impl AgentLoop {
     /// What the session is doing.
     #[must_use]
     pub fn doing(&self) -> SessionState {
-        let compacts = matches!(self.stage, Stage::Compacting { .. } | Stage::Leaving { .. }) || self.ordered.is_some();
+        let compacts = matches!(self.stage, Stage::Compacting | Stage::Leaving { .. }) || self.ordered.is_some();
         match self.session.state.turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
@@ -95,17 +99,12 @@ impl AgentLoop {
     pub fn snapshot(&self) -> Snapshot {
         let state = &self.session.state;
         let compaction = match &self.stage {
-            Stage::Compacting { job, .. } => {
-                Some(RunningCompaction { job_id: job.order.job_id.clone(), phase: super::compact::PHASE.to_owned() })
-            }
             Stage::Leaving { leaving, .. } => Some(RunningCompaction {
                 job_id: leaving.job.order.job_id.clone(),
                 phase: super::navigate::PHASE.to_owned(),
+                background: false,
             }),
-            _ => self
-                .ordered
-                .as_ref()
-                .map(|order| RunningCompaction { job_id: order.job_id.clone(), phase: "ordered".to_owned() }),
+            _ => self.shown_compaction(),
         };
         Snapshot {
             seq: state.seq,
@@ -122,6 +121,8 @@ impl AgentLoop {
             compaction,
             queue: state.queue.clone(),
             pending: state.pending.clone(),
+            pins: state.pins.clone(),
+            undone: state.undone.clone(),
         }
     }
 }

@@ -10,7 +10,9 @@
 //!
 //! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
 //! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
-//!   tools; `compact`: compacting
+//!   tools
+//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `preview`:
+//!   looking at one first; `keep`: pins, and taking a compaction back
 //! - `info`: the meter, the report and the snapshot
 
 mod annotate;
@@ -18,8 +20,11 @@ mod commands;
 mod compact;
 mod info;
 pub mod io;
+mod keep;
 mod navigate;
 mod overflow;
+mod plan;
+mod preview;
 mod queue;
 mod schema;
 mod tools;
@@ -30,20 +35,25 @@ mod random_scripts;
 
 pub use info::{Snapshot, usage_percent};
 pub use io::{Append, CallModel, Effect, Input, Mark, Origin, RequestId};
+pub use keep::{PINS_MAX, undo_target};
+pub use preview::Prepared;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
+
+use compact::{Ready, Running};
 
 use crate::core::{
     context::{
         Context, ContextManager, RequestCount, build_context,
-        compaction::{Job, Order},
+        compaction::{Order, SummaryRequest},
         count::{Fixed, Freshness, count},
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
         envelope::{envelope_key, system_prompt},
         factory::strategy,
-        strategy::Defaults,
+        guards::Guards,
+        strategies::threshold::Threshold,
+        strategy::Options,
         summary::FileTools,
-        threshold::Threshold,
         windows::Windows,
     },
     session::{IdSource, Session},
@@ -65,7 +75,9 @@ pub struct Deployment {
     /// The system prompt where a session has none of its own; empty for none.
     pub instructions: String,
     /// The strategies' settings where a session has none of its own.
-    pub defaults: Defaults,
+    pub options: Options,
+    /// How summaries are made.
+    pub summaries: Summaries,
     /// Whose way of estimating is used.
     pub estimator: Estimator,
     /// Whose rule says where a compaction cuts.
@@ -80,6 +92,25 @@ pub struct Deployment {
     pub queue_items_max: usize,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
+}
+
+/// How summaries are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summaries {
+    /// The model that makes them; absent for the session's own.
+    pub model: Option<String>,
+    /// Where they are made.
+    pub request: SummaryRequest,
+    /// Most tokens of an answer that holds one; absent for what the window has room for.
+    pub answer_tokens_max: Option<u64>,
+    /// How long a compaction may take before it goes on without the model, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl Default for Summaries {
+    fn default() -> Self {
+        Self { model: None, request: SummaryRequest::Quoted, answer_tokens_max: None, timeout_ms: 180_000 }
+    }
 }
 
 /// What requests of a session showed of its model's window, as long as the session stays in memory.
@@ -112,6 +143,10 @@ pub struct Seed {
     pub ordered: Option<Order>,
     /// What was seen of the model's window.
     pub seen: Seen,
+    /// How automatic compaction went.
+    pub guards: Guards,
+    /// A compaction that was previewed and may be applied.
+    pub preview: Option<Box<Prepared>>,
     /// No turn is to begin any more: the server will stop.
     pub holding: bool,
 }
@@ -129,6 +164,8 @@ impl Seed {
             next_request: 1,
             ordered: None,
             seen: Seen::default(),
+            guards: Guards::default(),
+            preview: None,
             holding: false,
         }
     }
@@ -145,8 +182,8 @@ enum Stage {
     Stopping { request: RequestId, item: EntryId, status: TurnStatus, asked: Box<Asked> },
     /// Tools are at work: those of the state's pending calls.
     AwaitingTools,
-    /// The model is summarising.
-    Compacting { request: RequestId, job: Box<Job> },
+    /// Waiting for the compaction at work.
+    Compacting,
     /// The model is summarising the branch that a client leaves.
     Leaving { request: RequestId, leaving: Box<navigate::Move> },
     /// The next loop is being seeded; this one does nothing more.
@@ -173,7 +210,15 @@ pub struct AgentLoop {
     next_request: u64,
     ordered: Option<Order>,
     seen: Seen,
+    guards: Guards,
+    /// The compaction at work, whether anybody waits for it or not.
+    running: Option<Running>,
+    /// A compaction that is made and waits for a place between two requests.
+    ready: Option<Box<Ready>>,
+    preview: Option<Box<Prepared>>,
     holding: bool,
+    /// When it was last told something.
+    now: Timestamp,
 
     manager: Box<dyn ContextManager>,
     counter: Counter,
@@ -206,10 +251,10 @@ impl AgentLoop {
     #[must_use]
     pub fn seeded(generation: u64, mut seed: Seed) -> Self {
         let state = &seed.session.state;
-        let defaults = seed.deployment.defaults;
+        let options = &seed.deployment.options;
         // A strategy that this version does not know, from a newer one's log, must not close the session.
-        let manager = strategy(&state.strategy, state.settings.strategy_settings.as_ref(), defaults)
-            .unwrap_or_else(|_| Box::new(Threshold::new(defaults)));
+        let manager = strategy(&state.strategy, state.settings.strategy_settings.as_ref(), options)
+            .unwrap_or_else(|_| Box::new(Threshold::new(options.clone())));
         let counter = Counter::chosen(seed.deployment.estimator, &state.model);
         if counter.estimator() != Estimator::Own {
             // Whoever read the path from the store counted it by the model.
@@ -225,7 +270,12 @@ impl AgentLoop {
             next_request: seed.next_request,
             ordered: seed.ordered,
             seen: seed.seen,
+            guards: seed.guards,
+            running: None,
+            ready: None,
+            preview: seed.preview,
             holding: seed.holding,
+            now: Timestamp(0),
             manager,
             counter,
             system: SystemPrompt::default(),
@@ -258,6 +308,8 @@ impl AgentLoop {
             next_request: self.next_request,
             ordered: self.ordered,
             seen: self.seen,
+            guards: self.guards,
+            preview: self.preview,
             holding: self.holding,
         }
     }
@@ -265,9 +317,13 @@ impl AgentLoop {
     /// Takes one input to completion and returns what the outside should now do, in order.
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+        self.now = now;
         match (&self.stage, input) {
             (Stage::Done, _) => {}
-            (_, Input::Seeded) => self.proceed(now),
+            (_, Input::Seeded) => {
+                self.proceed(now);
+                self.prepare_idle(now);
+            }
             (_, Input::Recovered) => self.recover(now),
             (_, Input::Command { origin, id, fingerprint, command, place }) => {
                 let place = place.map(|place| *place);
@@ -282,12 +338,8 @@ impl AgentLoop {
             (Stage::Stopping { request: asked, .. }, Input::Cancelled { request, shown }) if *asked == request => {
                 self.on_stopped(now, shown);
             }
-            (Stage::Compacting { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
-                self.on_summary(now, &answer);
-            }
-            (Stage::Compacting { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
-                self.on_summary_fault(now, &fault);
-            }
+            (_, Input::Answered { request, answer }) if self.is_running(request) => self.on_summary(now, &answer),
+            (_, Input::Failed { request, fault }) if self.is_running(request) => self.on_summary_fault(now, &fault),
             (Stage::Leaving { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
                 self.on_branch_summary(now, &answer);
             }
@@ -312,10 +364,12 @@ impl AgentLoop {
     /// When [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        match self.stage {
+        let tools = match self.stage {
             Stage::AwaitingTools => self.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
-        }
+        };
+        let compaction = self.running.as_ref().map(|running| running.job.deadline);
+        tools.into_iter().chain(compaction).min()
     }
 
     /// The session as this loop knows it.
@@ -333,13 +387,24 @@ impl AgentLoop {
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
+        !self.is_busy() && self.running.is_none()
+    }
+
+    /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
         let waits = self.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
-        matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none() && !waits
+        !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() || waits
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
     fn proceed(&mut self, now: Timestamp) {
         self.stage = Stage::Idle;
+        if let Some(ready) = self.ready.take()
+            && self.commit_ready(now, *ready)
+        {
+            return;
+        }
         if let Some(order) = self.ordered.take()
             && self.start_ordered(now, order)
         {
@@ -365,6 +430,7 @@ impl AgentLoop {
 
     /// Ends this loop; the next one goes on.
     fn reseed(&mut self) {
+        self.void_running("another model or strategy was chosen");
         let generation = Some(self.generation + 1);
         self.append(vec![info::session_updated(|updated| updated.generation = generation)], Vec::new());
         self.out.push(Effect::Reseed);
@@ -394,7 +460,7 @@ impl AgentLoop {
             system: self.counter.system(&self.system.compiled) + self.counter.request_overhead(),
             tools: definitions.iter().map(|tool| self.counter.tool(tool)).sum(),
         };
-        self.envelope_key = envelope_key(&self.system, definitions);
+        self.envelope_key = envelope_key(&self.system, definitions, self.session.tree.path());
     }
 
     fn context(&self) -> Context {

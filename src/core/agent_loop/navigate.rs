@@ -8,7 +8,7 @@ use super::{AgentLoop, Effect, Mark, RequestId, Stage, annotate::check_name, com
 use crate::core::{
     context::{
         branch,
-        compaction::{Job, Order, Outcome, Surroundings},
+        compaction::{Job, Next, Order, Outcome},
     },
     model::{Answer, ModelFault},
     session::{Place, input::name_from},
@@ -66,6 +66,8 @@ impl AgentLoop {
             command_id: Some(caller.id.clone()),
             free_form: navigate.replace_instructions == Some(true),
             instructions,
+            strategy: None,
+            rebuild: false,
         };
         let window = self.window_tokens();
         let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));
@@ -73,32 +75,31 @@ impl AgentLoop {
         let Some((context, cut)) = branch::to_summarise(&left, budget, &self.counter) else {
             return self.arrive(now, caller, place, target, label, None);
         };
-        let around = Surroundings {
-            model: &self.session.state.model,
-            window_tokens: window,
-            counter: &self.counter,
-            calibration: &self.calibration,
-            details: Some(branch::files(&left, &self.deployment.file_tools)),
-            file_tools: &self.deployment.file_tools,
-            now,
-            delimiter: self.ids.next_text(),
-        };
-        let job = Job::stage(order, &context, cut, around);
+        let job = self.branch_job(now, order, &context, cut, branch::files(&left, &self.deployment.file_tools));
+        self.void_running("the session is moving to another place");
         let leaving = Box::new(Move { caller: caller.clone(), job, place, target, label });
         self.next_branch_summary(now, leaving);
         Ok(())
     }
 
     /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
-    fn next_branch_summary(&mut self, now: Timestamp, leaving: Box<Move>) {
-        let Some(request) = self.ask_for_summary(&leaving.job, PHASE) else {
-            let Move { caller, job, place, target, label } = *leaving;
-            let summary = job.outcome().unwrap_or_else(|| job.shorter());
-            // A label on a summary is never without something to name.
-            let _ = self.arrive(now, &caller, place, target, label, Some(summary));
-            return;
-        };
-        self.stage = Stage::Leaving { request, leaving };
+    fn next_branch_summary(&mut self, now: Timestamp, mut leaving: Box<Move>) {
+        match leaving.job.next() {
+            Next::Ask(body) => {
+                let request = self.ask_for_summary(&leaving.job, *body, PHASE);
+                self.stage = Stage::Leaving { request, leaving };
+            }
+            Next::Offer(outcome) => {
+                let Move { caller, place, target, label, .. } = *leaving;
+                // A label on a summary is never without something to name.
+                let _ = self.arrive(now, &caller, place, target, label, Some(*outcome));
+            }
+            // A step that summarises always offers something.
+            Next::Exhausted => {
+                let Move { caller, place, target, label, .. } = *leaving;
+                let _ = self.arrive(now, &caller, place, target, label, None);
+            }
+        }
     }
 
     pub(super) fn on_branch_summary(&mut self, now: Timestamp, answer: &Answer) {
@@ -113,7 +114,11 @@ impl AgentLoop {
             self.remember_window(told);
         }
         if matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered) {
-            leaving.job.fall_back();
+            if fault.code == ErrorCode::ContextOverflow {
+                leaving.job.too_large();
+            } else {
+                leaving.job.fall_back(fault.code.as_str());
+            }
             self.next_branch_summary(now, leaving);
             return;
         }
@@ -155,6 +160,7 @@ impl AgentLoop {
             let message = "before the first entry there is nothing to name; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
         }
+        self.void_running("the session moved to another place");
         let as_of_seq = self.session.state.seq;
         let left_leaf_id = self.session.state.leaf.clone();
         let Place { leaf, tree, input, .. } = place;
@@ -245,6 +251,7 @@ impl AgentLoop {
         asked: Option<(Event, Vec<Part>)>,
         mark: Mark,
     ) {
+        self.void_running("the session moved to another place");
         let generation = self.generation + 1;
         let unnamed = asked.as_ref().filter(|_| self.session.state.name.is_empty());
         let name = unnamed.map(|(_, parts)| name_from(parts)).filter(|name| !name.is_empty());

@@ -1,8 +1,11 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
-use super::{AgentLoop, Asked, Effect, Stage, info};
+use super::{AgentLoop, Asked, Effect, Stage, compact::Use, info};
 use crate::core::{
-    context::{compaction::Order, windows::WINDOW_TOKENS_MIN},
+    context::{
+        RequestCount, compaction::Order, cut::must_stay, guards::Leave, structure::Structure,
+        windows::WINDOW_TOKENS_MIN,
+    },
     model::ModelFault,
 };
 use reseed_protocol::{
@@ -34,20 +37,22 @@ impl AgentLoop {
         if overflow {
             self.learn_window(fault, &asked, window);
         }
-        if (overflow || suspect) && self.manager.compacts_on_overflow() && !turn.overflowed {
-            let order = Order {
-                job_id: self.ids.next_id(),
-                trigger: CompactionTrigger::Overflow,
-                command_id: None,
-                instructions: None,
-                free_form: false,
-            };
-            if self.start_job(now, order, self.manager.keep_tokens(self.window_tokens())).is_ok() {
+        if (overflow || suspect) && self.manager.is_automatic() && !turn.overflowed {
+            if self.wait_for_running(now) {
+                self.overflowed();
+                return;
+            }
+            let order = Order::automatic(self.ids.next_id(), CompactionTrigger::Overflow);
+            let leave = self.guards.leave(now, count.tokens, None, true);
+            if leave != Leave::Rest
+                && self.start_job(now, order, Use::Commit { background: false }, leave == Leave::Free).is_ok()
+                && self.is_held_up()
+            {
                 return;
             }
         }
         let mut error = if overflow {
-            self.does_not_fit(count.tokens, self.window_tokens())
+            self.does_not_fit(count, self.window_tokens())
         } else {
             ErrorBody::new(fault.code, fault.message.clone())
         };
@@ -81,18 +86,43 @@ impl AgentLoop {
         self.append(vec![info::session_updated(|updated| updated.settings = Some(settings))], Vec::new());
     }
 
-    pub(super) fn does_not_fit(&self, tokens: u64, window: u64) -> ErrorBody {
-        let remedy = if self.gave_up {
-            "and compacting it failed just before; send retry_turn to try again"
-        } else if self.manager.compacts_on_overflow() {
-            "and what could be compacted is too little; say less at once, or choose a model with a larger window"
-        } else {
-            "and the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
+    /// Why a request cannot be sent, which parts take how many tokens, and what would help.
+    pub(super) fn does_not_fit(&self, count: &RequestCount, window: u64) -> ErrorBody {
+        let context = self.context();
+        let structure = Structure::of(&context);
+        let stays = must_stay(&context, &structure);
+        let last = structure.last_input(&context);
+        let cost = |is_part: &dyn Fn(usize) -> bool| {
+            let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
+            self.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
-        ErrorBody::new(
-            ErrorCode::ContextOverflow,
-            format!("the next request has about {tokens} tokens, the window {window}, {remedy}"),
-        )
+        let pinned = cost(&|at| stays[at] && Some(at) != last);
+        let last_input = cost(&|at| Some(at) == last);
+        let (system, tools) = (self.in_tokens(self.fixed.system), self.in_tokens(self.fixed.tools));
+        let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
+        let remedy = if system + tools + pinned + last_input > window {
+            "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
+        } else if self.gave_up {
+            "compacting it failed just before; send retry_turn to try again, or manual_compact"
+        } else if self.manager.is_automatic() {
+            "what could be compacted is too little; say less at once, or choose a model with a larger window"
+        } else {
+            "the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
+        };
+        let message = format!(
+            "the next request has about {} tokens, the window {window}: system prompt {system}, tools {tools}, pinned \
+             entries {pinned}, the last input {last_input}, the rest {rest}; {remedy}",
+            count.tokens
+        );
+        ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(serde_json::json!({
+            "tokens": count.tokens,
+            "windowTokens": window,
+            "system": system,
+            "tools": tools,
+            "pinned": pinned,
+            "lastInput": last_input,
+            "rest": rest,
+        }))
     }
 
     /// Refuses input that no compaction could make room for.

@@ -110,6 +110,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
+        self.waits_from_now();
         Ok(())
     }
 

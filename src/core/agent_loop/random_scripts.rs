@@ -6,11 +6,11 @@ use super::{AgentLoop, Append, CallModel, Deployment, Effect, Input, Origin, Req
 use crate::core::{
     context::{
         counter::{Calibration, Counter},
-        strategy::Defaults,
+        strategy::Options,
         windows::Windows,
     },
     model::{Answer, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage},
-    session::{IdSource, Node, Place, Session, SessionState, SessionTree, place::landing, tree::PathReader},
+    session::{IdSource, Place, Session, SessionState, SessionTree, place::landing, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{
@@ -55,7 +55,8 @@ fn deployment() -> Arc<Deployment> {
         model: "test".into(),
         strategy: "threshold".into(),
         instructions: "Be brief.".into(),
-        defaults: Defaults::default(),
+        options: Options::default(),
+        summaries: super::Summaries::default(),
         windows: Windows::new(Some(1_500), Vec::new()),
         tool_timeout_ms: 10_000,
         tool_rounds_max: 4,
@@ -157,11 +158,13 @@ impl World {
     /// The path to an entry, as the store would give it.
     fn path_to(&self, leaf: Option<&EntryId>, model: &str) -> SessionTree {
         let counter = Counter::for_model(model);
-        let mut reader = PathReader::default();
+        let mut state = SessionState::default();
+        self.log.iter().for_each(|event| state.apply(event));
+        let mut reader = PathReader::new(&state, &counter);
         let mut next = leaf;
         while let Some(entry) = next.and_then(|id| self.entries.get(id)) {
             next = entry.parent_id.as_ref();
-            if !reader.take(Node::counted(entry.clone(), &counter)) {
+            if !reader.take(entry.clone()) {
                 break;
             }
         }
@@ -319,7 +322,7 @@ impl World {
             60..70 => self.tool_answers(),
             70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
             74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
-            78..80 => self.command(Command::ManualCompact(ManualCompact { instructions: None })),
+            78..80 => self.command(Command::ManualCompact(ManualCompact::default())),
             80..82 => self.move_about(),
             82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
             84..86 => {

@@ -181,6 +181,7 @@ impl AgentLoop {
 
     /// Calls whose time is over get a result that says so.
     pub(super) fn on_tick(&mut self, now: Timestamp) {
+        self.on_compaction_tick(now);
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
 use crate::core::{
-    context::{Decision, compaction::Order, counter::Estimator, envelope::envelope},
+    context::{Decision, counter::Estimator, envelope::envelope},
     model::{Answer, ModelRequest, Purpose},
     session::input::name_from,
 };
@@ -10,8 +10,8 @@ use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
     Usage, UsageSource,
     event::{
-        CompactionTrigger, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, ToolCall, TurnFinished,
-        TurnStarted, TurnStatus,
+        ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, ToolCall, TurnFinished, TurnStarted,
+        TurnStatus,
     },
     reply::{Accepted, Reply},
 };
@@ -53,26 +53,24 @@ impl AgentLoop {
         let context = self.context();
         let count = self.count(&context);
         let window = self.window_tokens();
-        if !turn.compacted && !self.gave_up {
-            match self.manager.before_request(&count, window) {
-                Decision::Ready => {}
-                Decision::Warn => self.warn(&count, window),
-                Decision::Compact { keep_tokens } => {
-                    let order = Order {
-                        job_id: self.ids.next_id(),
-                        trigger: CompactionTrigger::Threshold,
-                        command_id: None,
-                        instructions: None,
-                        free_form: false,
-                    };
-                    if self.start_job(now, order, keep_tokens).is_ok() {
-                        return;
-                    }
+        match self.manager.before_request(&count, window) {
+            Decision::Ready => {}
+            Decision::Warn => self.warn(&count, window),
+            Decision::Prepare => {
+                self.prepare(now, &count);
+                if self.is_held_up() {
+                    return;
+                }
+            }
+            Decision::Compact if turn.compacted || self.gave_up => {}
+            Decision::Compact => {
+                if self.wait_for_room(now, &count) {
+                    return;
                 }
             }
         }
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.does_not_fit(count.tokens, window);
+            let error = self.does_not_fit(&count, window);
             self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
             return;
         }
@@ -275,6 +273,7 @@ impl AgentLoop {
         }));
         self.append(vec![event], marks);
         self.proceed(now);
+        self.prepare_idle(now);
     }
 
     /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
@@ -301,6 +300,9 @@ impl AgentLoop {
     pub(super) fn on_stop(&mut self, now: Timestamp) {
         self.holding = true;
         self.cancel_ordered();
+        if !matches!(self.stage, Stage::Compacting) {
+            self.cancel_running();
+        }
         self.stop_turn(now, TurnStatus::Interrupted);
     }
 
@@ -311,8 +313,13 @@ impl AgentLoop {
                 self.out.push(Effect::CancelModel(request));
                 self.stage = Stage::Stopping { request, item, status, asked };
             }
-            Stage::Compacting { request, job } => {
-                self.cancel_job(request, &job);
+            Stage::Compacting => {
+                // What is made in the background goes on; nobody waits for it any more.
+                if self.running.as_ref().is_some_and(|running| running.background) && status == TurnStatus::Cancelled {
+                    self.wait_no_more();
+                } else {
+                    self.cancel_running();
+                }
                 if self.session.state.turn.is_some() {
                     self.end_turn(now, status);
                 }
@@ -332,11 +339,6 @@ impl AgentLoop {
     pub(super) fn message_entry(&mut self, now: Timestamp, message: Message) -> Entry {
         let id = self.ids.next_id();
         self.entry(now, id, EntryData::Message(message))
-    }
-
-    /// Whether something keeps a new input from being asked at once.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.is_idle()
     }
 }
 

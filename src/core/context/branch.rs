@@ -40,7 +40,15 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     if summarised.is_empty() && previous.is_none() {
         return None;
     }
-    let cut = Cut { summarised, previous, first_kept: None, kept: Vec::new(), dropped_tokens: tokens };
+    let cut = Cut {
+        summarised,
+        turn_prefix: None,
+        previous,
+        first_kept: None,
+        kept: Vec::new(),
+        dropped_tokens: tokens,
+        kept_tokens: 0,
+    };
     Some((context, cut))
 }
 

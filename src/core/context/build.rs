@@ -25,6 +25,10 @@ pub struct Counted {
     pub tokens: MessageTokens,
     /// What it is.
     pub kind: Kind,
+    /// Every compaction keeps it.
+    pub pinned: bool,
+    /// A tool's answer that gave way to a short note.
+    pub cleared: bool,
     /// A user said it: not a summary, a tool or a note of a client's in the user's place.
     pub is_input: bool,
 }
@@ -34,7 +38,10 @@ pub struct Counted {
 pub enum Kind {
     /// The summary that stands for what was compacted.
     Summary,
-    /// Kept by the compaction: the provider's report of it is stale.
+    /// Kept by the compaction one by one, from before its tail: the provider's report of it is stale, as that of what
+    /// follows up to the compaction.
+    Beside,
+    /// Kept by the compaction with all that follows it.
     Kept,
     /// Said since.
     Recent,
@@ -78,7 +85,15 @@ pub(crate) fn visible(path: &[Arc<Node>]) -> Vec<Counted> {
     let counted = |(kind, node): (Kind, &Arc<Node>)| {
         let message = node.message.clone()?;
         let is_input = node.entry.message().is_some_and(|message| message.role == Role::User);
-        Some(Counted { entry_id: Some(node.id().clone()), message, tokens: node.tokens, kind, is_input })
+        Some(Counted {
+            entry_id: Some(node.id().clone()),
+            message,
+            tokens: node.tokens,
+            kind,
+            pinned: node.pinned,
+            cleared: node.cleared,
+            is_input,
+        })
     };
     remaining(path).into_iter().filter(|(_, node)| !failed_elsewhere(node)).filter_map(counted).collect()
 }
@@ -93,10 +108,8 @@ fn failed_elsewhere(node: &Node) -> bool {
 /// The entries of the path that its newest compaction leaves, the compaction itself first.
 #[must_use]
 pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
-    let compaction = path.iter().enumerate().rev().find_map(|(at, node)| match &node.entry.data {
-        EntryData::Compaction(compaction) => Some((at, node, compaction)),
-        _ => None,
-    });
+    let compaction =
+        path.iter().enumerate().rev().find_map(|(at, node)| node.compaction().map(|compaction| (at, node, compaction)));
     let Some((at, node, compaction)) = compaction else {
         return path.iter().map(|node| (Kind::Recent, node)).collect();
     };
@@ -106,12 +119,14 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
         .as_ref()
         .and_then(|first| before.iter().position(|node| node.id() == first))
         .unwrap_or(at);
-    let beside = before[..first_kept].iter().filter(|node| compaction.kept_entry_ids.contains(node.id()));
-    let kept = beside.chain(&before[first_kept..]);
+    let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
+    let beside = before[..first_kept].iter().filter(|node| node.pinned || kept.contains(node.id()));
+    let beside = beside.map(|node| (Kind::Beside, node));
+    let tail = before[first_kept..].iter().map(|node| (Kind::Kept, node));
     // Older compactions among them are merged into the newest.
-    let kept = kept.filter(|node| !matches!(node.entry.data, EntryData::Compaction(_)));
+    let kept = beside.chain(tail).filter(|(_, node)| !matches!(node.entry.data, EntryData::Compaction(_)));
     std::iter::once((Kind::Summary, node))
-        .chain(kept.map(|node| (Kind::Kept, node)))
+        .chain(kept)
         .chain(path[at + 1..].iter().map(|node| (Kind::Recent, node)))
         .collect()
 }
@@ -148,6 +163,8 @@ fn paired(messages: Vec<Counted>) -> Vec<Counted> {
                     message: Arc::new(missing_result(call)),
                     tokens: MessageTokens { text: 16, ..MessageTokens::default() },
                     kind: Kind::Recent,
+                    pinned: false,
+                    cleared: false,
                     is_input: false,
                 },
             });

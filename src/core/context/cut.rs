@@ -1,15 +1,18 @@
-//! The cut point: what a compaction summarises and what it keeps word for word.
+//! The cut: what a compaction takes out of the model's sight and what it keeps word for word.
 //!
-//! A cut is legal before any message but a tool result, so a call and its results are never parted. The last user
-//! message always stays word for word: where the cut falls after it, it is kept beside the tail.
+//! Cuts are made of whole units ([`Structure`]), so a call and its results are never parted. The last thing a user said
+//! and what is pinned always stay: where the tail begins after them, they are kept beside it.
 
 use crate::core::{
-    context::build::{Context, Kind},
+    context::{
+        build::{Context, Kind},
+        structure::Structure,
+    },
     pi,
     session::Node,
 };
-use reseed_protocol::{EntryId, Role};
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use reseed_protocol::EntryId;
+use std::{collections::HashSet, sync::Arc};
 
 /// Whose rule says where a compaction cuts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,8 +27,10 @@ pub enum CutRule {
 /// What a compaction would do with a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The messages that the summary will stand for, as places in the context, the previous summary left out.
+    /// The messages that go, as places in the context, the previous summary left out.
     pub summarised: Vec<usize>,
+    /// Of these, from which place on they are the beginning of the turn whose end is kept.
+    pub turn_prefix: Option<usize>,
     /// The place of the previous summary, which the new one merges.
     pub previous: Option<usize>,
     /// The first entry of the tail; absent where the tail is empty.
@@ -34,9 +39,11 @@ pub struct Cut {
     pub kept: Vec<EntryId>,
     /// What the summarised messages and the previous summary cost, as estimated.
     pub dropped_tokens: u64,
+    /// What stays costs, as estimated.
+    pub kept_tokens: u64,
 }
 
-/// Least that must be summarised for a compaction to be worth a request.
+/// Least that must go for a compaction to be worth a request.
 pub const GAIN_TOKENS_MIN: u64 = 64;
 
 /// How much a compaction should keep.
@@ -48,41 +55,109 @@ pub struct Keep {
     pub tokens_max: u64,
 }
 
-/// Finds the legal cut that keeps what is closest to the wish, the last user message counted in. Too little kept weighs
-/// twice as much as too much: a summary is no substitute for what was just said. `None`: all of it is less than that, or
-/// there is nothing to gain.
+/// Finds the legal cut that keeps what is closest to the wish, what must stay counted in. Too little kept weighs twice
+/// as much as too much: a summary is no substitute for what was just said. `None`: all of it is less than that, or there
+/// is nothing to gain.
 #[must_use]
-pub fn find_cut(context: &Context, keep: Keep) -> Option<Cut> {
-    let keep_tokens = keep.tokens;
-    let messages = &context.messages;
-    let body = body(context);
-    let last_user = last_user(context);
-    let beside = last_user.map_or(0, |at| messages[at].tokens.total());
+pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
+    if structure.tokens() < keep.tokens {
+        return None;
+    }
+    let units = &structure.units;
+    let stays = must_stay(context, structure);
+    let mut beside: u64 = units.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
     let mut tail = 0;
     let mut best: Option<((bool, u64), usize)> = None;
-    for at in body.clone().rev() {
-        tail += messages[at].tokens.total();
-        if messages[at].message.role == Role::Tool || at == body.start {
-            continue;
+    for at in (1..units.len()).rev() {
+        tail += units[at].tokens;
+        if stays[at] {
+            beside -= units[at].tokens;
         }
-        let kept = if last_user.is_some_and(|user| user < at) { tail + beside } else { tail };
-        let off = if kept >= keep_tokens { kept - keep_tokens } else { 2 * (keep_tokens - kept) };
-        let cost = (kept > keep.tokens_max.max(keep_tokens), off);
+        if !units[at].may_begin_tail {
+            break;
+        }
+        let kept = tail + beside;
+        let off = if kept >= keep.tokens { kept - keep.tokens } else { 2 * (keep.tokens - kept) };
+        let cost = (kept > keep.tokens_max.max(keep.tokens), off);
         // Of equals the earlier one, which parts fewer turns.
         if best.is_none_or(|(least, _)| cost <= least) {
             best = Some((cost, at));
         }
     }
-    if tail < keep_tokens {
-        return None;
+    // Nothing of the tail, for a last unit that is larger than all that may be kept.
+    let last = units.len().checked_sub(1)?;
+    if best.is_none_or(|((too_large, _), _)| too_large) && !stays[last] && units[last].tokens > keep.tokens_max {
+        return cut_units(context, structure, &stays);
     }
-    cut_at(context, best?.1)
+    cut_from(context, structure, best?.1)
 }
 
 /// The cut that keeps the last turn only, for a user who asks for a compaction below the budget.
 #[must_use]
-pub fn last_turn_cut(context: &Context) -> Option<Cut> {
-    cut_at(context, last_user(context)?)
+pub fn last_turn_cut(context: &Context, structure: &Structure) -> Option<Cut> {
+    cut_from(context, structure, structure.last_input(context)?)
+}
+
+/// The cut that keeps what must stay and nothing else.
+#[must_use]
+pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {
+    cut_units(context, structure, &must_stay(context, structure))
+}
+
+/// The cut whose tail begins with this unit.
+#[must_use]
+pub fn cut_from(context: &Context, structure: &Structure, from: usize) -> Option<Cut> {
+    let mut kept = must_stay(context, structure);
+    kept.iter_mut().skip(from).for_each(|kept| *kept = true);
+    cut_units(context, structure, &kept)
+}
+
+/// Which units every cut keeps: what is pinned, and the last thing a user said.
+#[must_use]
+pub fn must_stay(context: &Context, structure: &Structure) -> Vec<bool> {
+    let last = structure.last_input(context);
+    structure.units.iter().enumerate().map(|(at, unit)| unit.pinned || Some(at) == last).collect()
+}
+
+/// The cut that keeps these units, one flag for each. `None` where what goes is not worth it.
+#[must_use]
+pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Option<Cut> {
+    let (units, messages) = (&structure.units, &context.messages);
+    // The tail: as far back as everything is kept without a gap, also without one that an earlier compaction left.
+    let keeps = |at: &usize| kept[*at] && units[*at].may_begin_tail;
+    let tail = (0..units.len()).rev().take_while(keeps).last().unwrap_or(units.len());
+    let mut cut = Cut {
+        summarised: Vec::new(),
+        turn_prefix: None,
+        previous: structure.summary,
+        first_kept: None,
+        kept: Vec::new(),
+        dropped_tokens: 0,
+        kept_tokens: 0,
+    };
+    for (at, unit) in units.iter().enumerate() {
+        let ids = messages[unit.messages.clone()].iter().filter_map(|counted| counted.entry_id.clone());
+        if !kept[at] {
+            cut.summarised.extend(unit.messages.clone());
+            cut.dropped_tokens += unit.tokens;
+            continue;
+        }
+        cut.kept_tokens += unit.tokens;
+        if at < tail {
+            cut.kept.extend(ids);
+        } else if cut.first_kept.is_none() {
+            cut.first_kept = ids.into_iter().next();
+        }
+    }
+    if cut.dropped_tokens < GAIN_TOKENS_MIN {
+        return None;
+    }
+    cut.turn_prefix = units.get(tail).filter(|first| !first.is_input).and_then(|first| {
+        let begins = units.iter().enumerate().find(|(at, unit)| unit.turn == first.turn && !kept[*at]);
+        begins.map(|(_, unit)| unit.messages.start)
+    });
+    cut.dropped_tokens += structure.summary_tokens;
+    Some(cut)
 }
 
 /// The cut that pi makes of this path, whose context this is: backwards until `keep_tokens` of messages are kept, by
@@ -96,47 +171,23 @@ pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option
     let said: HashSet<&EntryId> =
         prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| path[*at].id()).collect();
     let messages = &context.messages;
-    let summarised: Vec<usize> =
-        body(context).filter(|at| messages[*at].entry_id.as_ref().is_some_and(|id| said.contains(id))).collect();
+    let start = usize::from(messages.first().is_some_and(|first| first.kind == Kind::Summary));
+    let said = |at: &usize| messages[*at].entry_id.as_ref().is_some_and(|id| said.contains(id));
+    let (summarised, kept): (Vec<usize>, Vec<usize>) = (start..messages.len()).partition(said);
     if summarised.is_empty() {
         return None;
     }
-    let previous = (body(context).start == 1).then_some(0);
-    let dropped = summarised.iter().chain(&previous).map(|at| messages[*at].tokens.total());
+    let previous = (start == 1).then_some(0);
+    let cost = |places: &mut dyn Iterator<Item = &usize>| places.map(|at| messages[*at].tokens.total()).sum::<u64>();
     Some(Cut {
-        dropped_tokens: dropped.sum(),
+        dropped_tokens: cost(&mut summarised.iter().chain(&previous)),
+        kept_tokens: cost(&mut kept.iter()),
         summarised,
+        turn_prefix: None,
         previous,
         first_kept: Some(path[prepared.cut.first_kept].id().clone()),
         kept: Vec::new(),
     })
-}
-
-fn last_user(context: &Context) -> Option<usize> {
-    // A note of a client's stands in the user's place and is none of the user's words.
-    let said = body(context).rev().find(|at| context.messages[*at].is_input);
-    said.or_else(|| body(context).rev().find(|at| context.messages[*at].message.role == Role::User))
-}
-
-fn body(context: &Context) -> Range<usize> {
-    let start = usize::from(context.messages.first().is_some_and(|first| first.kind == Kind::Summary));
-    start..context.messages.len()
-}
-
-fn cut_at(context: &Context, at: usize) -> Option<Cut> {
-    let messages = &context.messages;
-    let body = body(context);
-    let kept_user = last_user(context).filter(|user| *user < at);
-    let summarised: Vec<usize> = (body.start..at).filter(|index| Some(*index) != kept_user).collect();
-    let previous = (body.start == 1).then_some(0);
-    let gain: u64 = summarised.iter().map(|index| messages[*index].tokens.total()).sum();
-    if gain < GAIN_TOKENS_MIN {
-        return None;
-    }
-    let dropped_tokens = gain + previous.map_or(0, |index| messages[index].tokens.total());
-    let first_kept = messages[at..].iter().find_map(|counted| counted.entry_id.clone());
-    let kept = kept_user.and_then(|index| messages[index].entry_id.clone()).into_iter().collect();
-    Some(Cut { summarised, previous, first_kept, kept, dropped_tokens })
 }
 
 #[cfg(test)]
@@ -152,7 +203,8 @@ mod tests {
     fn check(entries: &[String], keep_tokens: u64, expected: Option<(&[usize], Option<&str>, &[&str])>) {
         let lines: Vec<&str> = entries.iter().map(String::as_str).collect();
         let context = build_context(&path(&lines, &Counter::for_model("test")));
-        let cut = find_cut(&context, Keep { tokens: keep_tokens, tokens_max: u64::MAX });
+        let structure = Structure::of(&context);
+        let cut = find_cut(&context, &structure, Keep { tokens: keep_tokens, tokens_max: u64::MAX });
         let cut = cut.as_ref().map(|cut| {
             let kept: Vec<&str> = cut.kept.iter().map(EntryId::as_str).collect();
             (cut.summarised.as_slice(), cut.first_kept.as_ref().map(EntryId::as_str), kept)
@@ -200,6 +252,19 @@ mod tests {
             &[e("a:user BIG"), e("b:compaction S first=zz"), e("c:user BIG"), e("d:assistant BIG"), e("e:user x")],
             100,
             Some((&[1], Some("d"), &[])),
+        );
+        // What was kept one by one stays so: what an earlier compaction left out between must not come back.
+        check(
+            &[
+                e("a:user x"),
+                e("b:assistant BIG"),
+                e("c:call p"),
+                e("d:result p BIG"),
+                e("e:compaction S first=c keep=a"),
+                e("f:assistant BIG"),
+            ],
+            250,
+            Some((&[2, 3], Some("f"), &["a"])),
         );
     }
 }

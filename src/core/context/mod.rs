@@ -1,10 +1,11 @@
 //! What the model sees: the context built from the tree, counted against the window, compacted when it is full.
 //!
 //! A [`ContextManager`] is asked before every request, also between tool rounds, whether the request may go out as it
-//! is. Adding a strategy is a new file and a line in [`factory`].
+//! is. Adding a strategy is a new file in [`strategies`] and a line in [`factory`].
 
 pub mod branch;
 pub mod build;
+pub mod clearing;
 pub mod compaction;
 pub mod count;
 pub mod counter;
@@ -12,11 +13,12 @@ pub mod cut;
 pub mod envelope;
 pub mod extract;
 pub mod factory;
-pub mod manual;
+pub mod guards;
 pub mod serialize;
+pub mod strategies;
 pub mod strategy;
+pub mod structure;
 pub mod summary;
-pub mod threshold;
 pub mod window;
 pub mod windows;
 

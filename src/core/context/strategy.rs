@@ -1,6 +1,11 @@
-//! What a strategy is: it decides when to compact, and how much to keep.
+//! What a strategy is: it decides when to compact, how far down, what may not be cut, and in which steps.
 
-use crate::core::context::RequestCount;
+use crate::core::context::{
+    Context, RequestCount,
+    cut::{Cut, Keep},
+    structure::Structure,
+};
+use reseed_protocol::event::CompactionTrigger;
 
 /// What a strategy decides about the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,52 +14,136 @@ pub enum Decision {
     Ready,
     /// It may go out, but the user should know that the window is nearly full.
     Warn,
-    /// Summarise first, keeping about so many of the newest tokens.
-    Compact {
-        /// Tokens to keep word for word.
-        keep_tokens: u64,
-    },
+    /// It may go out, and a compaction should be prepared meanwhile.
+    Prepare,
+    /// It has to wait for a compaction.
+    Compact,
 }
 
-/// Decides before every request, also between tool rounds. Pure; asked with the exact count of the request.
+/// Decides before every request, also between tool rounds, and after every turn. Pure; asked with the exact count of the
+/// request. A new one is a file in `strategies/` and a line of the factory: it says what it is called and in which steps
+/// it makes room; the rest follows from its settings unless it says otherwise.
 pub trait ContextManager: Send + std::fmt::Debug {
     /// The short name, as settings and the wire have it.
     fn name(&self) -> &'static str;
 
-    /// What to do about the next request, in a window of so many tokens.
-    fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision;
+    /// Its settings.
+    fn options(&self) -> &Options;
 
-    /// From which count on it compacts by itself; `None` where it never does.
-    fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64>;
+    /// The steps by which room can be made here, gentle to drastic. The first that gets down to the target is taken.
+    fn steps(&self, planning: &Planning<'_>) -> Vec<Step>;
+
+    /// What to do about the next request, in a window of so many tokens. Called for every request: it must not look at
+    /// the messages.
+    fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
+        self.options().decide(count.tokens, window_tokens)
+    }
+
+    /// From which count on it compacts by itself; `None` where it never does by count.
+    fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64> {
+        Some(self.options().trigger_in(window_tokens))
+    }
+
+    /// What a compaction must get down to.
+    fn target_tokens(&self, window_tokens: u64) -> u64 {
+        self.options().target_in(window_tokens)
+    }
 
     /// Tokens it leaves free for the answer.
-    fn reserved_tokens(&self, window_tokens: u64) -> u64;
+    fn reserved_tokens(&self, window_tokens: u64) -> u64 {
+        self.options().reserve_in(window_tokens)
+    }
 
-    /// Tokens that a compaction keeps word for word.
-    fn keep_tokens(&self, window_tokens: u64) -> u64;
+    /// Tokens that a compaction keeps word for word, if it can.
+    fn keep_tokens(&self, window_tokens: u64) -> u64 {
+        self.options().keep_in(window_tokens)
+    }
 
-    /// Whether a refusal of the provider as too large may be answered by compacting.
-    fn compacts_on_overflow(&self) -> bool;
+    /// What its own compactions are called.
+    fn trigger(&self) -> CompactionTrigger {
+        CompactionTrigger::Threshold
+    }
+
+    /// Whether it acts by itself, also on a refusal of the provider as too large.
+    fn is_automatic(&self) -> bool {
+        true
+    }
+}
+
+/// What a strategy plans with. All tokens are in units of the estimate.
+#[derive(Debug, Clone, Copy)]
+pub struct Planning<'a> {
+    /// What the model sees.
+    pub context: &'a Context,
+    /// Its structure.
+    pub structure: &'a Structure,
+    /// How much of the messages should stay.
+    pub keep: Keep,
+    /// All messages together may have so many, a summary included, for the target to be met.
+    pub target_tokens: u64,
+    /// What the summary may have of that.
+    pub summary_tokens: u64,
+}
+
+/// A way of making room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Put a short note in the place of these tool results, places in the context.
+    Clear {
+        /// The messages.
+        results: Vec<usize>,
+        /// Any sufficient gain will do, not only reaching the target.
+        any_gain: bool,
+    },
+    /// Put a summary in the place of what the cut takes out: the model's, or else an extract by rule.
+    Summarise(Cut),
+    /// Leave out what the cut takes out.
+    Truncate(Cut),
 }
 
 /// The deployment's settings, under which a session's stand.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Defaults {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
     /// Compact when more than this share of the window is used; above 0, at most 1.
     pub threshold: f64,
     /// Compact when less than this many tokens are free.
     pub reserve_tokens: u64,
     /// About how many recent tokens stay word for word.
     pub keep_recent_tokens: u64,
+    /// A compaction gets down to this share of the window; below the threshold.
+    pub target: f64,
+    /// From this share of the trigger on a compaction is prepared while turns go on; 1 for never.
+    pub background: f64,
+    /// A compaction saves at least this share of the request.
+    pub min_gain: f64,
+    /// `sliding_window` keeps so many of the newest turns.
+    pub keep_turns: u64,
+    /// So many of the newest tool results are never cleared.
+    pub keep_tool_results: u64,
+    /// Whether `importance` summarises what it takes out.
+    pub summarise: bool,
+    /// The strategies of a `pipeline`, by short name, gentle to drastic.
+    pub steps: Vec<&'static str>,
 }
 
-impl Default for Defaults {
+impl Default for Options {
     fn default() -> Self {
-        Self { threshold: 0.8, reserve_tokens: 16_384, keep_recent_tokens: 20_000 }
+        Self {
+            threshold: 0.8,
+            reserve_tokens: 16_384,
+            keep_recent_tokens: 20_000,
+            target: 0.6,
+            background: 0.85,
+            min_gain: 0.05,
+            keep_turns: 8,
+            keep_tool_results: 4,
+            summarise: true,
+            steps: vec!["threshold"],
+        }
     }
 }
 
-impl Defaults {
+impl Options {
     /// The reserve in a window: at most 20 % of it, so that a small window is not all reserve.
     #[must_use]
     pub fn reserve_in(&self, window_tokens: u64) -> u64 {
@@ -66,4 +155,53 @@ impl Defaults {
     pub fn keep_in(&self, window_tokens: u64) -> u64 {
         self.keep_recent_tokens.min(window_tokens / 4).max(1)
     }
+
+    /// The count above which a compaction is due: the earlier of the threshold and the reserve.
+    #[must_use]
+    pub fn trigger_in(&self, window_tokens: u64) -> u64 {
+        share(window_tokens, self.threshold).min(window_tokens - self.reserve_in(window_tokens))
+    }
+
+    /// The count that a compaction must get down to: at most three quarters of the trigger, so that it does not come again
+    /// at once.
+    #[must_use]
+    pub fn target_in(&self, window_tokens: u64) -> u64 {
+        share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)
+    }
+
+    /// The count above which a compaction is prepared in the background, and the one above which requests wait for it:
+    /// only when the reserve is touched, where there is time to prepare.
+    #[must_use]
+    pub fn limits_in(&self, window_tokens: u64) -> (u64, u64) {
+        let trigger = self.trigger_in(window_tokens);
+        if self.background >= 1.0 {
+            return (trigger, trigger);
+        }
+        let soft = share(trigger, self.background).max(self.target_in(window_tokens));
+        (soft.min(trigger), trigger.max(window_tokens - self.reserve_in(window_tokens)))
+    }
+
+    /// What these settings decide about a request of so many tokens.
+    #[must_use]
+    pub fn decide(&self, tokens: u64, window_tokens: u64) -> Decision {
+        let (soft, hard) = self.limits_in(window_tokens);
+        match tokens {
+            tokens if tokens > hard => Decision::Compact,
+            tokens if tokens > soft => Decision::Prepare,
+            _ => Decision::Ready,
+        }
+    }
+}
+
+/// A share of so many tokens, rounded down.
+#[must_use]
+pub fn share(tokens: u64, share: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a window, far below 2^53"
+    )]
+    let tokens = (tokens as f64 * share) as u64;
+    tokens
 }

@@ -13,7 +13,7 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 /// Reads lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID text`, `note`,
-/// `compaction SUMMARY first=ID keep=ID`.
+/// `compaction SUMMARY first=ID keep=ID clear=ID`.
 pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
     let mut parent = None;
     lines
@@ -55,6 +55,7 @@ pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
                         summary: rest.split(' ').next().unwrap().to_owned(),
                         first_kept_entry_id: word("first="),
                         kept_entry_ids: word("keep=").into_iter().collect(),
+                        cleared_entry_ids: word("clear=").into_iter().collect(),
                         tokens_before: 0,
                         tokens_after: None,
                         trigger: None,

@@ -49,6 +49,7 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             summary: text("summary")?,
             first_kept_entry_id: line.text("firstKeptEntryId").and_then(resolve),
             kept_entry_ids: Vec::new(),
+            cleared_entry_ids: Vec::new(),
             tokens_before: line.get("tokensBefore").and_then(Json::as_u64).unwrap_or(0),
             tokens_after: None,
             trigger: None,

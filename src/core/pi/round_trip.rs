@@ -224,6 +224,7 @@ fn data() -> impl Strategy<Value = EntryData> {
             |(summary, first_kept_entry_id, kept_entry_ids)| EntryData::Compaction(Compaction {
                 summary,
                 first_kept_entry_id,
+                cleared_entry_ids: kept_entry_ids.clone(),
                 kept_entry_ids,
                 tokens_before: 9,
                 tokens_after: Some(4),

@@ -52,13 +52,19 @@ impl Session {
                 self.tree.append(Arc::new(Node::counted(appended.entry.clone(), counter)));
                 if let EntryData::Compaction(compaction) = &appended.entry.data {
                     self.tree.forget_before(compaction.first_kept_entry_id.as_ref(), &compaction.kept_entry_ids);
+                    self.tree.clear(&compaction.cleared_entry_ids, counter);
                 }
             }
             Event::SessionUpdated(updated) => {
                 if let Some(leaf) = &updated.leaf_id {
                     self.tree.move_leaf(leaf.as_ref());
                 }
+                if updated.pins.is_some() {
+                    self.tree.mark(&self.state);
+                }
             }
+            // What it brings back was read from the store: see `Place`.
+            Event::CompactionUndone(_) => self.tree.mark(&self.state),
             _ => {}
         }
     }

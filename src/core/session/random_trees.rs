@@ -69,9 +69,9 @@ impl World {
 
     /// As the store would give the path to an entry.
     fn read(&self, leaf: Option<&EntryId>) -> super::SessionTree {
-        let mut reader = PathReader::default();
+        let mut reader = PathReader::new(&self.session.state, &self.counter);
         for entry in self.way_back(leaf) {
-            if !reader.take(Node::counted(entry.clone(), &self.counter)) {
+            if !reader.take(entry.clone()) {
                 break;
             }
         }
@@ -117,6 +117,7 @@ impl World {
             tokens_after: None,
             trigger: None,
             duration_ms: None,
+            cleared_entry_ids: Vec::new(),
             details: None,
         })
     }

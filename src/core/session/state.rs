@@ -8,12 +8,16 @@ use reseed_protocol::{
     CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
     event::{CompactionTrigger, Event, TurnStatus},
-    reply::{EndedTurn, PendingCall, QueueItem, SessionSettings},
+    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. Another one is folded anew from the log.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
+
+/// After an undone compaction the request may grow by this part of the window before another compaction is made: who
+/// brought the old context back wants to use it.
+const REST_WINDOW_PART: u64 = 10;
 
 /// A strategy with its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +52,12 @@ pub struct SessionState {
     pub compactions: u64,
     /// How many entries its tree has.
     pub entries: u64,
+    /// Entries that every compaction keeps word for word.
+    pub pins: Vec<Pin>,
+    /// Compactions that building the context passes over.
+    pub undone: Vec<EntryId>,
+    /// Automatic compaction leaves requests of at most so many tokens alone: what an undone compaction brought back.
+    pub rest_tokens: Option<u64>,
     /// Inputs that wait.
     pub queue: Vec<QueueItem>,
     /// The turn that is running.
@@ -89,6 +99,9 @@ impl Default for SessionState {
             generation: 0,
             compactions: 0,
             entries: 0,
+            pins: Vec::new(),
+            undone: Vec::new(),
+            rest_tokens: None,
             queue: Vec::new(),
             turn: None,
             last_turn: None,
@@ -178,6 +191,9 @@ impl SessionState {
                 if let Some(settings) = &updated.settings {
                     self.settings.clone_from(settings);
                 }
+                if let Some(pins) = &updated.pins {
+                    self.pins.clone_from(pins);
+                }
                 if let Some(leaf) = &updated.leaf_id {
                     if self.leaf != *leaf {
                         // What could be retried was asked elsewhere.
@@ -192,10 +208,17 @@ impl SessionState {
             Event::ContextCompacted(compacted) => {
                 self.compactions += 1;
                 self.generation = compacted.generation;
+                self.rest_tokens = None;
                 if let Some(turn) = &mut self.turn {
                     turn.compacted = true;
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
                 }
+            }
+            Event::CompactionUndone(undone) => {
+                self.undone.push(undone.entry_id.clone());
+                self.generation = undone.generation;
+                let info = &undone.context_info;
+                self.rest_tokens = Some(info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART));
             }
         }
     }

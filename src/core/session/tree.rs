@@ -7,9 +7,13 @@
 //! - the path is a chain: each node's parent is the one before it, except where older entries were forgotten;
 //! - an entry, once appended, never changes.
 
-use crate::core::context::counter::{Counter, MessageTokens};
-use reseed_protocol::{Entry, EntryData, EntryId};
-use std::sync::Arc;
+use super::SessionState;
+use crate::core::context::{
+    counter::{Counter, MessageTokens},
+    summary,
+};
+use reseed_protocol::{Entry, EntryData, EntryId, Message, Part, Role, entry::Compaction};
+use std::{collections::HashSet, sync::Arc};
 
 /// An entry with its count, made once.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,10 +21,19 @@ pub struct Node {
     /// The entry.
     pub entry: Entry,
     /// The message as it is sent, for entries that hold one: shared with every request.
-    pub message: Option<Arc<reseed_protocol::Message>>,
+    pub message: Option<Arc<Message>>,
     /// What the entry adds to a request, as estimated, not corrected.
     pub tokens: MessageTokens,
+    /// Every compaction keeps it word for word.
+    pub pinned: bool,
+    /// A compaction that building the context passes over.
+    pub undone: bool,
+    /// A tool's answer that gave way to a short note.
+    pub cleared: bool,
 }
+
+/// What stands in the place of a tool's answer that was cleared.
+pub const CLEARED: &str = "[This old tool result was cleared to save room; call the tool again if it is needed.]";
 
 impl Node {
     /// The entry, counted.
@@ -28,27 +41,64 @@ impl Node {
     pub fn counted(entry: Entry, counter: &Counter) -> Self {
         let message = match &entry.data {
             EntryData::Message(message) => Some(Arc::new(message.clone())),
-            EntryData::Compaction(compaction) => Some(Arc::new(reseed_protocol::Message::user(
-                crate::core::context::summary::seed_text(&compaction.summary),
-            ))),
-            EntryData::CustomMessage(custom) => {
-                Some(Arc::new(reseed_protocol::Message::new(reseed_protocol::Role::User, custom.content.clone())))
+            EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
+                Some(Arc::new(Message::user(summary::seed_text(&compaction.summary))))
             }
-            EntryData::BranchSummary(branch) if !branch.summary.is_empty() => Some(Arc::new(
-                reseed_protocol::Message::user(crate::core::context::summary::branch_text(&branch.summary)),
-            )),
+            EntryData::CustomMessage(custom) => Some(Arc::new(Message::new(Role::User, custom.content.clone()))),
+            EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {
+                Some(Arc::new(Message::user(summary::branch_text(&branch.summary))))
+            }
             _ => None,
         };
         let tokens = counter.entry(&entry, message.as_deref());
         // What another program wrote is told as it wrote it, also in its own arithmetic.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
-        Self { entry, message, tokens }
+        Self { entry, message, tokens, pinned: false, undone: false, cleared: false }
     }
 
     /// The entry's id.
     #[must_use]
     pub fn id(&self) -> &EntryId {
         &self.entry.entry_id
+    }
+
+    /// The compaction that this entry is, unless it was undone.
+    #[must_use]
+    pub fn compaction(&self) -> Option<&Compaction> {
+        match &self.entry.data {
+            EntryData::Compaction(compaction) if !self.undone => Some(compaction),
+            _ => None,
+        }
+    }
+
+    /// The node as the session's pins and undone compactions make it.
+    #[must_use]
+    pub fn marked(mut self, state: &SessionState) -> Self {
+        self.pinned = state.pins.iter().any(|pin| pin.entry_id == self.entry.entry_id);
+        if matches!(self.entry.data, EntryData::Compaction(_)) && state.undone.contains(&self.entry.entry_id) {
+            self.undone = true;
+            self.message = None;
+            self.tokens = MessageTokens::default();
+        }
+        self
+    }
+
+    /// The node with a short note in the place of its tool results; any other node as it is.
+    #[must_use]
+    fn without_results(&self, counter: &Counter) -> Option<Self> {
+        let message = self.message.as_deref().filter(|message| message.role == Role::Tool && !self.cleared)?;
+        let mut message = message.clone();
+        for part in &mut message.content {
+            if let Part::ToolResult { output, .. } = part {
+                CLEARED.clone_into(output);
+            }
+        }
+        let tokens = counter.entry(&self.entry_with(&message), Some(&message));
+        Some(Self { message: Some(Arc::new(message)), tokens, cleared: true, ..self.clone() })
+    }
+
+    fn entry_with(&self, message: &Message) -> Entry {
+        Entry { data: EntryData::Message(message.clone()), ..self.entry.clone() }
     }
 }
 
@@ -100,15 +150,49 @@ impl SessionTree {
     #[must_use]
     pub fn upto(&self, leaf: &EntryId) -> Option<Self> {
         let at = self.path.iter().rposition(|node| node.id() == leaf)?;
-        let newest = self.path.iter().rposition(|node| matches!(node.entry.data, EntryData::Compaction(_)));
+        let newest = self.path.iter().rposition(|node| node.compaction().is_some());
         (newest.is_none_or(|newest| newest <= at)).then(|| Self { path: self.path[..=at].to_vec() })
     }
 
     /// Counts every entry anew, for another model.
     pub fn recount(&mut self, counter: &Counter) {
         for node in &mut self.path {
-            let tokens = counter.entry(&node.entry, node.message.as_deref());
-            *node = Arc::new(Node { entry: node.entry.clone(), message: node.message.clone(), tokens });
+            let tokens = match &node.message {
+                Some(message) if node.cleared => counter.entry(&node.entry_with(message), Some(message)),
+                message => counter.entry(&node.entry, message.as_deref()),
+            };
+            *node = Arc::new(Node { tokens, ..(**node).clone() });
+        }
+    }
+
+    /// Marks the path's nodes as the session's pins and undone compactions say.
+    pub fn mark(&mut self, state: &SessionState) {
+        for node in &mut self.path {
+            let pinned = state.pins.iter().any(|pin| pin.entry_id == node.entry.entry_id);
+            let undone = matches!(node.entry.data, EntryData::Compaction(_)) && state.undone.contains(node.id());
+            if node.pinned != pinned || node.undone != undone {
+                *node = Arc::new((**node).clone().marked(state));
+            }
+        }
+    }
+
+    /// Puts a short note in the place of the tool results of these entries.
+    pub fn clear(&mut self, entries: &[EntryId], counter: &Counter) {
+        let entries: HashSet<&EntryId> = entries.iter().collect();
+        for node in self.path.iter_mut().filter(|node| entries.contains(node.id())) {
+            if let Some(cleared) = node.without_results(counter) {
+                *node = Arc::new(cleared);
+            }
+        }
+    }
+
+    /// Clears what the newest compaction on the path cleared.
+    fn clear_as_compacted(&mut self, counter: &Counter) {
+        let newest = self.path.iter().rev().find_map(|node| node.compaction());
+        if let Some(cleared) =
+            newest.map(|compaction| compaction.cleared_entry_ids.clone()).filter(|ids| !ids.is_empty())
+        {
+            self.clear(&cleared, counter);
         }
     }
 
@@ -126,8 +210,7 @@ impl SessionTree {
 
     /// Forgets what no request can hold any more: the entries before the newest compaction that it does not keep.
     pub fn forget_before(&mut self, first_kept: Option<&EntryId>, kept: &[EntryId]) {
-        let Some(compaction) = self.path.iter().rposition(|node| matches!(node.entry.data, EntryData::Compaction(_)))
-        else {
+        let Some(compaction) = self.path.iter().rposition(|node| node.compaction().is_some()) else {
             return;
         };
         let first = first_kept
@@ -143,8 +226,10 @@ impl SessionTree {
 }
 
 /// Finds, walking from the leaf to the root, how far back a session must be read so that the model sees all it should.
-#[derive(Debug, Default)]
-pub struct PathReader {
+#[derive(Debug)]
+pub struct PathReader<'a> {
+    state: &'a SessionState,
+    counter: &'a Counter,
     nodes: Vec<Arc<Node>>,
     boundary: Option<Boundary>,
 }
@@ -158,22 +243,36 @@ struct Boundary {
     at: usize,
 }
 
-impl PathReader {
+impl<'a> PathReader<'a> {
+    /// For the session whose pins and undone compactions are these.
+    #[must_use]
+    pub fn new(state: &'a SessionState, counter: &'a Counter) -> Self {
+        Self { state, counter, nodes: Vec::new(), boundary: None }
+    }
+
     /// Takes the next entry towards the root. `false`: nothing further back is needed.
-    pub fn take(&mut self, node: Node) -> bool {
-        let id = node.id().clone();
+    pub fn take(&mut self, entry: Entry) -> bool {
+        let id = entry.entry_id.clone();
         let mut keep = true;
-        match (&mut self.boundary, &node.entry.data) {
-            (None, EntryData::Compaction(compaction)) => {
-                self.boundary = Some(Boundary {
-                    first_kept: compaction.first_kept_entry_id.clone(),
-                    missing: compaction.kept_entry_ids.clone(),
-                    kept: compaction.kept_entry_ids.clone(),
-                    at: self.nodes.len(),
-                });
+        match &mut self.boundary {
+            None => {
+                let undone = self.state.undone.contains(&id);
+                if let EntryData::Compaction(compaction) = &entry.data
+                    && !undone
+                {
+                    let mut kept = compaction.kept_entry_ids.clone();
+                    // Pinned when this compaction had already taken them out of sight.
+                    let later = self.state.pins.iter().filter(|pin| pin.under.as_ref() == Some(&id));
+                    kept.extend(later.map(|pin| pin.entry_id.clone()));
+                    self.boundary = Some(Boundary {
+                        first_kept: compaction.first_kept_entry_id.clone(),
+                        missing: kept.clone(),
+                        kept,
+                        at: self.nodes.len(),
+                    });
+                }
             }
-            (None, _) => {}
-            (Some(boundary), _) => {
+            Some(boundary) => {
                 keep = boundary.first_kept.is_some() || boundary.missing.contains(&id);
                 boundary.missing.retain(|missing| *missing != id);
                 if boundary.first_kept.as_ref() == Some(&id) {
@@ -182,12 +281,19 @@ impl PathReader {
             }
         }
         if keep {
-            self.nodes.push(Arc::new(node));
+            self.nodes.push(Arc::new(Node::counted(entry, self.counter).marked(self.state)));
         }
         match &self.boundary {
             None => true,
             Some(boundary) => boundary.first_kept.is_some() || !boundary.missing.is_empty(),
         }
+    }
+
+    /// Once only single older entries are missing, which: whoever can read them by id need not walk on. They are taken
+    /// as the others, newest first.
+    #[must_use]
+    pub fn missing(&self) -> Option<&[EntryId]> {
+        self.boundary.as_ref().filter(|boundary| boundary.first_kept.is_none()).map(|boundary| &*boundary.missing)
     }
 
     /// Whether what came so far holds no compaction, so that a path that is known can follow ([`Self::finish_with`]).
@@ -209,7 +315,9 @@ impl PathReader {
             });
         }
         self.nodes.reverse();
-        SessionTree { path: self.nodes }
+        let mut tree = SessionTree { path: self.nodes };
+        tree.clear_as_compacted(self.counter);
+        tree
     }
 
     /// The path that was read, hanging from the end of one that is known.

@@ -1,27 +1,35 @@
 //! `manual` (also `dummy`, `none`): never compacts by itself, also not on overflow. Off means off.
 
-use crate::core::context::{ContextManager, Decision, RequestCount, strategy::Defaults};
+use crate::core::context::{
+    ContextManager, Decision, RequestCount,
+    cut::{find_cut, last_turn_cut},
+    strategy::{Options, Planning, Step},
+};
 
 /// From this share of the window on the user is warned, in percent.
 pub const WARN_PERCENT: u64 = 90;
 
 /// Only a client's `manual_compact` compacts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Manual {
-    limits: Defaults,
+    options: Options,
 }
 
 impl Manual {
-    /// With these limits; only what is kept and what is reserved matter here.
+    /// With these settings; only what is kept, what is reserved and the target matter here.
     #[must_use]
-    pub fn new(limits: Defaults) -> Self {
-        Self { limits }
+    pub fn new(options: Options) -> Self {
+        Self { options }
     }
 }
 
 impl ContextManager for Manual {
     fn name(&self) -> &'static str {
         "manual"
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
@@ -36,15 +44,13 @@ impl ContextManager for Manual {
         None
     }
 
-    fn reserved_tokens(&self, window_tokens: u64) -> u64 {
-        self.limits.reserve_in(window_tokens)
-    }
-
-    fn keep_tokens(&self, window_tokens: u64) -> u64 {
-        self.limits.keep_in(window_tokens)
-    }
-
-    fn compacts_on_overflow(&self) -> bool {
+    fn is_automatic(&self) -> bool {
         false
+    }
+
+    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+        let (context, structure) = (planning.context, planning.structure);
+        let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
+        cut.map(Step::Summarise).into_iter().collect()
     }
 }

@@ -1,0 +1,124 @@
+//! Commands about what the model sees: how full it is, how it is compacted, what stays in it.
+
+use crate::{EntryId, JobId};
+use serde::{Deserialize, Serialize};
+
+payloads! {
+    /// Payload of `get_context`.
+    struct GetContext {
+        /// `envelope` (the default) or `markdown`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<ContextFormat>,
+        /// Whether to include what belongs to one request only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ephemeral: Option<bool>,
+    }
+
+    /// Payload of `manual_compact`.
+    #[derive(Default)]
+    struct ManualCompact {
+        /// What the summary should dwell on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// Apply exactly the compaction that this preview showed. Nothing else may be given with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        preview_id: Option<JobId>,
+        /// Compact in this strategy's way, this once; absent: in that of the session, by a summary where it is `manual`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        strategy: Option<String>,
+        /// Summarise everything anew from the entries themselves instead of merging into the summary there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rebuild: Option<bool>,
+    }
+
+    /// Payload of `preview_compact`: as those of `manual_compact`.
+    #[derive(Default)]
+    struct PreviewCompact {
+        /// What the summary should dwell on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// Compact in this strategy's way; absent: in that of the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        strategy: Option<String>,
+        /// Summarise everything anew from the entries themselves.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rebuild: Option<bool>,
+    }
+
+    /// Payload of `cancel_compaction`.
+    struct CancelCompaction {
+        /// The compaction; absent for the running one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job_id: Option<JobId>,
+    }
+
+    /// Payload of `undo_compaction`.
+    #[derive(Default)]
+    struct UndoCompaction {
+        /// The compaction's entry; absent for the one that is in effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
+    }
+
+    /// Payload of `pin_entry` and `unpin_entry`.
+    struct PinEntry {
+        /// The entry: something said, or a client's message. A tool's answer and its call go together.
+        entry_id: EntryId,
+    }
+
+    /// Payload of `set_context_strategy`.
+    struct SetContextStrategy {
+        /// `threshold`, `manual` (also `dummy`, `none`), `sliding_window`, `tool_results`, `truncate`, `importance` or
+        /// `pipeline`.
+        strategy: String,
+        /// The strategy's settings; what is absent stays at the deployment's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        settings: Option<StrategySettings>,
+    }
+
+    /// Settings of the strategies. Each reads those that concern it.
+    #[derive(Default)]
+    struct StrategySettings {
+        /// Compact when more than this share of the window is used; above 0, at most 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        threshold: Option<f64>,
+        /// Compact when less than this many tokens are free.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserve_tokens: Option<u64>,
+        /// About how many recent tokens stay word for word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_recent_tokens: Option<u64>,
+        /// A compaction gets down to this share of the window or below; above 0, below the threshold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<f64>,
+        /// From this share of the trigger on a compaction is prepared while turns go on; 1 for never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        background: Option<f64>,
+        /// A compaction saves at least this share of the request; 0 to 0.9.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_gain: Option<f64>,
+        /// `sliding_window` keeps so many of the newest turns; at least 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_turns: Option<u64>,
+        /// So many of the newest tool results are never cleared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_tool_results: Option<u64>,
+        /// Whether `importance` summarises what it takes out; otherwise it is dropped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summarise: Option<bool>,
+        /// The strategies of a `pipeline`, gentle to drastic.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps: Option<Vec<String>>,
+    }
+}
+
+/// How `get_context` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ContextFormat {
+    /// The envelope as JSON.
+    Envelope,
+    /// The envelope as text to read.
+    Markdown,
+}

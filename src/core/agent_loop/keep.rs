@@ -1,0 +1,153 @@
+//! What stays and what comes back: pins, and taking a compaction back.
+
+use super::{AgentLoop, Effect, Stage, commands::Caller, info};
+use crate::core::{
+    context::structure::Structure,
+    session::{Node, Place},
+};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorBody, ErrorCode,
+    command::{PinEntry, UndoCompaction},
+    event::{CompactionUndone, Event},
+    reply::Pin,
+};
+use std::sync::Arc;
+
+/// Entries that may be pinned in a session: each is in every request from then on.
+pub const PINS_MAX: usize = 200;
+
+impl AgentLoop {
+    pub(super) fn on_pin_entry(
+        &mut self,
+        caller: &Caller,
+        pin: &PinEntry,
+        place: Option<Place>,
+    ) -> Result<(), ErrorBody> {
+        let id = &pin.entry_id;
+        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
+        let tree = place.map(|place| place.tree);
+        let path = tree.as_ref().unwrap_or(&self.session.tree).path();
+        let node = path.iter().find(|node| node.id() == id);
+        let node = node.ok_or_else(|| {
+            let message = format!("entry `{id}` is not on the branch that the session is on; navigate there first");
+            ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
+        })?;
+        if !may_pin(node) {
+            let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
+        }
+        let mut pins = self.session.state.pins.clone();
+        for entry_id in unit_of(path, id) {
+            let with = (entry_id != *id).then(|| id.clone());
+            if !pins.iter().any(|pin| pin.entry_id == entry_id) {
+                pins.push(Pin { entry_id, with, under: under.clone() });
+            }
+        }
+        if pins.len() > PINS_MAX {
+            let message = format!("{PINS_MAX} entries may be pinned, this would make {}", pins.len());
+            return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
+        }
+        if let Some(tree) = tree {
+            self.session.tree = tree;
+        }
+        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        self.refresh_fixed();
+        Ok(())
+    }
+
+    pub(super) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
+        let id = &pin.entry_id;
+        let mut pins = self.session.state.pins.clone();
+        let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
+            let message = format!("entry `{id}` is not pinned");
+            return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
+        };
+        let pinned = found.with.clone().unwrap_or_else(|| id.clone());
+        pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
+        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        self.refresh_fixed();
+        Ok(())
+    }
+
+    pub(super) fn on_undo_compaction(
+        &mut self,
+        caller: &Caller,
+        undo: &UndoCompaction,
+        place: Option<Place>,
+    ) -> Result<(), ErrorBody> {
+        if self.is_busy() {
+            return Err(self.busy("a compaction is taken back when the session is idle"));
+        }
+        let found = undo_target(self.session.tree.path(), undo.entry_id.as_ref())?.clone();
+        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|id| *id != found);
+        self.void_running("a compaction was taken back");
+        if let Some(place) = place {
+            self.session.tree = place.tree;
+        }
+        // What was pinned under it, an older compaction may have taken out of sight as well.
+        let mut pins = self.session.state.pins.clone();
+        let older = self.session.tree.path().iter().rev().filter(|node| *node.id() != found);
+        let older = older.filter_map(|node| node.compaction().map(|_| node.id().clone())).next().or(under);
+        for pin in pins.iter_mut().filter(|pin| pin.under.as_ref() == Some(&found)) {
+            pin.under.clone_from(&older);
+        }
+        let mark = caller.mark(info::done(Some(self.session.state.seq)));
+        let mut state = self.session.state.clone();
+        state.undone.push(found.clone());
+        self.session.tree.mark(&state);
+        self.refresh_fixed();
+        let undone = CompactionUndone {
+            entry_id: found,
+            command_id: Some(caller.id.clone()),
+            generation: self.generation + 1,
+            context_info: self.context_info(),
+        };
+        let mut events = Vec::new();
+        if pins != self.session.state.pins {
+            events.push(info::session_updated(|updated| updated.pins = Some(pins)));
+        }
+        events.push(Event::CompactionUndone(undone));
+        self.append(events, vec![mark]);
+        self.out.push(Effect::Reseed);
+        self.stage = Stage::Done;
+        Ok(())
+    }
+}
+
+/// The compaction to take back: the one that is named, or the one in effect.
+///
+/// # Errors
+/// `nothing_to_undo`.
+pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result<&'a EntryId, ErrorBody> {
+    let found = path.iter().rev().find(|node| node.compaction().is_some());
+    match (found, named) {
+        (Some(found), None) => Ok(found.id()),
+        (Some(found), Some(named)) if found.id() == named => Ok(found.id()),
+        (Some(found), Some(named)) => {
+            let message = format!(
+                "`{named}` is not the compaction in effect on this branch, `{}` is; they are taken back newest first",
+                found.id()
+            );
+            Err(ErrorBody::new(ErrorCode::NothingToUndo, message).with_field("entryId"))
+        }
+        (None, _) => Err(ErrorBody::new(ErrorCode::NothingToUndo, "no compaction is in effect on this branch")),
+    }
+}
+
+fn may_pin(node: &Node) -> bool {
+    node.message.is_some() && !matches!(node.entry.data, EntryData::Compaction(_))
+}
+
+/// The entries that stay or go with this one: a call and all its results.
+fn unit_of(path: &[Arc<Node>], id: &EntryId) -> Vec<EntryId> {
+    let context = crate::core::context::build_context(path);
+    let place = context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));
+    let structure = Structure::of(&context);
+    let unit = place.and_then(|at| structure.units.iter().find(|unit| unit.messages.contains(&at)));
+    match unit {
+        Some(unit) => {
+            context.messages[unit.messages.clone()].iter().filter_map(|counted| counted.entry_id.clone()).collect()
+        }
+        None => vec![id.clone()],
+    }
+}

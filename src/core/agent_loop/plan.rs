@@ -1,0 +1,235 @@
+//! Whether to compact, and how: what the strategy says, what the guards allow, what fits into the window.
+
+use super::{AgentLoop, Stage, compact::Use};
+use crate::core::{
+    context::{
+        Context, Decision, RequestCount,
+        compaction::{Job, Order, Surroundings, summary_tokens_max},
+        counter::Counter,
+        cut::{Cut, CutRule, Keep, pi_cut},
+        factory::strategy,
+        guards::Leave,
+        strategy::{ContextManager, Planning, Step},
+        structure::Structure,
+    },
+    session::Node,
+};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Timestamp,
+    entry::{Compaction, CompactionDetails},
+    event::CompactionTrigger,
+};
+use std::sync::Arc;
+
+impl AgentLoop {
+    /// A request is about to go out that comes near the limit: has a compaction made meanwhile, unless one is or the
+    /// guards are against it.
+    pub(super) fn prepare(&mut self, now: Timestamp, count: &RequestCount) {
+        if self.running.is_some() || self.ready.is_some() || self.ordered.is_some() || self.holding || self.gave_up {
+            return;
+        }
+        let rest = self.session.state.rest_tokens;
+        if self.guards.leave(now, count.tokens, rest, false) != Leave::Free {
+            return;
+        }
+        let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
+        // Where nothing can be cut yet there is nothing to prepare.
+        let _ = self.start_job(now, order, Use::Commit { background: true }, true);
+    }
+
+    /// The same when nothing is running: the user reads or types while it is made.
+    pub(super) fn prepare_idle(&mut self, now: Timestamp) {
+        if !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() {
+            return;
+        }
+        let count = self.count(&self.context());
+        if matches!(self.manager.before_request(&count, self.window_tokens()), Decision::Prepare | Decision::Compact) {
+            self.prepare(now, &count);
+        }
+    }
+
+    /// The next request has to wait for room: on the compaction that is being made, or on one that begins now. `false`:
+    /// there is none to wait for.
+    pub(super) fn wait_for_room(&mut self, now: Timestamp, count: &RequestCount) -> bool {
+        if self.wait_for_running(now) {
+            return true;
+        }
+        match self.guards.leave(now, count.tokens, self.session.state.rest_tokens, true) {
+            Leave::Rest => false,
+            leave => {
+                let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
+                let started = self.start_job(now, order, Use::Commit { background: false }, leave == Leave::Free);
+                started.is_ok() && self.is_held_up()
+            }
+        }
+    }
+
+    /// The steps by which a compaction would make room now; none where there is nothing to gain.
+    ///
+    /// # Errors
+    /// `unknown_strategy`.
+    pub(super) fn steps(&self, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
+        let other = match order.strategy {
+            Some(name) => {
+                Some(strategy(name, self.session.state.settings.strategy_settings.as_ref(), &self.deployment.options)?)
+            }
+            None => None,
+        };
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
+        if self.deployment.cut_rule == CutRule::Pi {
+            let keep = self.in_estimates(manager.keep_tokens(self.window_tokens()));
+            let cut = pi_cut(self.session.tree.path(), context, keep);
+            return Ok(cut.map(Step::Summarise).into_iter().collect());
+        }
+        let structure = Structure::of(context);
+        let window = self.window_tokens();
+        let summary_tokens = self.summary_tokens_max();
+        let fixed = self.fixed.system + self.fixed.tools;
+        let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
+        let keep = Keep {
+            tokens: self.in_estimates(manager.keep_tokens(window)),
+            tokens_max: target_tokens.saturating_sub(summary_tokens),
+        };
+        let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
+        let mut steps = manager.steps(&planning);
+        let asked_for = order.trigger == CompactionTrigger::Manual && order.strategy.is_none();
+        if asked_for && steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
+            // Who asks for a compaction wants a summary, not less.
+            steps.retain(|step| matches!(step, Step::Summarise(_)));
+        }
+        Ok(steps)
+    }
+
+    /// Stages a compaction and takes its first step.
+    ///
+    /// # Errors
+    /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
+    pub(super) fn start_job(
+        &mut self,
+        now: Timestamp,
+        order: Order,
+        use_: Use,
+        asks_model: bool,
+    ) -> Result<(), ErrorBody> {
+        let context = self.context();
+        let steps = self.steps(&context, &order)?;
+        if steps.is_empty() {
+            let message = "too few tokens are older than the last turn";
+            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
+        }
+        let job = self.stage_job(now, order, &context, steps, asks_model);
+        let _ = self.begin(now, Box::new(job), use_);
+        Ok(())
+    }
+
+    /// Stages the summary of a branch that is left.
+    pub(super) fn branch_job(
+        &mut self,
+        now: Timestamp,
+        order: Order,
+        context: &Context,
+        cut: Cut,
+        files: CompactionDetails,
+    ) -> Job {
+        let (model, window_tokens, counter) = self.summariser();
+        let around = Surroundings {
+            model: &model,
+            window_tokens,
+            counter,
+            summary_tokens_max: self.summary_tokens_max(),
+            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
+            earlier: None,
+            details: Some(files),
+            file_tools: self.deployment.file_tools.clone(),
+            now,
+            deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
+            delimiter: self.ids.next_text(),
+            asks_model: true,
+        };
+        Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
+    }
+
+    fn stage_job(
+        &mut self,
+        now: Timestamp,
+        order: Order,
+        context: &Context,
+        steps: Vec<Step>,
+        asks_model: bool,
+    ) -> Job {
+        let delimiter = self.ids.next_text();
+        let (model, window_tokens, counter) = self.summariser();
+        let base = self.compaction_in_effect().map(|(id, _)| id.clone());
+        let path = self.session.tree.path();
+        let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
+        let originals =
+            |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
+        let around = Surroundings {
+            model: &model,
+            window_tokens,
+            counter,
+            summary_tokens_max: self.summary_tokens_max(),
+            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
+            earlier: self.compaction_in_effect().map(|(_, compaction)| compaction),
+            details: self.compaction_details(),
+            file_tools: self.deployment.file_tools.clone(),
+            now,
+            deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
+            delimiter,
+            asks_model,
+        };
+        Job::stage(order, base, context, originals, steps, around)
+    }
+
+    /// The model that summarises, its window in units of our estimates, and how its texts are counted.
+    pub(super) fn summariser(&self) -> (String, u64, Counter) {
+        let own = &self.session.state.model;
+        match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
+            Some(model) => {
+                let counter = Counter::chosen(self.deployment.estimator, model);
+                (model.clone(), self.deployment.windows.tokens(model), counter)
+            }
+            None => (own.clone(), self.in_estimates(self.window_tokens()), self.counter),
+        }
+    }
+
+    /// Most tokens of a summary, in units of the estimate.
+    fn summary_tokens_max(&self) -> u64 {
+        let (_, summariser_window, _) = self.summariser();
+        self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+    }
+
+    /// The compaction that decides what the model sees.
+    pub(super) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
+        let nodes = self.session.tree.path().iter().rev();
+        nodes.filter_map(|node| node.compaction().map(|compaction| (node.id(), compaction))).next()
+    }
+
+    pub(super) fn compaction_details(&self) -> Option<CompactionDetails> {
+        self.session.tree.path().iter().rev().find_map(|node| match &node.entry.data {
+            EntryData::Compaction(compaction) if !node.undone => compaction.details.clone(),
+            _ => None,
+        })
+    }
+
+    /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
+    pub(super) fn in_estimates(&self, tokens: u64) -> u64 {
+        scaled(tokens, 1.0 / self.calibration.factor()).max(1)
+    }
+
+    /// A number of our estimates in the model's tokens.
+    pub(super) fn in_tokens(&self, estimated: u64) -> u64 {
+        scaled(estimated, self.calibration.factor())
+    }
+}
+
+fn scaled(tokens: u64, factor: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "tokens of a window, far below 2^53"
+    )]
+    let scaled = (tokens as f64 * factor) as u64;
+    scaled
+}

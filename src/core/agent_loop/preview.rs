@@ -1,0 +1,198 @@
+//! Looking at a compaction before it is made: `preview_compact`, then `manual_compact { previewId }`.
+
+use super::{
+    AgentLoop, Stage,
+    commands::Caller,
+    compact::{Ready, Use},
+    info,
+};
+use crate::core::context::{
+    Context,
+    build::Kind,
+    compaction::{Job, Order, Outcome},
+    factory::{resolve, unknown},
+};
+use reseed_protocol::{
+    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    command::{ManualCompact, PreviewCompact},
+    event::CompactionTrigger,
+    reply::{CompactionPreview, Reply, Stretch},
+};
+use std::collections::HashSet;
+
+/// How long a preview can be applied, in milliseconds: as long as somebody thinks about it.
+const PREVIEW_MILLIS: u64 = 600_000;
+
+/// A compaction that was shown and may be applied.
+#[derive(Debug)]
+pub struct Prepared {
+    job: Box<Job>,
+    outcome: Box<Outcome>,
+    expires_at: Timestamp,
+}
+
+impl AgentLoop {
+    pub(super) fn on_manual_compact(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        compact: ManualCompact,
+    ) -> Result<(), ErrorBody> {
+        let ManualCompact { instructions, preview_id, strategy, rebuild } = compact;
+        if let Some(job) = self.blocking_job() {
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
+            return Err(error.with_details(serde_json::json!({ "jobId": job })));
+        }
+        if let Some(preview) = preview_id {
+            if instructions.is_some() || strategy.is_some() || rebuild.is_some() {
+                let message = "a preview is applied as it was shown; leave instructions, strategy and rebuild out";
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("previewId"));
+            }
+            return self.apply_preview(now, caller, &preview);
+        }
+        let order = self.ordered_by(caller, instructions, strategy.as_deref(), rebuild)?;
+        self.check_worth(&order)?;
+        self.answer_job(caller, order.job_id.clone());
+        self.guards.reset();
+        self.ordered = Some(order);
+        // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
+        if matches!(self.stage, Stage::Idle) {
+            self.proceed(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_preview_compact(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        preview: PreviewCompact,
+    ) -> Result<(), ErrorBody> {
+        let PreviewCompact { instructions, strategy, rebuild } = preview;
+        if let Some(job) = self.blocking_job() {
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
+            return Err(error.with_details(serde_json::json!({ "jobId": job })));
+        }
+        let order = self.ordered_by(caller, instructions, strategy.as_deref(), rebuild)?;
+        self.check_worth(&order)?;
+        self.void_running("a preview was asked for");
+        self.start_job(now, order, Use::Preview(caller.clone()), true)
+    }
+
+    fn ordered_by(
+        &mut self,
+        caller: &Caller,
+        instructions: Option<String>,
+        strategy: Option<&str>,
+        rebuild: Option<bool>,
+    ) -> Result<Order, ErrorBody> {
+        let strategy = match strategy {
+            Some(name) => Some(resolve(name).ok_or_else(|| unknown(name, "strategy"))?),
+            None => None,
+        };
+        Ok(Order {
+            command_id: Some(caller.id.clone()),
+            instructions: instructions.filter(|text| !text.trim().is_empty()),
+            strategy,
+            rebuild: rebuild == Some(true),
+            ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
+        })
+    }
+
+    fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
+        let context = self.context();
+        if self.steps(&context, order)?.is_empty() {
+            let tokens = self.context_info().token_count;
+            let message =
+                format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
+            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
+        }
+        Ok(())
+    }
+
+    fn answer_job(&mut self, caller: &Caller, job_id: JobId) {
+        let mut reply = info::done(Some(self.session.state.seq));
+        if let Reply::Ok(done) = &mut reply {
+            done.job_id = Some(job_id);
+        }
+        self.append(Vec::new(), vec![caller.mark(reply)]);
+    }
+
+    /// A preview's summary is made: it is kept for as long as it may be applied, and shown.
+    pub(super) fn show_preview(&mut self, now: Timestamp, caller: &Caller, job: Box<Job>, outcome: Box<Outcome>) {
+        let context = self.context();
+        let before = self.count(&context);
+        let entry: EntryId = "preview".parse().expect("a word is an id");
+        let (_, after) = self.would_be(now, &job, &outcome, &entry, before.tokens);
+        let expires_at = now.plus_millis(PREVIEW_MILLIS);
+        let (dropped, kept) = self.parted(&context, &outcome);
+        let shown = CompactionPreview {
+            preview_id: job.order.job_id.clone(),
+            expires_at,
+            summary: outcome.summary.clone(),
+            rung: outcome.rung,
+            failed_rungs: outcome.failed.clone(),
+            cut_entry_id: outcome.first_kept.clone(),
+            kept_entry_ids: outcome.kept.clone(),
+            cleared_entry_ids: outcome.cleared.clone(),
+            dropped,
+            kept,
+            old_token_count: before.tokens,
+            new_token_count: after.tokens,
+            retained: outcome.retained,
+            cost: outcome.usage.clone(),
+        };
+        self.preview = Some(Box::new(Prepared { job, outcome, expires_at }));
+        self.reply(caller, Reply::CompactionPreview(Box::new(shown)));
+    }
+
+    /// What the model would not see any more, and what it would, the summaries left out.
+    fn parted(&self, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
+        let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
+        let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
+        let mut in_tail = false;
+        for counted in context.messages.iter().filter(|counted| counted.kind != Kind::Summary) {
+            let id = counted.entry_id.as_ref();
+            in_tail |= id.is_some() && id == outcome.first_kept.as_ref();
+            let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
+            let stretch = if stays { &mut kept } else { &mut dropped };
+            stretch.count += 1;
+            stretch.tokens += self.in_tokens(counted.tokens.total());
+            if let Some(id) = id {
+                stretch.from.get_or_insert_with(|| id.clone());
+                stretch.to = Some(id.clone());
+            }
+        }
+        (dropped, kept)
+    }
+
+    fn apply_preview(&mut self, now: Timestamp, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
+        let found = self.preview.take_if(|prepared| prepared.job.order.job_id == *preview);
+        let Some(prepared) = found.filter(|prepared| now < prepared.expires_at) else {
+            let message = format!("there is no preview `{preview}`, or it has expired");
+            return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
+        };
+        if !self.still_holds(&prepared.job, &prepared.outcome) {
+            let message = "the history moved on since the preview: what it shows is no longer what the model sees";
+            return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
+        }
+        self.void_running("a preview is applied");
+        self.answer_job(caller, prepared.job.order.job_id.clone());
+        self.guards.reset();
+        let Prepared { mut job, outcome, .. } = *prepared;
+        job.order.command_id = Some(caller.id.clone());
+        // The work was done before: what it takes now is nothing.
+        job.started_at = now;
+        self.ready = Some(Box::new(Ready { job, outcome, background: false, waited_since: None }));
+        if matches!(self.stage, Stage::Idle) {
+            self.proceed(now);
+        }
+        Ok(())
+    }
+
+    /// The command whose reply comes later than those to later commands: a preview, or a move that waits for a summary.
+    #[must_use]
+    pub fn answers_late(&self) -> Option<CommandId> {
+        self.leaving_by().or_else(|| self.running.as_ref().and_then(super::compact::Running::preview_of))
+    }
+}

@@ -1,0 +1,33 @@
+//! Which tool results may give way to a short note: the old ones that are large enough to matter.
+
+use crate::core::context::{build::Counted, strategy::Planning};
+use reseed_protocol::Role;
+
+/// A result of fewer tokens than this is left alone: the note that stands in its place has about thirty.
+const RESULT_TOKENS_MIN: u64 = 60;
+
+/// The tool results that may be cleared, as places in the context, oldest first: not the newest `keep` ones, none that
+/// is pinned, none of the tail that is to be kept, none that is short or cleared already.
+#[must_use]
+pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
+    let messages = &planning.context.messages;
+    let is_result = |counted: &Counted| counted.message.role == Role::Tool && counted.entry_id.is_some();
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let mut seen = 0;
+    let mut tail_tokens = 0;
+    let mut found = Vec::new();
+    for unit in planning.structure.units.iter().rev() {
+        tail_tokens += unit.tokens;
+        let in_tail = tail_tokens <= planning.keep.tokens.min(planning.keep.tokens_max);
+        for at in unit.messages.clone().rev().filter(|at| is_result(&messages[*at])) {
+            seen += 1;
+            let counted = &messages[at];
+            let is_large = counted.tokens.total() >= RESULT_TOKENS_MIN;
+            if seen > keep && !in_tail && !unit.pinned && !counted.cleared && is_large {
+                found.push(at);
+            }
+        }
+    }
+    found.reverse();
+    found
+}

@@ -1,0 +1,246 @@
+//! Asking the model for a summary, piece by piece where one request would not hold it all.
+
+use crate::core::{
+    context::{
+        counter::Counter,
+        extract::extract,
+        serialize::{Bounds, blocks_within, read},
+        summary::{self, PromptParts},
+    },
+    model::{Answer, ModelRequest, Purpose},
+};
+use reseed_protocol::{
+    Message, Part, StopReason,
+    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions, SystemPart, SystemPrompt},
+    event::CompactionRung,
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Most requests that one compaction makes. What would need more is extracted by rule first: a compaction ends.
+const CHUNKS_MAX: usize = 24;
+
+/// How often a request that is refused as too large is cut in smaller pieces: each time in half, so that a window that is
+/// told eight times too large is found.
+const HALVINGS_MAX: u32 = 3;
+
+/// Least and most tokens that a summary may have; in between an eighth of the window.
+const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
+
+/// Most tokens of an answer that holds a summary: models that think before they write think in it too.
+const ANSWER_TOKENS_MAX: u64 = 16_384;
+
+/// Most words asked of a summary, however large the window: longer ones are read less carefully.
+const SUMMARY_WORDS_MAX: u64 = 1_200;
+
+/// Characters of an extract for each token of its budget: few enough for scripts of one token a character to stay in
+/// bounds most of the time, and checked again when the result is counted.
+pub(super) const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
+
+/// Most tokens that a summary may have in this window.
+#[must_use]
+pub fn summary_tokens_max(window_tokens: u64) -> u64 {
+    (window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1)
+}
+
+/// Who summarises, and what of.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub(super) model: String,
+    pub(super) counter: Counter,
+    /// The summariser's window in units of the estimate: where the model counts more than we do, it holds less of ours.
+    pub(super) window_tokens: u64,
+    /// Most tokens of the summary.
+    pub(super) summary_tokens_max: u64,
+    /// Most tokens of the answer, where that is set.
+    pub(super) answer_tokens_max: Option<u64>,
+    pub(super) instructions: Option<String>,
+    pub(super) free_form: bool,
+    /// What is summarised breaks off within a turn.
+    pub(super) split_turn: bool,
+    pub(super) delimiter: String,
+    /// What is summarised, oldest first.
+    pub(super) messages: Vec<Arc<Message>>,
+}
+
+impl Task {
+    /// The summary by rule.
+    pub(super) fn extract(&self, messages: &[&Message], previous: Option<&str>, tokens_max: u64) -> String {
+        let chars_max = usize::try_from(tokens_max.min(2_048) * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
+        extract(messages, previous, self.instructions.as_deref(), chars_max)
+    }
+}
+
+/// Why an answer is no summary, in a word for programs.
+pub(super) type Why = &'static str;
+
+/// A summary that is being asked for.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    pub(super) task: Task,
+    /// The summary so far: the one before, then that with each piece merged in.
+    pub(super) summary: Option<String>,
+    first: Option<String>,
+    chunks: VecDeque<Vec<String>>,
+    total: usize,
+    halvings: u32,
+    tokens_max: u64,
+}
+
+impl Asking {
+    /// Stages the requests for a summary of these messages, merged into the one before.
+    pub(super) fn stage(task: Task, previous: Option<String>) -> Self {
+        let tokens_max = task.window_tokens;
+        let mut this = Self {
+            task,
+            summary: previous.clone(),
+            first: previous,
+            chunks: VecDeque::new(),
+            total: 0,
+            halvings: 0,
+            tokens_max,
+        };
+        this.chunk();
+        this
+    }
+
+    /// Packs the conversation into pieces that each fit into the window beside the prompt, the summary so far and the
+    /// answer. Ten percent are left for what the estimate misses.
+    fn chunk(&mut self) {
+        let counter = self.task.counter;
+        let window_tokens = self.tokens_max;
+        let fixed = counter.text(summary::system_prompt())
+            + counter.text(&self.prompt(&[]))
+            + counter.text(self.task.instructions.as_deref().unwrap_or_default())
+            + counter.request_overhead();
+        let room = (window_tokens - window_tokens / 10)
+            .saturating_sub(fixed)
+            .saturating_sub(2 * self.task.summary_tokens_max)
+            .max(window_tokens / 8);
+        let bounds = Bounds::for_window(window_tokens);
+        let mut chunk = Vec::new();
+        let mut used = 0;
+        self.chunks.clear();
+        for block in self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)) {
+            let tokens = counter.text(&block) + 2;
+            if used + tokens > room && !chunk.is_empty() {
+                self.chunks.push_back(std::mem::take(&mut chunk));
+                used = 0;
+            }
+            used += tokens;
+            chunk.push(block);
+        }
+        if !chunk.is_empty() {
+            self.chunks.push_back(chunk);
+        }
+        if self.chunks.len() > CHUNKS_MAX {
+            // Too long for the model to read in bounded time: the oldest part is extracted by rule into the summary.
+            let excess = self.chunks.len() - CHUNKS_MAX;
+            let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
+            let old = read(&blocks.join("\n\n"));
+            let old: Vec<&Message> = old.iter().collect();
+            self.summary = Some(self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max));
+        }
+        self.total = self.chunks.len();
+    }
+
+    fn words_max(&self) -> u32 {
+        u32::try_from((self.task.summary_tokens_max / 2).min(SUMMARY_WORDS_MAX)).unwrap_or(u32::MAX)
+    }
+
+    fn prompt(&self, blocks: &[String]) -> String {
+        summary::prompt(PromptParts {
+            blocks,
+            previous: self.summary.as_deref(),
+            instructions: self.task.instructions.as_deref(),
+            free_form: self.task.free_form,
+            split_turn: self.task.split_turn,
+            delimiter: &self.task.delimiter,
+            words_max: self.words_max(),
+        })
+    }
+
+    /// How many pieces are summarised, and how many there are.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        ((self.total - self.chunks.len()) as u64, self.total as u64)
+    }
+
+    pub(super) fn rung(&self) -> CompactionRung {
+        if self.total > 1 { CompactionRung::ChunkedSummary } else { CompactionRung::ModelSummary }
+    }
+
+    /// The request for the next piece; `None` when all are summarised.
+    pub(super) fn next_request(&self) -> Option<ModelRequest> {
+        let prompt = self.prompt(self.chunks.front()?);
+        let counter = self.task.counter;
+        let system = summary::system_prompt().to_owned();
+        // What the window holds beside the prompt, ten percent left for what the estimate misses.
+        let sent = counter.text(&system) + counter.text(&prompt) + counter.request_overhead();
+        let beside = (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent);
+        let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
+        let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
+        Some(ModelRequest {
+            model: self.task.model.clone(),
+            purpose: Purpose::Summary,
+            envelope: ContextEnvelope {
+                system: SystemPrompt {
+                    parts: vec![SystemPart { name: "summary".to_owned(), text: system.clone() }],
+                    compiled: system,
+                },
+                tools: Vec::new(),
+                messages: EnvelopeMessages { cached: Vec::new(), uncached: vec![message] },
+                options: RequestOptions {
+                    max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
+                    ..RequestOptions::default()
+                },
+            },
+        })
+    }
+
+    /// Takes the model's summary of a piece.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub(super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
+        self.summary = Some(usable(answer, self.task.free_form)?);
+        self.chunks.pop_front();
+        Ok(())
+    }
+
+    /// A request was refused as too large: cuts smaller pieces and begins anew. `false`: often enough.
+    pub(super) fn halve(&mut self) -> bool {
+        if self.halvings == HALVINGS_MAX {
+            return false;
+        }
+        self.halvings += 1;
+        self.tokens_max /= 2;
+        self.summary.clone_from(&self.first);
+        self.chunk();
+        // As one piece it was refused; as one piece again it would be.
+        self.total > 1 || self.halve()
+    }
+}
+
+/// The summary in an answer.
+///
+/// # Errors
+/// Why there is none, in a word for programs.
+pub(super) fn usable(answer: &Answer, free_form: bool) -> Result<String, Why> {
+    let text: String = answer
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    match answer.stop_reason {
+        StopReason::Stop => {}
+        StopReason::Length => return Err("truncated"),
+        _ => return Err("malformed"),
+    }
+    let check = if free_form { summary::check_free_form } else { summary::check };
+    check(&text).map_err(|unusable| match unusable {
+        summary::Unusable::Empty | summary::Unusable::Nothing => "empty",
+        summary::Unusable::Missing(_) => "malformed",
+    })
+}

@@ -1,0 +1,395 @@
+//! The ladder of one compaction.
+
+use super::{
+    Order, Outcome,
+    asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Task},
+};
+use crate::core::{
+    context::{
+        build::Context,
+        counter::Counter,
+        cut::Cut,
+        extract::extract,
+        strategy::Step,
+        summary::{self, FileTools},
+    },
+    model::{Answer, ModelRequest},
+    session::state::add_usage,
+};
+use reseed_protocol::{
+    EntryId, Message, Timestamp, Usage, UsageSource,
+    entry::{Compaction, CompactionDetails},
+    event::{CompactionRung, FailedRung},
+};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+
+/// Characters of the lists of files at the end of a summary: at most some hundred paths, and in a small window at most
+/// two for each token of the summary.
+const FILES_CHARS_MAX: u64 = 4_000;
+
+/// What a job needs to know of its surroundings.
+#[derive(Debug, Clone)]
+pub struct Surroundings<'a> {
+    /// The model that will summarise.
+    pub model: &'a str,
+    /// Its window in units of the estimate.
+    pub window_tokens: u64,
+    /// Counts for it.
+    pub counter: Counter,
+    /// Most tokens of the summary, in units of the estimate.
+    pub summary_tokens_max: u64,
+    /// Most tokens of an answer that holds one, where that is set.
+    pub answer_tokens_max: Option<u64>,
+    /// The compaction in effect.
+    pub earlier: Option<&'a Compaction>,
+    /// Files that earlier compactions noted.
+    pub details: Option<CompactionDetails>,
+    /// The tools whose calls name files.
+    pub file_tools: FileTools,
+    /// Now.
+    pub now: Timestamp,
+    /// When the model is not waited for any longer.
+    pub deadline: Timestamp,
+    /// Random text that quotes the conversation.
+    pub delimiter: String,
+    /// Whether the model may be asked.
+    pub asks_model: bool,
+}
+
+/// What a job wants next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Ask the model.
+    Ask(Box<ModelRequest>),
+    /// Look at this: it is taken, or refused by [`Job::refuse`].
+    Offer(Box<Outcome>),
+    /// There is no further step.
+    Exhausted,
+}
+
+/// A compaction at work.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What asked for it.
+    pub order: Order,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When the model is not waited for any longer.
+    pub deadline: Timestamp,
+    /// The compaction whose context was read.
+    pub base: Option<EntryId>,
+    steps: VecDeque<Step>,
+    /// The messages of the context as they were said, with their entries.
+    messages: Vec<(Option<EntryId>, Arc<Message>)>,
+    earlier: Option<Compaction>,
+    noted: Option<CompactionDetails>,
+    file_tools: FileTools,
+    task: Task,
+    asks_model: bool,
+    at: At,
+    failed: Vec<FailedRung>,
+    best: Option<(u64, Box<Outcome>)>,
+    usage: Option<Usage>,
+}
+
+/// Where on the ladder a job is.
+#[derive(Debug, Clone)]
+enum At {
+    /// Between two steps.
+    Between,
+    /// The model is summarising what this cut takes out.
+    Asking(Box<Asking>, Cut),
+    /// A summary by rule is due of what this cut takes out, merged into this text.
+    ByRule(Cut, Option<String>),
+    /// What this cut's summary came to is being looked at.
+    Offered(CompactionRung, Option<(Cut, Option<String>)>),
+}
+
+impl Job {
+    /// Stages a compaction of a context in these steps. `originals` gives the words of a message whose tool result is
+    /// shown as a note.
+    #[must_use]
+    pub fn stage(
+        order: Order,
+        base: Option<EntryId>,
+        context: &Context,
+        originals: impl Fn(&EntryId) -> Option<Arc<Message>>,
+        steps: Vec<Step>,
+        around: Surroundings<'_>,
+    ) -> Self {
+        let original = |counted: &crate::core::context::build::Counted| {
+            let words = counted.entry_id.as_ref().filter(|_| counted.cleared).and_then(&originals);
+            (counted.entry_id.clone(), words.unwrap_or_else(|| counted.message.clone()))
+        };
+        let task = Task {
+            model: around.model.to_owned(),
+            counter: around.counter,
+            window_tokens: around.window_tokens,
+            summary_tokens_max: around.summary_tokens_max,
+            answer_tokens_max: around.answer_tokens_max,
+            instructions: order.instructions.clone(),
+            free_form: order.free_form,
+            split_turn: false,
+            delimiter: around.delimiter,
+            messages: Vec::new(),
+        };
+        Self {
+            order,
+            started_at: around.now,
+            deadline: around.deadline,
+            base,
+            steps: steps.into(),
+            messages: context.messages.iter().map(original).collect(),
+            earlier: around.earlier.cloned(),
+            noted: around.details,
+            file_tools: around.file_tools,
+            task,
+            asks_model: around.asks_model,
+            at: At::Between,
+            failed: Vec::new(),
+            best: None,
+            usage: None,
+        }
+    }
+
+    /// How many pieces are summarised, and how many there are.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        match &self.at {
+            At::Asking(asking, _) => asking.progress(),
+            _ => (0, 1),
+        }
+    }
+
+    /// What it wants next.
+    #[must_use]
+    pub fn next(&mut self) -> Next {
+        loop {
+            match std::mem::replace(&mut self.at, At::Between) {
+                At::Between => match self.steps.pop_front() {
+                    None => return Next::Exhausted,
+                    Some(Step::Clear { results, any_gain }) => {
+                        self.at = At::Offered(CompactionRung::ClearToolResults, None);
+                        return Next::Offer(Box::new(self.clearing(&results, any_gain)));
+                    }
+                    Some(Step::Truncate(cut)) => {
+                        self.at = At::Offered(CompactionRung::Truncate, None);
+                        return Next::Offer(Box::new(self.truncated(&cut)));
+                    }
+                    Some(Step::Summarise(cut)) => {
+                        let previous = self.previous(&cut);
+                        if !self.asks_model {
+                            self.at = At::ByRule(cut, previous);
+                            continue;
+                        }
+                        let split_turn = cut.turn_prefix.is_some();
+                        let task = Task { messages: self.taken_out(&cut), split_turn, ..self.task.clone() };
+                        self.at = At::Asking(Box::new(Asking::stage(task, previous)), cut);
+                    }
+                },
+                At::Asking(asking, cut) => {
+                    if let Some(request) = asking.next_request() {
+                        self.at = At::Asking(asking, cut);
+                        return Next::Ask(Box::new(request));
+                    }
+                    let rung = asking.rung();
+                    let text = asking.summary.clone().unwrap_or_default();
+                    let outcome = self.summarised(&cut, &text, rung);
+                    self.at = At::Offered(rung, Some((cut, asking.summary)));
+                    return Next::Offer(Box::new(outcome));
+                }
+                At::ByRule(cut, previous) => {
+                    let text = self.extract(&cut, previous.as_deref());
+                    self.at = At::Offered(CompactionRung::Extract, None);
+                    return Next::Offer(Box::new(self.summarised(&cut, &text, CompactionRung::Extract)));
+                }
+                // Whoever asks twice without refusing gives it up.
+                At::Offered(..) => {}
+            }
+        }
+    }
+
+    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, without its sections) is
+    /// replaced by an extract of everything, so that a model that cannot summarise does not stop the conversation.
+    pub fn take(&mut self, answer: &Answer) {
+        if let Some(reported) = &answer.usage {
+            let usage = Usage {
+                input_tokens: reported.input_tokens,
+                cached_tokens: reported.cached_tokens.unwrap_or(0),
+                cache_write_tokens: reported.cache_write_tokens,
+                output_tokens: reported.output_tokens,
+                reasoning_tokens: reported.reasoning_tokens,
+                source: UsageSource::Reported,
+            };
+            self.usage = Some(add_usage(self.usage.take(), &usage));
+        }
+        if let At::Asking(asking, _) = &mut self.at
+            && let Err(why) = asking.take(answer)
+        {
+            self.fall_back(why);
+        }
+    }
+
+    /// A request was refused as too large: the model is asked in smaller pieces, or not again.
+    pub fn too_large(&mut self) {
+        if let At::Asking(asking, _) = &mut self.at {
+            let rung = asking.rung();
+            if asking.halve() {
+                self.note(rung, "context_overflow");
+            } else {
+                self.fall_back("context_overflow");
+            }
+        }
+    }
+
+    /// Goes on by rule instead of by the model, because of this.
+    pub fn fall_back(&mut self, why: &str) {
+        if let At::Asking(asking, cut) = std::mem::replace(&mut self.at, At::Between) {
+            self.note(asking.rung(), why);
+            let previous = self.previous(&cut);
+            self.at = At::ByRule(cut, previous);
+        }
+    }
+
+    /// Asks the model no more: time is up.
+    pub fn out_of_time(&mut self) {
+        self.asks_model = false;
+        self.fall_back("timeout");
+    }
+
+    /// What was offered does not do: it would leave so many tokens.
+    pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
+        let At::Offered(rung, summary) = std::mem::replace(&mut self.at, At::Between) else { return };
+        self.note(rung, why);
+        if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
+            self.best = Some((tokens, outcome));
+        }
+        if let Some((cut, text)) = summary {
+            self.at = At::ByRule(cut, text);
+        }
+    }
+
+    /// Of what was refused, the least, with the tokens it would leave; the ways that failed are all of them.
+    #[must_use]
+    pub fn best(&mut self) -> Option<(u64, Box<Outcome>)> {
+        let (tokens, mut outcome) = self.best.take()?;
+        outcome.failed = self.failed.clone();
+        outcome.failed.retain(|failed| failed.rung != outcome.rung);
+        Some((tokens, outcome))
+    }
+
+    /// The newest entry that was read.
+    #[must_use]
+    pub fn last_read(&self) -> Option<&EntryId> {
+        self.messages.iter().rev().find_map(|(id, _)| id.as_ref())
+    }
+
+    /// The ways that did not do so far.
+    #[must_use]
+    pub fn failed(&self) -> &[FailedRung] {
+        &self.failed
+    }
+
+    fn note(&mut self, rung: CompactionRung, why: &str) {
+        self.failed.push(FailedRung { rung, reason: why.to_owned() });
+    }
+
+    fn taken_out(&self, cut: &Cut) -> Vec<Arc<Message>> {
+        cut.summarised.iter().map(|at| self.messages[*at].1.clone()).collect()
+    }
+
+    fn previous(&self, cut: &Cut) -> Option<String> {
+        let text = self.messages[cut.previous?].1.text();
+        summary::unseed(&text).map(Cow::into_owned)
+    }
+
+    /// An extract that is smaller than what it replaces, and within the summary's bound.
+    fn extract(&self, cut: &Cut, previous: Option<&str>) -> String {
+        let messages = self.taken_out(cut);
+        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+        self.task.extract(&messages, previous, self.task.summary_tokens_max.min(cut.dropped_tokens / 2))
+    }
+
+    fn summarised(&self, cut: &Cut, text: &str, rung: CompactionRung) -> Outcome {
+        let tokens_max = self.task.summary_tokens_max;
+        let details = self.details(cut);
+        let files_chars_max = FILES_CHARS_MAX.min(2 * tokens_max).min(cut.dropped_tokens / 2);
+        let files_chars_max = usize::try_from(files_chars_max).unwrap_or(usize::MAX);
+        let summary = summary::with_files(text, &details, files_chars_max);
+        Outcome { summary, details, ..self.outcome(cut, rung) }
+    }
+
+    /// What is left when the oldest are left out: the summary before, cut to its bound, or a word that something is
+    /// missing.
+    fn truncated(&self, cut: &Cut) -> Outcome {
+        let summary = match self.previous(cut) {
+            Some(previous) => {
+                let chars_max = self.task.summary_tokens_max.saturating_mul(EXTRACT_CHARS_PER_TOKEN);
+                let chars_max = usize::try_from(chars_max).unwrap_or(usize::MAX);
+                if previous.chars().count() <= chars_max {
+                    previous
+                } else {
+                    extract(&[], Some(&previous), None, chars_max)
+                }
+            }
+            None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
+        };
+        Outcome { summary, details: self.details(cut), ..self.outcome(cut, CompactionRung::Truncate) }
+    }
+
+    fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
+        let earlier = self.earlier.clone();
+        let mut cleared = earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
+        cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
+        let begins = match &earlier {
+            Some(earlier) => earlier.first_kept_entry_id.clone().or_else(|| self.after_summary()),
+            None => self.messages.first().and_then(|(id, _)| id.clone()),
+        };
+        Outcome {
+            summary: earlier.as_ref().map(|earlier| earlier.summary.clone()).unwrap_or_default(),
+            rung: CompactionRung::ClearToolResults,
+            failed: self.failed.clone(),
+            details: self.noted.clone().unwrap_or_default(),
+            first_kept: begins,
+            kept: earlier.map(|earlier| earlier.kept_entry_ids).unwrap_or_default(),
+            cleared,
+            usage: self.usage.clone(),
+            retained: None,
+            allowed_tokens: 0,
+            any_gain,
+        }
+    }
+
+    /// What follows a compaction that kept nothing from before it.
+    fn after_summary(&self) -> Option<EntryId> {
+        let earlier = self.earlier.as_ref()?;
+        let mut ids = self.messages.iter().filter_map(|(id, _)| id.as_ref());
+        ids.find(|id| Some(*id) != self.base.as_ref() && !earlier.kept_entry_ids.contains(id)).cloned()
+    }
+
+    fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
+        // What was cleared and stays is still shown as a note.
+        let stays: Vec<EntryId> =
+            self.earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
+        let gone: std::collections::HashSet<&EntryId> =
+            cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
+        Outcome {
+            summary: String::new(),
+            rung,
+            failed: self.failed.clone(),
+            details: CompactionDetails::default(),
+            first_kept: cut.first_kept.clone(),
+            kept: cut.kept.clone(),
+            cleared: stays.into_iter().filter(|id| !gone.contains(id)).collect(),
+            usage: self.usage.clone(),
+            retained: None,
+            allowed_tokens: cut.kept_tokens + self.task.summary_tokens_max,
+            any_gain: false,
+        }
+    }
+
+    fn details(&self, cut: &Cut) -> CompactionDetails {
+        let messages = self.taken_out(cut);
+        summary::file_operations(messages.iter().map(|message| &**message), self.noted.as_ref(), &self.file_tools)
+    }
+}

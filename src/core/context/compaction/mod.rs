@@ -1,0 +1,85 @@
+//! A compaction at work: stage, make, check, commit.
+//!
+//! A [`Job`] goes down a ladder of steps, gentle to drastic: clear old tool results, have the model summarise (in pieces
+//! where one request would not hold it all), extract by rule, leave out. It offers what each step comes to; whoever runs
+//! it counts that against the target and takes it, or has the job go on. Nothing of the session changes until an
+//! [`Outcome`] is appended as one entry, so a crash, a cancel or a failure leaves the old context as it was.
+
+mod asking;
+mod job;
+
+pub use asking::{Asking, summary_tokens_max};
+pub use job::{Job, Next, Surroundings};
+
+use reseed_protocol::{
+    CommandId, EntryId, JobId, Usage,
+    entry::CompactionDetails,
+    event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
+};
+
+/// Where summaries are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SummaryRequest {
+    /// The conversation goes in as quoted data, in a request of its own.
+    #[default]
+    Quoted,
+    /// The instruction is appended to the request that the conversation would send, so that the provider's cache of it
+    /// is used.
+    CachedPrefix,
+}
+
+/// What asks for a compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    /// Its name on the wire.
+    pub job_id: JobId,
+    /// Why.
+    pub trigger: CompactionTrigger,
+    /// The command that asked, if one did.
+    pub command_id: Option<CommandId>,
+    /// What the summary should dwell on.
+    pub instructions: Option<String>,
+    /// The instructions take the place of ours: the summary has the form that they ask for, and may lack our sections.
+    pub free_form: bool,
+    /// In whose way, by short name; absent for the session's strategy.
+    pub strategy: Option<&'static str>,
+    /// Summarise from the entries themselves instead of merging into the summary there is.
+    pub rebuild: bool,
+}
+
+impl Order {
+    /// An order that nobody but the server gave.
+    #[must_use]
+    pub fn automatic(job_id: JobId, trigger: CompactionTrigger) -> Self {
+        Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: false }
+    }
+}
+
+/// What a compaction came to, not yet checked against what it replaces. It names entries, so it holds for every later
+/// context that still has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The summary, with the lists of files; empty where nothing was summarised.
+    pub summary: String,
+    /// How it was made.
+    pub rung: CompactionRung,
+    /// The gentler ways that did not do.
+    pub failed: Vec<FailedRung>,
+    /// Files touched so far.
+    pub details: CompactionDetails,
+    /// The first entry kept word for word.
+    pub first_kept: Option<EntryId>,
+    /// Older entries kept word for word.
+    pub kept: Vec<EntryId>,
+    /// Entries whose tool results are shown as a short note.
+    pub cleared: Vec<EntryId>,
+    /// What the summary requests cost together.
+    pub usage: Option<Usage>,
+    /// How well the summary kept what is exact.
+    pub retained: Option<Retained>,
+    /// The messages may have so many tokens in units of the estimate even where that is above the target: what the cut
+    /// keeps, and a summary within its bound.
+    pub allowed_tokens: u64,
+    /// Any sufficient gain will do.
+    pub any_gain: bool,
+}

@@ -1,0 +1,174 @@
+//! What keeps automatic compaction from going round in circles: one at a time is the loop's business, this is when it
+//! rests.
+//!
+//! - after [`FAILURES_MAX`] failures in a row the model is not asked again for a while that doubles each time; room is
+//!   then made by rule, and only where a request would not fit otherwise
+//! - after [`FUTILE_MAX`] compactions in a row that gained too little it rests until a tenth of the window more is said
+//! - what an undone compaction brought back is left alone until as much more is said
+//!
+//! A person's `manual_compact` is never held back, and one that gains ends every rest.
+
+use reseed_protocol::{
+    Timestamp,
+    context::{Breaker, BreakerReason},
+};
+
+/// Failures in a row after which it rests: one is chance, two are bad luck.
+pub const FAILURES_MAX: u32 = 3;
+/// Compactions without gain in a row after which it rests.
+pub const FUTILE_MAX: u32 = 2;
+/// The first rest after failures, in milliseconds.
+const REST_MILLIS: u64 = 60_000;
+/// The longest: an hour is how long an upstream's outage may go unnoticed after its end.
+const REST_MILLIS_MAX: u64 = 3_600_000;
+/// By which part of the window a request must grow before a rest without gain is over.
+const GROWTH_WINDOW_PART: u64 = 10;
+
+/// What automatic compaction of a session remembers of how it went. It is kept as long as the session is in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Guards {
+    failures: u32,
+    futile: u32,
+    rests_until: Option<Timestamp>,
+    rests_below_tokens: Option<u64>,
+}
+
+/// What automatic compaction may do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// Anything.
+    Free,
+    /// Make room without asking the model.
+    ByRule,
+    /// Nothing.
+    Rest,
+}
+
+impl Guards {
+    /// What is allowed for a request of so many tokens; `undone_rest` is up to where an undone compaction wants to be left
+    /// alone. A request that must wait for room (`is_needed`) is not held back by that.
+    #[must_use]
+    pub fn leave(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>, is_needed: bool) -> Leave {
+        if self.rests_below_tokens.is_some_and(|below| tokens <= below) {
+            return Leave::Rest;
+        }
+        if !is_needed && undone_rest.is_some_and(|below| tokens <= below) {
+            return Leave::Rest;
+        }
+        match self.rests_until {
+            Some(until) if now < until => {
+                if is_needed {
+                    Leave::ByRule
+                } else {
+                    Leave::Rest
+                }
+            }
+            _ => Leave::Free,
+        }
+    }
+
+    /// A compaction failed.
+    pub fn failed(&mut self, now: Timestamp) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= FAILURES_MAX {
+            let doubled = REST_MILLIS.saturating_mul(1 << (self.failures - FAILURES_MAX).min(10));
+            self.rests_until = Some(now.plus_millis(doubled.min(REST_MILLIS_MAX)));
+        }
+    }
+
+    /// A compaction was made, or could not be since there was nothing to gain, at so many tokens.
+    pub fn gained(&mut self, is_enough: bool, tokens: u64, window_tokens: u64) {
+        if is_enough {
+            *self = Self::default();
+            return;
+        }
+        self.futile = self.futile.saturating_add(1);
+        if self.futile >= FUTILE_MAX {
+            self.rests_below_tokens = Some(tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART));
+        }
+    }
+
+    /// A person has chosen anew: everything is forgotten.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Why it rests, for a request of so many tokens; `None` where it does not.
+    #[must_use]
+    pub fn breaker(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>) -> Option<Breaker> {
+        let (reason, failures, retry_at, retry_above_tokens, message) = if let Some(below) =
+            self.rests_below_tokens.filter(|below| tokens <= *below)
+        {
+            let message = format!(
+                "the last {} compactions gained too little; the next one is tried above {below} tokens, or when you \
+                     send manual_compact",
+                self.futile
+            );
+            (BreakerReason::NoGain, self.futile, None, Some(below), message)
+        } else if let Some(until) = self.rests_until.filter(|until| now < *until) {
+            let message = format!(
+                "the last {} compactions failed; the next one is tried at {until}, or when you send manual_compact",
+                self.failures
+            );
+            (BreakerReason::Failures, self.failures, Some(until), None, message)
+        } else if let Some(below) = undone_rest.filter(|below| tokens <= *below) {
+            let message = format!(
+                "a compaction was undone; the next one is made above {below} tokens, or when you send manual_compact"
+            );
+            (BreakerReason::Undone, 0, None, Some(below), message)
+        } else {
+            return None;
+        };
+        Some(Breaker { reason, failures: u64::from(failures), retry_at, retry_above_tokens, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    #[test]
+    fn three_failures_rest_longer_each_time_and_gain_ends_it() {
+        let mut guards = Guards::default();
+        for failures in 1..=12u32 {
+            guards.failed(NOW);
+            let rest = match failures {
+                ..3 => 0,
+                _ => (60_000u64 << (failures - 3)).min(3_600_000),
+            };
+            for (after, is_needed, expected) in [
+                (0, false, if rest > 0 { Leave::Rest } else { Leave::Free }),
+                (0, true, if rest > 0 { Leave::ByRule } else { Leave::Free }),
+                (rest, false, Leave::Free),
+            ] {
+                assert_eq!(guards.leave(NOW.plus_millis(after), 1, None, is_needed), expected, "{failures} {after}");
+            }
+            let told = guards.breaker(NOW, 1, None).map(|breaker| (breaker.reason, breaker.failures));
+            assert_eq!(told, (rest > 0).then_some((BreakerReason::Failures, u64::from(failures))));
+        }
+        guards.gained(true, 1, 1);
+        assert_eq!(guards, Guards::default());
+    }
+
+    #[test]
+    fn without_gain_it_rests_until_more_is_said() {
+        let mut guards = Guards::default();
+        guards.gained(false, 900, 1_000);
+        assert_eq!(guards.leave(NOW, 900, None, true), Leave::Free);
+        guards.gained(false, 900, 1_000);
+        for (tokens, expected) in [(900, Leave::Rest), (1_000, Leave::Rest), (1_001, Leave::Free)] {
+            assert_eq!(guards.leave(NOW, tokens, None, true), expected, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn what_was_brought_back_is_left_alone_unless_it_must_shrink() {
+        let guards = Guards::default();
+        assert_eq!(guards.leave(NOW, 900, Some(950), false), Leave::Rest);
+        assert_eq!(guards.leave(NOW, 900, Some(950), true), Leave::Free);
+        assert_eq!(guards.leave(NOW, 951, Some(950), false), Leave::Free);
+        assert_eq!(guards.breaker(NOW, 900, Some(950)).map(|breaker| breaker.reason), Some(BreakerReason::Undone));
+    }
+}

@@ -1,0 +1,4 @@
+//! The strategies, a file each.
+
+pub mod manual;
+pub mod threshold;
