@@ -13,7 +13,7 @@ mod fact;
 mod phrases;
 mod words;
 
-pub(crate) use fact::{is_told, names_oneself, subject};
+pub(crate) use fact::{Weight, is_told, judge, names_oneself, subject};
 pub(crate) use words::{among, is_question, is_unspaced, sentences, words};
 
 use crate::core::context::{
@@ -21,7 +21,7 @@ use crate::core::context::{
     summary::{SKELETON_CHARS, Sections, Slot, item_text, presentable, strip_files},
 };
 use choose::{Item, chosen, rooms};
-use fact::{Weight, contains_words, has_value, judge};
+use fact::{contains_words, has_value};
 use phrases::{CONSTRAINT, CONSTRAINT_UNSPACED, GOAL, ORDERS, work};
 use reseed_protocol::{Message, Part, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,8 @@ pub(crate) const ASSISTANT: &str = "Assistant: ";
 pub(crate) const TOOL: &str = "Tool: ";
 const FIRST_REQUEST: &str = "First request: ";
 const LATEST_REQUEST: &str = "Latest request: ";
-const OPEN_QUESTION: &str = "answer the user: ";
+/// Stands in front of a question that waits for its answer.
+pub(crate) const OPEN_QUESTION: &str = "answer the user: ";
 
 /// The summary of these messages and of what came before them.
 #[must_use]

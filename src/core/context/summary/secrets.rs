@@ -47,7 +47,9 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
             at += if is_mask { MASK.len() } else { c.len_utf8() };
             continue;
         }
-        let mut word = &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())];
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let more = rest[ascii..].find(|c| !is_word(c)).unwrap_or(rest.len() - ascii);
+        let mut word = &rest[..ascii + more];
         // In a line break that is spelt `\n`, its letter sticks to the dashes.
         if let Some(dashes) = word.find(PEM_DASHES).filter(|dashes| rest[*dashes..].starts_with(PEM_BEGIN)) {
             if dashes == 0 {

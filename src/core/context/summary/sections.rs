@@ -193,6 +193,11 @@ impl fmt::Display for Sections {
     }
 }
 
+/// The place that this line opens, if it is a heading of a whole section.
+pub(super) fn opens(line: &str) -> Option<Slot> {
+    heading(line, &HEADINGS).map(|(slot, _)| slot)
+}
+
 /// Whether this text, in lower case and without marks in front, begins with a heading of a summary.
 pub(super) fn is_heading(bare: &str) -> bool {
     let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);

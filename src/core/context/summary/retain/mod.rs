@@ -1,7 +1,34 @@
-//! What a summary must not lose: names, paths, numbers and identifiers are looked for, and what is missing is put back.
+//! What a summary must not lose: names, paths, numbers and identifiers are looked for, and what is missing is put back
+//! word for word, in a section of its own at the end.
+//!
+//! What always holds:
+//! - what was there stays as it was; only the section [`RESTORED`] is written anew, within its bound;
+//! - what matters most goes in first: what the user told, what was decided or is still to be done, what is about the
+//!   present goal, what is newest;
+//! - what was put back once counts as told by the next summary's repair, so that nothing fades from one to the next;
+//! - secrets are masked before anything is looked for, so none is put back;
+//! - the work is linear in the messages but for sorting.
 
-use super::{RESTORED, Sections};
+mod clause;
+mod held;
+mod identify;
+mod sources;
+
+use super::{RESTORED, Sections, Slot, strip_files};
+use clause::clause;
+use held::{Held, content_words, normal};
+use identify::Kind;
 use reseed_protocol::Message;
+use sources::{OPEN, Rank, Source, Sources, Speaker};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use crate::core::context::extract::{ASSISTANT, TOOL};
+
+/// Identifiers that are looked for, the ones that matter most. The section of the largest summary holds some 200 lines;
+/// ten times as many leave the choice to what matters and keep the work small.
+const IDENTIFIERS_MAX: usize = 2_000;
+/// Lines that did not fit before no shorter one is looked for.
+const MISSES_MAX: usize = 16;
 
 /// How much may be put back.
 #[derive(Clone, Copy)]
@@ -23,9 +50,141 @@ pub struct Repaired {
     pub restored: u64,
 }
 
-/// Checks that the summary holds what matters of the messages and of the summary before it, and puts back what it lost.
+/// Checks that a summary holds what matters of the messages and of the summary before it, and puts back what it lost.
+///
+/// A section of restored facts that the summary has already is written anew: its lines count as told. Lists of files
+/// behind the summary are left off.
 #[must_use]
 pub fn repair(summary: &str, sources: &[&Message], previous: Option<&str>, bounds: RepairBounds<'_>) -> Repaired {
-    let _ = (sources, previous, bounds, RESTORED, Sections::default());
-    Repaired { text: summary.to_owned(), checked: 0, restored: 0 }
+    let (body, kept) = without_restored(strip_files(summary));
+    let sources = Sources::gather(sources, previous, &kept);
+    let identifiers = identifiers(&sources);
+    let held = Held::new(&body);
+    let missing: Vec<&Identifier> =
+        identifiers.iter().filter(|identifier| !held.has(identifier.text(&sources), identifier.kind)).collect();
+    let checked = identifiers.len() as u64;
+    let lines = lines(&sources, &missing, bounds);
+    if lines.is_empty() {
+        return Repaired { text: body, checked, restored: 0 };
+    }
+    let section = lines.join("\n");
+    let found = Held::new(&section);
+    let restored = missing.iter().filter(|identifier| found.has(identifier.text(&sources), identifier.kind)).count();
+    Repaired { text: format!("{body}\n\n## {RESTORED}\n{section}"), checked, restored: restored as u64 }
 }
+
+/// A summary without its section of restored facts, and the lines of that.
+fn without_restored(summary: &str) -> (String, Vec<String>) {
+    let sections = Sections::parse(summary);
+    let lines = sections.lines(Slot::Restored).to_vec();
+    if lines.is_empty() {
+        return (summary.trim().to_owned(), lines);
+    }
+    let mut is_within = false;
+    let mut body = String::new();
+    for line in summary.lines() {
+        let is_heading = super::sections::opens(line);
+        is_within = is_heading.map_or(is_within, |slot| slot == Slot::Restored);
+        if !is_within {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    (body.trim().to_owned(), lines)
+}
+
+/// Something exact that was said, at the place where it matters most.
+#[derive(Debug)]
+struct Identifier {
+    kind: Kind,
+    source: usize,
+    found: usize,
+    rank: Rank,
+}
+
+impl Identifier {
+    fn text<'a>(&self, sources: &'a Sources) -> &'a str {
+        let source = &sources.all[self.source];
+        let found = source.found[self.found];
+        &source.text[found.start..found.end]
+    }
+}
+
+/// What is looked for: each identifier once, at the place where it matters most, among equal ones the newest.
+fn identifiers(sources: &Sources) -> Vec<Identifier> {
+    let mut best: BTreeMap<String, Identifier> = BTreeMap::new();
+    for (at, source) in sources.all.iter().enumerate() {
+        for (nth, found) in source.found.iter().enumerate() {
+            let identifier = Identifier { kind: found.kind, source: at, found: nth, rank: source.rank };
+            let name = normal(identifier.text(sources));
+            if best.get(&name).is_none_or(|best| best.rank <= identifier.rank) {
+                best.insert(name, identifier);
+            }
+        }
+    }
+    let mut identifiers: Vec<Identifier> = best.into_values().collect();
+    identifiers.sort_by_key(|identifier| (Reverse(identifier.rank), Reverse(identifier.source), identifier.found));
+    identifiers.truncate(IDENTIFIERS_MAX);
+    identifiers
+}
+
+/// The lines that are put back, in the order in which they were said.
+fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -> Vec<String> {
+    let mut by_source: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    for identifier in missing {
+        let found = sources.all[identifier.source].found[identifier.found];
+        by_source.entry(identifier.source).or_default().push((found.start, found.end));
+    }
+    let mut ordered: Vec<usize> = by_source.keys().copied().collect();
+    let relevance =
+        |at: usize| content_words(&sources.all[at].text).filter(|word| sources.goal.contains(word)).count().min(2);
+    ordered.sort_by_cached_key(|at| (Reverse(sources.all[*at].rank), Reverse(relevance(*at)), Reverse(*at)));
+
+    let cost = |line: &str| (bounds.count)(line) + 1;
+    let mut left = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
+    let mut chosen: BTreeMap<usize, String> = BTreeMap::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut misses = 0;
+    for at in &ordered {
+        let line = line(&sources.all[*at], &by_source[at], true);
+        if seen.insert(normal(&line), *at).is_some() {
+            continue;
+        }
+        match left.checked_sub(cost(&line)) {
+            Some(rest) => {
+                left = rest;
+                chosen.insert(*at, line);
+            }
+            None if misses == MISSES_MAX => break,
+            None => misses += 1,
+        }
+    }
+    // What room is left goes into more of the sentence around what matters most.
+    for at in &ordered {
+        let Some(tight) = chosen.get_mut(at).filter(|_| sources.all[*at].speaker != Speaker::Tool) else { continue };
+        let whole = line(&sources.all[*at], &by_source[at], false);
+        if whole == *tight {
+            continue;
+        }
+        let more = cost(&whole).saturating_sub(cost(tight));
+        let Some(rest) = left.checked_sub(more) else { break };
+        left = rest;
+        *tight = whole;
+    }
+    chosen.into_values().collect()
+}
+
+/// A sentence as a line of the section, with who said it unless it was the user.
+fn line(source: &Source, spans: &[(usize, usize)], tight: bool) -> String {
+    let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
+    let head = match source.speaker {
+        _ if is_task => OPEN,
+        Speaker::User => "",
+        Speaker::Assistant => ASSISTANT,
+        Speaker::Tool => TOOL,
+    };
+    format!("- {head}{}", clause(&source.text, spans, tight))
+}
+
+#[cfg(test)]
+mod tests;

@@ -47,6 +47,9 @@ const PREFIXES: [(&str, usize); 38] = [
 /// How the ASCII ones of the names below end.
 const ENDINGS: [&[u8; 2]; 12] = [b"rd", b"wd", b"se", b"rt", b"ha", b"et", b"en", b"ey", b"al", b"ls", b"ss", b"pw"];
 
+/// Bytes of the shortest key with its beginning.
+const KEY_BYTES_MIN: usize = 15;
+
 /// How surely a name announces a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strength {
@@ -100,6 +103,9 @@ const NO_SECRETS: &str = "\
 
 /// Bytes of the key that a text begins with; `None` if it begins with none.
 pub(super) fn known(token: &str) -> Option<usize> {
+    if token.len() < KEY_BYTES_MIN {
+        return None;
+    }
     if token.starts_with("eyJ") {
         return is_jwt(token).then_some(token.len());
     }

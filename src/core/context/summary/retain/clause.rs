@@ -1,0 +1,117 @@
+//! The part of a sentence that gives an identifier its meaning, in few words.
+
+use crate::core::context::extract::is_unspaced;
+
+/// Characters of a sentence that stands whole.
+const WHOLE_CHARS_MAX: usize = 110;
+/// Words kept in front of and behind what must stay, of a sentence that is longer.
+const NEAR_WORDS: (usize, usize) = (9, 4);
+/// The same where there is little room: words that mean something.
+const TIGHT_WORDS: (usize, usize) = (4, 1);
+/// Characters kept on each side in a script that has no spaces.
+const NEAR_CHARS: usize = 16;
+
+/// Words that say nothing about what is told.
+const FILLERS: &str = "\
+    a an the please remember note that this also just really my our we you i it its will would can could of so well ok \
+    okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte";
+/// Words in front of what is told.
+const LEADING: &str = "please remember note that also just so well ok okay hi hello btw fyi and but bitte";
+
+/// The sentence, shortened to what stands around these spans; `tight` for as few words as make sense.
+pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], tight: bool) -> String {
+    let is_short = sentence.chars().count() <= WHOLE_CHARS_MAX;
+    let is_spaceless = sentence.chars().filter(|c| is_unspaced(*c)).count() * 2 > sentence.chars().count();
+    if is_spaceless {
+        let whole = is_short && !tight;
+        return tidy(if whole { sentence } else { around(sentence, spans) });
+    }
+    let words = words(sentence);
+    let is_in = |list: &str, at: usize| among(list, &sentence[words[at].0..words[at].1]);
+    let must: Vec<usize> =
+        (0..words.len()).filter(|at| spans.iter().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1)).collect();
+    let mut keep = vec![false; words.len()];
+    must.iter().for_each(|at| keep[*at] = true);
+    if is_short && !tight {
+        let first = must.first().copied().unwrap_or(0);
+        let from = (0..first).find(|at| !is_in(LEADING, *at)).unwrap_or(first);
+        keep[from..].fill(true);
+    } else {
+        let (before, behind) = if tight { TIGHT_WORDS } else { NEAR_WORDS };
+        let says = |at: &usize| !tight || !is_in(FILLERS, *at);
+        for at in must {
+            (0..at).rev().filter(says).take(before).for_each(|near| keep[near] = true);
+            (at + 1..words.len()).filter(says).take(behind).for_each(|near| keep[near] = true);
+        }
+    }
+    let kept: Vec<&str> =
+        words.iter().zip(keep).filter(|(_, keep)| *keep).map(|((start, end), _)| &sentence[*start..*end]).collect();
+    tidy(&kept.join(" "))
+}
+
+fn tidy(text: &str) -> String {
+    text.trim().trim_end_matches(['.', ',', ';', ':', '。', '，']).to_owned()
+}
+
+/// The text from a little before the first span to a little behind the last.
+fn around<'a>(sentence: &'a str, spans: &[(usize, usize)]) -> &'a str {
+    let start = spans.iter().map(|span| span.0).min().unwrap_or(0);
+    let end = spans.iter().map(|span| span.1).max().unwrap_or(sentence.len());
+    let from = sentence[..start].char_indices().rev().nth(NEAR_CHARS - 1).map_or(0, |(at, _)| at);
+    let to = sentence[end..].char_indices().nth(NEAR_CHARS).map_or(sentence.len(), |(at, _)| end + at);
+    &sentence[from..to]
+}
+
+/// Where the words between spaces stand.
+fn words(sentence: &str) -> Vec<(usize, usize)> {
+    let base = sentence.as_ptr() as usize;
+    let word = |word: &str| {
+        let start = word.as_ptr() as usize - base;
+        (start, start + word.len())
+    };
+    sentence.split_whitespace().map(word).collect()
+}
+
+/// Whether a word is in a list of lower-case words, whatever its case and the punctuation behind it.
+fn among(list: &str, word: &str) -> bool {
+    let word = word.trim_end_matches([',', '.', ':', ';']);
+    list.split_ascii_whitespace().any(|listed| listed.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(sentence: &str, identifiers: &[&str], whole: &str, tight: &str) {
+        let spans: Vec<(usize, usize)> = identifiers
+            .iter()
+            .map(|identifier| sentence.find(identifier).map(|at| (at, at + identifier.len())).unwrap())
+            .collect();
+        assert_eq!((clause(sentence, &spans, false), clause(sentence, &spans, true)), (whole.into(), tight.into()));
+    }
+
+    #[test]
+    fn a_sentence_is_shortened_around_what_matters() {
+        check(
+            "Please remember that the staging database listens on port 5433 now.",
+            &["5433"],
+            "the staging database listens on port 5433 now",
+            "database listens on port 5433 now",
+        );
+        check(
+            "Well, in case you wonder about it some day, the backup job of the office in Lisbon has always been started at 03:30 by \
+             a script that nobody dares to touch",
+            &["03:30"],
+            "the office in Lisbon has always been started at 03:30 by a script that",
+            "Lisbon always started at 03:30 by",
+        );
+        check("Do not restart web-7", &["web-7"], "Do not restart web-7", "Do not restart web-7");
+        check(
+            "我们的数据库端口是8443，请记住不要随便更改它。",
+            &["8443"],
+            "我们的数据库端口是8443，请记住不要随便更改它",
+            "我们的数据库端口是8443，请记住不要随便更改它",
+        );
+    }
+}

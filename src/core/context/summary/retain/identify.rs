@@ -1,0 +1,431 @@
+//! What in a sentence is exact: a path, an address, a number with its unit, something quoted, a symbol of code.
+//!
+//! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs a
+//! fact. The work is linear in the sentence.
+
+use crate::core::context::extract::is_unspaced;
+
+/// Characters of something quoted; what is longer is a text of its own and not a name.
+const QUOTED_CHARS_MAX: usize = 80;
+/// Bytes of the longest identifier; what is longer is data.
+const IDENTIFIER_BYTES_MAX: usize = 300;
+
+/// Words in front of a small number that make it the name of something.
+const LABELS: &str = "\
+    port version room line lines issue ticket pr step chapter page gate flight no number nr build release floor \
+    apartment seat table order invoice case section level node shard bus tram line track platform row version v eur usd \
+    chf gbp zimmer raum seite gleis linie";
+/// Words behind a number that are not what it counts.
+const NO_UNITS: &str = "\
+    a an and or of is are was were in on at to the by for from with as it its he she we you they i but if so than then \
+    that this which who not und oder ist im am auf zu der die das";
+/// Words in front of a name.
+const NAMING: &str = "\
+    called named nicknamed codenamed code-named dubbed titled heißt heisst heiße namens llama llamado appelle chiama";
+/// Words in front of a name in a sentence that tells what something is.
+const IS: &str = "is are ist sind es est è = :";
+/// First words of a sentence that tells what something is.
+const TELLING: &str = "my our the mein meine unser unsere der die das mi mis nuestra nuestro mon ma notre";
+
+/// What an identifier is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    /// A file or a directory, or another name with dots or slashes in it.
+    Path,
+    /// The address of a page or a service.
+    Url,
+    /// The address of a person's mail.
+    Email,
+    /// A number with what it counts, a date, a version, a sum of money.
+    Number,
+    /// What stands in quotation marks.
+    Quoted,
+    /// The name of a person, an animal, a thing.
+    Name,
+    /// A name in code, or whatever stands in back-ticks.
+    Symbol,
+    /// A hash, a number of an order, a mixture of letters and digits.
+    Id,
+    /// Something that is still to be done. It is compared by its words.
+    Task,
+}
+
+/// An identifier in a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// The byte in the sentence where it begins.
+    pub(crate) start: usize,
+    /// The byte behind its last.
+    pub(crate) end: usize,
+}
+
+/// The identifiers of a sentence, in order; none overlaps another.
+pub(crate) fn identify(sentence: &str) -> Vec<Found> {
+    let words = split(sentence);
+    let mut found: Vec<Found> = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let word = words[at];
+        if let Some(quoted) = word.quoted {
+            let inner = &sentence[quoted.start..quoted.end];
+            let kind = if quoted.kind == Kind::Symbol { classify(inner).unwrap_or(Kind::Symbol) } else { quoted.kind };
+            found.push(Found { kind, ..quoted });
+            at += 1;
+            continue;
+        }
+        let text = &sentence[word.start..word.end];
+        let before = at.checked_sub(1).map(|at| words[at].text(sentence)).unwrap_or_default();
+        let after = words.get(at + 1).map(|word| word.text(sentence)).unwrap_or_default();
+        let small = is_small_number(text);
+        if small {
+            if among(LABELS, before) || before.ends_with('#') {
+                let start = words[at - 1].start;
+                found.push(Found { kind: Kind::Number, start, end: word.end });
+            } else if is_unit(after) {
+                found.push(Found { kind: Kind::Number, start: word.start, end: words[at + 1].end });
+                at += 1;
+            }
+        } else if let Some(kind) = classify(text) {
+            let with_unit = kind == Kind::Number && is_plain_number(text) && is_unit(after);
+            let end = if with_unit { words[at + 1].end } else { word.end };
+            found.push(Found { kind, start: word.start, end });
+            at += usize::from(with_unit);
+        } else if is_capital(text) && names(sentence, before, at) {
+            let more = words[at + 1..].iter().take(2).take_while(|next| is_capital(next.text(sentence))).count();
+            found.push(Found { kind: Kind::Name, start: word.start, end: words[at + more].end });
+            at += more;
+        }
+        at += 1;
+    }
+    found.retain(|found| found.end - found.start <= IDENTIFIER_BYTES_MAX);
+    found
+}
+
+/// A word of a sentence without the punctuation around it, or something quoted.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    start: usize,
+    end: usize,
+    quoted: Option<Found>,
+}
+
+impl Word {
+    fn text<'a>(&self, sentence: &'a str) -> &'a str {
+        &sentence[self.start..self.end]
+    }
+}
+
+fn split(sentence: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut at = 0;
+    // Where no closing mark was found it is not looked for again.
+    let mut unclosed: Vec<char> = Vec::new();
+    while let Some(c) = sentence[at..].chars().next() {
+        let before = sentence[..at].chars().next_back();
+        if let Some((close, kind)) = quotation(c, before)
+            && !unclosed.contains(&close)
+        {
+            let start = at + c.len_utf8();
+            match closing(&sentence[start..], close, c == '\'') {
+                Some(bytes) => {
+                    let quoted = Found { kind, start, end: start + bytes };
+                    words.push(Word { start: at, end: start + bytes + close.len_utf8(), quoted: Some(quoted) });
+                    at = start + bytes + close.len_utf8();
+                    continue;
+                }
+                None => unclosed.push(close),
+            }
+        }
+        if is_gap(c) {
+            at += c.len_utf8();
+            continue;
+        }
+        let bytes = sentence[at..]
+            .char_indices()
+            .find(|(offset, c)| *offset > 0 && (is_gap(*c) || *c == '`' || matches!(c, '"' | '“' | '«' | '「')))
+            .map_or(sentence.len() - at, |(offset, _)| offset);
+        if let Some((start, end)) = trimmed(&sentence[at..at + bytes]) {
+            words.push(Word { start: at + start, end: at + end, quoted: None });
+        }
+        at += bytes;
+    }
+    words
+}
+
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || is_unspaced(c) || matches!(c, '，' | '。' | '：' | '；' | '、' | '（' | '）' | '！' | '？')
+}
+
+/// How what this character opens is closed, and what it is then.
+fn quotation(c: char, before: Option<char>) -> Option<(char, Kind)> {
+    let within = before.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
+    match c {
+        '`' => Some(('`', Kind::Symbol)),
+        '"' if !within => Some(('"', Kind::Quoted)),
+        '\'' if !within => Some(('\'', Kind::Quoted)),
+        '“' => Some(('”', Kind::Quoted)),
+        '„' => Some(('“', Kind::Quoted)),
+        '«' => Some(('»', Kind::Quoted)),
+        '‘' => Some(('’', Kind::Quoted)),
+        '「' => Some(('」', Kind::Quoted)),
+        '『' => Some(('』', Kind::Quoted)),
+        '《' => Some(('》', Kind::Quoted)),
+        _ => None,
+    }
+}
+
+/// Bytes until the closing mark, if something stands between that is not too long.
+fn closing(rest: &str, close: char, is_apostrophe: bool) -> Option<usize> {
+    let mut chars = rest.char_indices().take(QUOTED_CHARS_MAX + 1).peekable();
+    while let Some((at, c)) = chars.next() {
+        let ends = c == close && !(is_apostrophe && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric()));
+        if ends {
+            let inner = &rest[..at];
+            return (inner.contains(char::is_alphanumeric) && inner.trim() == inner).then_some(at);
+        }
+    }
+    None
+}
+
+/// The word without the punctuation around it.
+fn trimmed(word: &str) -> Option<(usize, usize)> {
+    let opens = |c: char| "([{<\"'*,;:!?>|~“”„«»‘’…".contains(c) && !(c == '~' && word.starts_with("~/"));
+    let start = word.len() - word.trim_start_matches(opens).len();
+    let mut inner = &word[start..];
+    let closes = |c: char| ">\"'*,;:!?|.“”„«»‘’…".contains(c);
+    loop {
+        let mut shorter = inner.trim_end_matches(closes);
+        for (open, close) in [('(', ')'), ('[', ']'), ('{', '}')] {
+            if shorter.ends_with(close) && !shorter.contains(open) {
+                shorter = &shorter[..shorter.len() - 1];
+            }
+        }
+        let shorter = shorter.strip_suffix("'s").or_else(|| shorter.strip_suffix("’s")).unwrap_or(shorter);
+        if shorter.len() == inner.len() {
+            break;
+        }
+        inner = shorter;
+    }
+    let is_word = inner.contains(char::is_alphanumeric) || matches!(inner, "%" | "€" | "$" | "£" | "°");
+    is_word.then_some((start, start + inner.len()))
+}
+
+/// What a word is by its own form; `None` for a word like any other, and for a small number, which needs a unit.
+pub(super) fn classify(word: &str) -> Option<Kind> {
+    // Most words.
+    if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return None;
+    }
+    let has_letter = word.contains(char::is_alphabetic);
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    if word.contains("://") || word.starts_with("www.") {
+        return Some(Kind::Url);
+    }
+    if let Some((name, host)) = word.split_once('@')
+        && !name.is_empty()
+        && host.contains('.')
+    {
+        return Some(Kind::Email);
+    }
+    if !has_letter {
+        return (has_digit && !is_small_number(word)).then_some(Kind::Number);
+    }
+    if is_path(word, has_digit) {
+        return Some(Kind::Path);
+    }
+    if is_symbol(word) {
+        return Some(Kind::Symbol);
+    }
+    if has_digit {
+        return Some(if is_number_with_unit(word) { Kind::Number } else { Kind::Id });
+    }
+    is_file_name(word).then_some(Kind::Path)
+}
+
+fn is_path(word: &str, has_digit: bool) -> bool {
+    if word.contains('\\') {
+        return true;
+    }
+    if !word.contains('/') {
+        return false;
+    }
+    if ["/", "./", "../", "~/", "@"].iter().any(|root| word.starts_with(root)) {
+        return word.len() > 2;
+    }
+    let pieces = word.split('/').filter(|piece| !piece.is_empty()).count();
+    // `and/or` and `km/h` are no paths.
+    pieces >= 3 || pieces == 2 && (has_digit || word.contains(['.', '_', '-']) || word.ends_with('/'))
+}
+
+/// A name and an extension: `main.rs`, `Dockerfile.dev`, `example.org`.
+fn is_file_name(word: &str) -> bool {
+    let Some((stem, extension)) = word.rsplit_once('.') else { return false };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    stem.len() + extension.len() > 3
+        && !extension.is_empty()
+        && extension.len() <= 10
+        && extension.bytes().all(|byte| byte.is_ascii_lowercase())
+        && word.chars().all(is_plain)
+}
+
+fn is_symbol(word: &str) -> bool {
+    if word.contains("::") || word.contains("()") || word.contains("->") {
+        return true;
+    }
+    if let Some(flag) = word.strip_prefix("--") {
+        return flag.starts_with(|c: char| c.is_ascii_alphabetic());
+    }
+    let mut last = ' ';
+    let mut humps = 0;
+    for c in word.chars() {
+        if c == '_' && last.is_alphanumeric() && !word.ends_with('_') {
+            return true;
+        }
+        humps += usize::from(c.is_ascii_uppercase() && last.is_ascii_lowercase());
+        last = c;
+    }
+    // `useState`, `ContextManager`; a name such as `McDonald` costs little.
+    humps > 0 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+}
+
+/// `16GB`, `250ms`, `v1.2.3`, `8pm`, `20€`.
+fn is_number_with_unit(word: &str) -> bool {
+    if word.strip_prefix(['v', 'V']).is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
+        return true;
+    }
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | ':' | '-' | '+'));
+    unit.len() < word.len()
+        && unit.chars().count() <= 4
+        && unit.chars().all(|c| c.is_alphabetic() || matches!(c, '/' | '°' | '%'))
+}
+
+/// A number that means nothing alone: one or two digits.
+fn is_small_number(word: &str) -> bool {
+    (1..=2).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_plain_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','))
+}
+
+fn is_unit(word: &str) -> bool {
+    let is_word = |c: char| c.is_alphabetic() || matches!(c, '%' | '°' | '/' | '€' | '$' | '£');
+    !word.is_empty() && word.len() <= 20 && word.chars().all(is_word) && !among(NO_UNITS, word)
+}
+
+fn is_capital(word: &str) -> bool {
+    word.starts_with(char::is_uppercase) && !matches!(word, "I" | "I'm" | "I'll" | "I've" | "I'd")
+}
+
+/// Whether what stands in front says that a name comes.
+fn names(sentence: &str, before: &str, at: usize) -> bool {
+    let first = || sentence.split_whitespace().next().unwrap_or_default();
+    among(NAMING, before) || (2..=9).contains(&at) && among(IS, before) && among(TELLING, first())
+}
+
+/// Whether a word, in whatever case, is in a list of lower-case words.
+fn among(list: &str, word: &str) -> bool {
+    !word.is_empty() && list.split_ascii_whitespace().any(|listed| listed.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(sentence: &str, expected: &[(Kind, &str)]) {
+        let found: Vec<(Kind, &str)> =
+            identify(sentence).iter().map(|found| (found.kind, &sentence[found.start..found.end])).collect();
+        assert_eq!(found, expected, "{sentence}");
+    }
+
+    #[test]
+    fn what_is_exact_is_found() {
+        check(
+            "Look at src/main.rs, and at ./a or /etc/app.conf.",
+            &[(Kind::Path, "src/main.rs"), (Kind::Path, "./a"), (Kind::Path, "/etc/app.conf")],
+        );
+        check(
+            "C:\\Users\\ann\\x.txt and main.rs (README.md)",
+            &[(Kind::Path, "C:\\Users\\ann\\x.txt"), (Kind::Path, "main.rs"), (Kind::Path, "README.md")],
+        );
+        check(
+            "see https://example.org:8443/a?b=1, www.x.de or mail ann@example.org!",
+            &[(Kind::Url, "https://example.org:8443/a?b=1"), (Kind::Url, "www.x.de"), (Kind::Email, "ann@example.org")],
+        );
+        check(
+            "It takes 250 ms, 16GB, 3 days, $5 and 20 % until 2026-03-15 at 14:30 on port 8443.",
+            &[
+                (Kind::Number, "250 ms"),
+                (Kind::Number, "16GB"),
+                (Kind::Number, "3 days"),
+                (Kind::Number, "$5"),
+                (Kind::Number, "20 %"),
+                (Kind::Number, "2026-03-15"),
+                (Kind::Number, "14:30"),
+                (Kind::Number, "8443"),
+            ],
+        );
+        check(
+            "version 3 and v1.2.3 in room 12, 1,200 rows",
+            &[
+                (Kind::Number, "version 3"),
+                (Kind::Number, "v1.2.3"),
+                (Kind::Number, "room 12"),
+                (Kind::Number, "1,200 rows"),
+            ],
+        );
+        check(
+            "call parse_line(), useState, MAX_SIZE, std::fs and `cargo test --lib` with --release",
+            &[
+                (Kind::Symbol, "parse_line()"),
+                (Kind::Symbol, "useState"),
+                (Kind::Symbol, "MAX_SIZE"),
+                (Kind::Symbol, "std::fs"),
+                (Kind::Symbol, "cargo test --lib"),
+                (Kind::Symbol, "--release"),
+            ],
+        );
+        check(
+            "commit 9fceb02 is order tulip-77, id 123e4567-e89b-12d3-a456-426614174000",
+            &[(Kind::Id, "9fceb02"), (Kind::Id, "tulip-77"), (Kind::Id, "123e4567-e89b-12d3-a456-426614174000")],
+        );
+        check(
+            "it says \"Blue Moon\" and “left” and 'x y', don't",
+            &[(Kind::Quoted, "Blue Moon"), (Kind::Quoted, "left"), (Kind::Quoted, "x y")],
+        );
+        check("My cat is called Miso and our team is Red Falcon", &[(Kind::Name, "Miso"), (Kind::Name, "Red Falcon")]);
+        check(
+            "端口是8443，路径是/etc/app.conf，名字是「蓝月」。",
+            &[(Kind::Number, "8443"), (Kind::Path, "/etc/app.conf"), (Kind::Quoted, "蓝月")],
+        );
+    }
+
+    #[test]
+    fn words_are_no_identifiers() {
+        for sentence in [
+            "",
+            "Nice weather today, and/or tomorrow, he/she said.",
+            "I have been there. We met in Paris e.g. twice",
+            "chapter and verse... (really?) don't \"",
+            "5 or 6, at 7",
+        ] {
+            check(sentence, &[]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_stands_there_in_order(sentence in "(\\PC|[\"'`“”a-z0-9 /.:]){0,120}") {
+            let mut end = 0;
+            for found in identify(&sentence) {
+                prop_assert!(found.start >= end && found.start < found.end, "{:?}", found);
+                prop_assert!(!sentence[found.start..found.end].trim().is_empty());
+                end = found.end;
+            }
+        }
+    }
+}

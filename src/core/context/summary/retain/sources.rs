@@ -1,0 +1,334 @@
+//! Where identifiers come from: what was said, and what the summary before says of what was said earlier.
+//!
+//! Who said something decides how much it matters: what the user told before what was decided, before what a tool
+//! answered. What a newer sentence says otherwise is left out.
+
+use super::{
+    held::{content_words, shares},
+    identify::{Found, Kind, classify, identify},
+};
+use crate::core::context::{
+    extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, judge, sentences},
+    serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX, clip},
+    summary::{Sections, Slot, item_text, presentable, strip_files},
+};
+use reseed_protocol::{Message, Part, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Stands in front of what is still to be done.
+pub(super) const OPEN: &str = "Open: ";
+
+/// Identifiers of one tool result: a log of a thousand lines tells no more than its first ones.
+const PER_RESULT_MAX: usize = 12;
+/// Sentences of the user whose weight is judged by what they say; older ones count as told in passing. Judging is slow,
+/// and more than this do not fit into any section.
+const JUDGED_MAX: usize = 1_000;
+/// Things to be done that are looked for, the newest.
+const TASKS_MAX: usize = 48;
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    User,
+    Assistant,
+    Tool,
+}
+
+/// How much a sentence matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A tool answered it.
+    Answered,
+    /// The model said it, or it belongs to finished work.
+    Said,
+    /// The user said it in passing.
+    Passing,
+    /// It was decided, or is still to be done.
+    Decided,
+    /// The user told it, or a summary chose to keep it.
+    Told,
+}
+
+/// A sentence that holds identifiers.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) text: String,
+    pub(super) speaker: Speaker,
+    pub(super) rank: Rank,
+    pub(super) found: Vec<Found>,
+}
+
+/// Everything that was said, oldest first, and the words of what is wanted now.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    pub(super) all: Vec<Source>,
+    pub(super) goal: BTreeSet<String>,
+}
+
+impl Sources {
+    /// Reads the summary before, then lines that a summary had put back already, then the messages.
+    pub(super) fn gather(messages: &[&Message], previous: Option<&str>, kept: &[String]) -> Self {
+        let mut sources = Self::default();
+        if let Some(previous) = previous {
+            sources.take_previous(strip_files(&presentable(previous)));
+        }
+        for line in kept {
+            sources.take_line(Slot::Restored, item_text(line));
+        }
+        for message in messages {
+            for part in &message.content {
+                sources.take_part(message.role, part);
+            }
+        }
+        let asked =
+            messages.iter().rev().find(|message| message.role == Role::User && !message.text().trim().is_empty());
+        if let Some(asked) = asked {
+            sources.goal.extend(content_words(&clip(&asked.text(), TEXT_CHARS_MAX)));
+        }
+        sources.judge();
+        sources.close_tasks(messages);
+        sources
+    }
+
+    fn take_previous(&mut self, previous: &str) {
+        let sections = Sections::parse(previous);
+        if sections.is_empty() {
+            // A summary of another make: all of it counts as told.
+            for line in previous.lines() {
+                self.take_line(Slot::Context, item_text(line));
+            }
+            return;
+        }
+        for slot in Slot::ALL {
+            for line in sections.lines(slot) {
+                let is_done = line.contains("[x]") || line.contains("[X]");
+                let slot = if is_done { Slot::Done } else { slot };
+                self.take_line(slot, item_text(line));
+                if matches!(slot, Slot::Goal | Slot::NextSteps) {
+                    self.goal.extend(content_words(line));
+                }
+            }
+        }
+    }
+
+    fn take_line(&mut self, slot: Slot, line: &str) {
+        if line.starts_with(OPEN_QUESTION) {
+            return;
+        }
+        let heads = [(USER, Speaker::User), (ASSISTANT, Speaker::Assistant), (TOOL, Speaker::Tool)];
+        let head = heads.into_iter().find_map(|(head, speaker)| Some((line.strip_prefix(head)?, speaker)));
+        let (line, speaker) = head.unwrap_or((line, Speaker::User));
+        if slot == Slot::NextSteps || line.starts_with(OPEN) {
+            let text = line.strip_prefix(OPEN).unwrap_or(line);
+            self.push_task(text, speaker);
+            return;
+        }
+        let rank = match (slot, speaker) {
+            (_, Speaker::Tool) => Rank::Answered,
+            (Slot::Done, _) | (_, Speaker::Assistant) => Rank::Said,
+            (Slot::InProgress | Slot::Blocked, _) => Rank::Passing,
+            (Slot::Decisions, _) => Rank::Decided,
+            _ => Rank::Told,
+        };
+        for sentence in sentences(line) {
+            let mut found = identify(sentence);
+            if found.is_empty() && slot == Slot::Restored {
+                // It was worth to be put back once. What shortened it may have taken away what it was known by.
+                found.push(Found { kind: Kind::Task, start: 0, end: sentence.len() });
+            }
+            self.push(sentence, speaker, rank, found);
+        }
+    }
+
+    fn take_part(&mut self, role: Role, part: &Part) {
+        match part {
+            Part::Text { text } => {
+                let text = presentable(text);
+                let text = clip(&text, TEXT_CHARS_MAX);
+                let speaker = if role == Role::User { Speaker::User } else { Speaker::Assistant };
+                for sentence in sentences(&text) {
+                    match task(sentence) {
+                        Some(task) => self.push_task(task, speaker),
+                        None if speaker == Speaker::User => {
+                            self.push(item_text(sentence), speaker, Rank::Passing, Vec::new());
+                        }
+                        None => {
+                            let rank = if decides(sentence) { Rank::Decided } else { Rank::Said };
+                            self.push(item_text(sentence), speaker, rank, Vec::new());
+                        }
+                    }
+                }
+            }
+            Part::ToolResult { output, .. } => {
+                let output = presentable(output);
+                let output = clip(&output, TOOL_RESULT_CHARS_MAX);
+                let mut left = PER_RESULT_MAX;
+                for sentence in sentences(&output) {
+                    let mut found = identify(sentence);
+                    // In data everything is quoted: what counts is what stands in the quotes.
+                    found.retain_mut(|found| {
+                        if found.kind == Kind::Quoted {
+                            let Some(kind) = classify(&sentence[found.start..found.end]) else { return false };
+                            found.kind = kind;
+                        }
+                        true
+                    });
+                    found.truncate(left);
+                    left -= found.len();
+                    if !found.is_empty() {
+                        self.push(sentence, Speaker::Tool, Rank::Answered, found);
+                    }
+                }
+            }
+            Part::Image { .. } | Part::Reasoning { .. } | Part::ToolCall { .. } => {}
+        }
+    }
+
+    /// Adds a sentence if it holds an identifier; without any given they are looked for.
+    fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, found: Vec<Found>) {
+        let found = if found.is_empty() { identify(sentence) } else { found };
+        if !found.is_empty() {
+            self.all.push(Source { text: sentence.to_owned(), speaker, rank, found });
+        }
+    }
+
+    fn push_task(&mut self, text: &str, speaker: Speaker) {
+        let text = text.trim();
+        if content_words(text).next().is_none() {
+            return;
+        }
+        let mut found = vec![Found { kind: Kind::Task, start: 0, end: text.len() }];
+        found.extend(identify(text));
+        self.all.push(Source { text: text.to_owned(), speaker, rank: Rank::Decided, found });
+    }
+
+    /// Weighs what the user said, and leaves out what a newer sentence says otherwise.
+    fn judge(&mut self) {
+        let mut holders: BTreeMap<String, usize> = BTreeMap::new();
+        let mut by_subject: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut gone: BTreeSet<usize> = BTreeSet::new();
+        let users = self.all.iter().filter(|source| source.speaker == Speaker::User).count();
+        let mut older = users.saturating_sub(JUDGED_MAX);
+        for (at, source) in self.all.iter_mut().enumerate().filter(|(_, source)| source.speaker == Speaker::User) {
+            if older > 0 {
+                older -= 1;
+                continue;
+            }
+            if source.found[0].kind == Kind::Task {
+                continue;
+            }
+            let Some((weight, claim)) = judge(&source.text) else {
+                // A question tells nothing, but what it names is what is wanted.
+                continue;
+            };
+            if source.rank == Rank::Passing && weight >= Weight::Told {
+                source.rank = Rank::Told;
+            } else if source.rank == Rank::Passing && decides(&source.text) {
+                source.rank = Rank::Decided;
+            }
+            let Some(claim) = claim.filter(|_| weight >= Weight::Told) else { continue };
+            let about = by_subject.entry(claim.subject).or_default();
+            match claim.key {
+                Some(key) => gone.extend(holders.insert(key, at)),
+                None if claim.is_change => gone.extend(about.drain(..)),
+                None => about.push(at),
+            }
+        }
+        self.leave_out(&gone);
+    }
+
+    /// Leaves out what was to be done and is done, and the oldest of too many.
+    fn close_tasks(&mut self, messages: &[&Message]) {
+        let is_task = |source: &Source| source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
+        let tasks: Vec<usize> = (0..self.all.len()).filter(|at| is_task(&self.all[*at])).collect();
+        if tasks.is_empty() {
+            return;
+        }
+        let (older, tasks) = tasks.split_at(tasks.len().saturating_sub(TASKS_MAX));
+        let mut gone: BTreeSet<usize> = older.iter().copied().collect();
+        let done: Vec<BTreeSet<String>> = messages
+            .iter()
+            .flat_map(|message| &message.content)
+            .filter_map(|part| match part {
+                Part::Text { text } => Some(text),
+                _ => None,
+            })
+            .flat_map(|text| sentences(text))
+            .filter(|sentence| closes(sentence))
+            .map(|sentence| content_words(sentence).collect())
+            .collect();
+        let wanted = |at: &usize| content_words(&self.all[*at].text).collect::<BTreeSet<String>>();
+        gone.extend(tasks.iter().filter(|at| {
+            let wanted = wanted(at);
+            done.iter().any(|done| shares(&wanted, done))
+        }));
+        self.leave_out(&gone);
+    }
+
+    fn leave_out(&mut self, gone: &BTreeSet<usize>) {
+        let mut at = 0;
+        self.all.retain(|_| {
+            at += 1;
+            !gone.contains(&(at - 1))
+        });
+    }
+}
+
+/// What a sentence says is still to be done.
+fn task(sentence: &str) -> Option<&str> {
+    const HEADS: [&str; 8] = ["TODO:", "TODO ", "FIXME:", "FIXME ", "- [ ] ", "* [ ] ", "[ ] ", "Open task: "];
+    let sentence = sentence.trim();
+    if let Some(task) = HEADS.iter().find_map(|head| sentence.strip_prefix(head)) {
+        return Some(task);
+    }
+    const WORDS: [&str; 8] = [
+        "still need",
+        "still have to",
+        "next step",
+        "remains to be",
+        "left to do",
+        "not done yet",
+        "muss noch",
+        "müssen noch",
+    ];
+    WORDS.iter().any(|words| sentence.contains(words)).then_some(sentence)
+}
+
+/// Whether a sentence says that something is finished.
+fn closes(sentence: &str) -> bool {
+    const WORDS: [&str; 13] = [
+        "done",
+        "finish",
+        "complete",
+        "fixed",
+        "implemented",
+        "deployed",
+        "merged",
+        "passes",
+        "passed",
+        "works now",
+        "[x]",
+        "erledigt",
+        "fertig",
+    ];
+    WORDS.iter().any(|word| sentence.contains(word)) && !sentence.contains("not ")
+}
+
+/// Whether a sentence says what was decided.
+fn decides(sentence: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "ecided",
+        "ecision",
+        "et's use",
+        "will use",
+        "ll use",
+        "o with",
+        "oing with",
+        "hose ",
+        "greed",
+        "ettled on",
+        "entschieden",
+        "beschlossen",
+    ];
+    WORDS.iter().any(|word| sentence.contains(word))
+}
