@@ -28,7 +28,11 @@ export type Command =
   | { type: "get_context_info"; payload?: Empty }
   | { type: "get_context"; payload?: GetContext }
   | { type: "manual_compact"; payload?: ManualCompact }
+  | { type: "preview_compact"; payload?: PreviewCompact }
   | { type: "cancel_compaction"; payload?: CancelCompaction }
+  | { type: "undo_compaction"; payload?: UndoCompaction }
+  | { type: "pin_entry"; payload: PinEntry }
+  | { type: "unpin_entry"; payload: PinEntry }
   | { type: "set_context_strategy"; payload: SetContextStrategy }
   | { type: "set_model"; payload: SetModel }
   | { type: "set_instructions"; payload: SetInstructions }
@@ -338,6 +342,22 @@ export type ContextFormat = "envelope" | "markdown";
 export interface ManualCompact {
   /** What the summary should dwell on. */
   instructions?: string;
+  /** Apply exactly the compaction that this preview showed. Nothing else may be given with it. */
+  previewId?: JobId;
+  /** Compact in this strategy's way, this once; absent: in that of the session, by a summary where it is `manual`. */
+  strategy?: string;
+  /** Summarise everything anew from the entries themselves instead of merging into the summary there is. */
+  rebuild?: boolean;
+}
+
+/** Payload of `preview_compact`: as those of `manual_compact`. */
+export interface PreviewCompact {
+  /** What the summary should dwell on. */
+  instructions?: string;
+  /** Compact in this strategy's way; absent: in that of the session. */
+  strategy?: string;
+  /** Summarise everything anew from the entries themselves. */
+  rebuild?: boolean;
 }
 
 /** Payload of `cancel_compaction`. */
@@ -346,15 +366,30 @@ export interface CancelCompaction {
   jobId?: JobId;
 }
 
+/** Payload of `undo_compaction`. */
+export interface UndoCompaction {
+  /** The compaction's entry; absent for the one that is in effect. */
+  entryId?: EntryId;
+}
+
+/** Payload of `pin_entry` and `unpin_entry`. */
+export interface PinEntry {
+  /** The entry: something said, or a client's message. A tool's answer and its call go together. */
+  entryId: EntryId;
+}
+
 /** Payload of `set_context_strategy`. */
 export interface SetContextStrategy {
-  /** `threshold` or `manual` (aliases `dummy`, `none`). */
+  /**
+   * `threshold`, `manual` (also `dummy`, `none`), `sliding_window`, `tool_results`, `truncate`, `importance` or
+   * `pipeline`.
+   */
   strategy: string;
   /** The strategy's settings; what is absent stays at the deployment's default. */
   settings?: StrategySettings;
 }
 
-/** Settings of the strategies. */
+/** Settings of the strategies. Each reads those that concern it. */
 export interface StrategySettings {
   /** Compact when more than this share of the window is used; above 0, at most 1. */
   threshold?: number;
@@ -362,6 +397,20 @@ export interface StrategySettings {
   reserveTokens?: number;
   /** About how many recent tokens stay word for word. */
   keepRecentTokens?: number;
+  /** A compaction gets down to this share of the window or below; above 0, below the threshold. */
+  target?: number;
+  /** From this share of the trigger on a compaction is prepared while turns go on; 1 for never. */
+  background?: number;
+  /** A compaction saves at least this share of the request; 0 to 0.9. */
+  minGain?: number;
+  /** `sliding_window` keeps so many of the newest turns; at least 1. */
+  keepTurns?: number;
+  /** So many of the newest tool results are never cleared. */
+  keepToolResults?: number;
+  /** Whether `importance` summarises what it takes out; otherwise it is dropped. */
+  summarise?: boolean;
+  /** The strategies of a `pipeline`, gentle to drastic. */
+  steps?: Array<string>;
 }
 
 /** Payload of `set_model`. */

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { EntryId, SessionId } from "./basics.js";
+import type { EntryId, SessionId, Timestamp } from "./basics.js";
 import type { Message } from "./content.js";
 
 /** How full the window is. The first five fields are v1's; every number is finite. */
@@ -44,13 +44,30 @@ export interface ContextInfo {
   /** The entry from which the session goes on; `null` before the first. */
   leafId: EntryId | null;
   /** Why automatic compaction rests, where it does. */
-  breaker?: string;
+  breaker?: Breaker;
   /** Tokens by kind; they add up to `tokenCount`. */
   breakdown: Breakdown;
 }
 
 /** Where the token count of a request comes from. */
 export type CountSource = "reported" | "estimated" | "mixed";
+
+/** Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains. */
+export interface Breaker {
+  /** Why. */
+  reason: BreakerReason;
+  /** How often in a row it failed or gained too little. */
+  failures: number;
+  /** It is tried again from this time on. */
+  retryAt?: Timestamp;
+  /** It is tried again once the next request has more tokens than this. */
+  retryAboveTokens?: number;
+  /** A sentence for the user. */
+  message: string;
+}
+
+/** Why automatic compaction rests. */
+export type BreakerReason = "failures" | "no_gain" | "undone";
 
 /** Tokens by kind; the kinds add up to the request's `tokenCount`. */
 export interface Breakdown {

@@ -31,12 +31,14 @@ export type Entry = {
 
 /** A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees. */
 export interface Compaction {
-  /** The summary, as the model will read it. */
+  /** The summary, as the model will read it; empty where nothing was summarised. */
   summary: string;
   /** The first entry that is kept word for word; absent when none is. */
   firstKeptEntryId?: EntryId;
   /** Older entries kept word for word, placed between the summary and the first kept entry. */
   keptEntryIds?: Array<EntryId>;
+  /** Entries from then on whose tool results are shown as a short note. */
+  clearedEntryIds?: Array<EntryId>;
   /** Tokens of the next request before this compaction. */
   tokensBefore: number;
   /** Tokens of the same request after it; absent in histories made elsewhere. */

@@ -6,13 +6,40 @@ import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
-import type { QueueItem, SessionItem, SessionSettings } from "./replies.js";
+import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
 /** Why a compaction was done. */
 export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
 
 /** How a turn ended. */
 export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
+
+/** Which way of making room a compaction took, gentle to drastic. */
+export type CompactionRung =
+  | "clear_tool_results"
+  | "model_summary"
+  | "chunked_summary"
+  | "extract"
+  | "truncate";
+
+/** A way of making room that did not do. */
+export interface FailedRung {
+  /** Which. */
+  rung: CompactionRung;
+  /**
+   * Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `not_smaller`,
+   * `timeout`, or an error code.
+   */
+  reason: string;
+}
+
+/** How well a summary kept what is exact: paths, addresses, numbers, names, open tasks. */
+export interface Retained {
+  /** How many were looked for. */
+  checked: number;
+  /** How many of them the summary had lost and were put back word for word. */
+  restored: number;
+}
 
 /** A durable event: one stored record, under `seq` in the envelope. */
 export type Event =
@@ -23,7 +50,8 @@ export type Event =
   | { type: "request_resolved"; payload: RequestResolved }
   | { type: "queue_changed"; payload: QueueChanged }
   | { type: "session_updated"; payload: SessionUpdated }
-  | { type: "context_compacted"; payload: ContextCompacted };
+  | { type: "context_compacted"; payload: ContextCompacted }
+  | { type: "compaction_undone"; payload: CompactionUndone };
 
 /** Payload of `entry_appended`. */
 export interface EntryAppended {
@@ -104,6 +132,8 @@ export interface SessionUpdated {
   settings?: SessionSettings;
   /** The entry from which the session goes on; `null` before the first. */
   leafId?: EntryId | null;
+  /** The entries that every compaction keeps word for word, all of them. */
+  pins?: Array<Pin>;
   /** How often the loop was seeded. */
   generation?: number;
   /** The command that caused it. */
@@ -130,10 +160,16 @@ export interface ContextCompacted {
   firstKeptEntryId?: EntryId;
   /** Older entries kept word for word. */
   keptEntryIds: Array<EntryId>;
+  /** Entries whose tool results are shown as a short note from now on. */
+  clearedEntryIds?: Array<EntryId>;
   /** Why it was done. */
   trigger: CompactionTrigger;
-  /** Which way of summarising it took. */
+  /** Whether it was made while turns went on. */
+  background?: boolean;
+  /** Which way of making room it took. */
   rung: CompactionRung;
+  /** The gentler ways that were tried before, and why they did not do. */
+  failedRungs?: Array<FailedRung>;
   /** The summary. */
   summary: string;
   /** The generation of the loop that was seeded. */
@@ -146,12 +182,11 @@ export interface ContextCompacted {
   summaryUsage?: Usage;
   /** Tokens that the provider had in its cache and will have to read anew. */
   cachedTokensLost: number;
+  /** What of the summary was looked after; absent where nothing was summarised, and in older logs. */
+  retained?: Retained;
   /** Tokens by kind, before and after. */
   breakdown: BreakdownChange;
 }
-
-/** Which way of summarising a compaction took. */
-export type CompactionRung = "model_summary" | "chunked_summary" | "extract";
 
 /** Tokens by kind, before and after. */
 export interface BreakdownChange {
@@ -159,6 +194,18 @@ export interface BreakdownChange {
   before: Breakdown;
   /** After. */
   after: Breakdown;
+}
+
+/** Payload of `compaction_undone`. */
+export interface CompactionUndone {
+  /** The compaction's entry. */
+  entryId: EntryId;
+  /** The command that asked for it. */
+  commandId?: CommandId;
+  /** The generation of the loop that was seeded. */
+  generation: number;
+  /** How full the window is now. */
+  contextInfo: ContextInfo;
 }
 
 /** An ephemeral event: it has no `seq`, is not stored, and may be missed. */

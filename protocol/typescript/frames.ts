@@ -48,7 +48,11 @@ export interface ReplyTypes {
   get_context_info: "context_info";
   get_context: "context";
   manual_compact: "ok";
+  preview_compact: "compaction_preview";
   cancel_compaction: "ok";
+  undo_compaction: "ok";
+  pin_entry: "ok";
+  unpin_entry: "ok";
   set_context_strategy: "ok";
   set_model: "ok";
   set_instructions: "ok";

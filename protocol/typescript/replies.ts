@@ -2,11 +2,11 @@
 
 import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { SessionRole, StrategySettings } from "./commands.js";
-import type { Part } from "./content.js";
+import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody } from "./errors.js";
-import type { TurnStatus } from "./events.js";
+import type { CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
 
 /** A reply with its payload. */
 export type Reply =
@@ -19,6 +19,7 @@ export type Reply =
   | { type: "ok"; payload: Done }
   | { type: "context_info"; payload: ContextInfo }
   | { type: "context"; payload: Context }
+  | { type: "compaction_preview"; payload: CompactionPreview }
   | { type: "navigated"; payload: Navigated }
   | { type: "forked"; payload: Forked }
   | { type: "tree"; payload: Tree }
@@ -108,6 +109,10 @@ export interface SessionOpened {
   queue: Array<QueueItem>;
   /** Tool calls without an answer. */
   pending: Array<PendingCall>;
+  /** The entries that every compaction keeps word for word. */
+  pins?: Array<Pin>;
+  /** The compactions that were undone. */
+  undone?: Array<EntryId>;
 }
 
 /** What a session is doing. */
@@ -164,6 +169,8 @@ export interface RunningCompaction {
   jobId: JobId;
   /** What it is at. */
   phase: string;
+  /** Whether turns go on meanwhile. */
+  background?: boolean;
 }
 
 /** An input that waits. */
@@ -205,6 +212,16 @@ export interface PendingCall {
   arguments: string;
   /** When it fails. */
   deadline: Timestamp;
+}
+
+/** An entry that every compaction keeps word for word. */
+export interface Pin {
+  /** The entry. */
+  entryId: EntryId;
+  /** The entry that was pinned, where this one only goes with it: a tool's answer with its call. */
+  with?: EntryId;
+  /** The compaction that had taken it out of the model's sight when it was pinned; absent where the model saw it. */
+  under?: EntryId;
 }
 
 /** Payload of `sessions`. */
@@ -295,6 +312,50 @@ export interface Context {
   markdown?: string;
   /** Its tokens. */
   tokens: number;
+}
+
+/** Payload of `compaction_preview`: what `manual_compact { previewId }` would do. */
+export interface CompactionPreview {
+  /** Names it to `manual_compact`. */
+  previewId: JobId;
+  /** Until when it can be applied. */
+  expiresAt: Timestamp;
+  /** The summary; empty where nothing would be summarised. */
+  summary: string;
+  /** Which way of making room it takes. */
+  rung: CompactionRung;
+  /** The gentler ways that were tried before, and why they did not do. */
+  failedRungs?: Array<FailedRung>;
+  /** The first entry that would be kept; absent where none would. */
+  cutEntryId?: EntryId;
+  /** Older entries that would be kept word for word. */
+  keptEntryIds: Array<EntryId>;
+  /** Entries whose tool results would be shown as a short note. */
+  clearedEntryIds?: Array<EntryId>;
+  /** What the model would not see any more. */
+  dropped: Stretch;
+  /** What it would still see, the summary left out. */
+  kept: Stretch;
+  /** Tokens of the next request now. */
+  oldTokenCount: number;
+  /** Tokens of the same request then. */
+  newTokenCount: number;
+  /** What of the summary was looked after. */
+  retained?: Retained;
+  /** What making the summary has cost; absent where the model was not asked. */
+  cost?: Usage;
+}
+
+/** Some messages of a context. */
+export interface Stretch {
+  /** How many messages. */
+  count: number;
+  /** Their tokens. */
+  tokens: number;
+  /** The first one's entry. */
+  from?: EntryId;
+  /** The last one's. */
+  to?: EntryId;
 }
 
 /** Payload of `navigated`. */

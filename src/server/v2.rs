@@ -52,6 +52,10 @@ const FEATURES: &[&str] = &[
     "labels",
     "fork",
     "watch",
+    "strategies",
+    "preview",
+    "undo",
+    "pins",
 ];
 
 pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
