@@ -344,6 +344,23 @@ events! {
         /// The command that asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
+        /// Why it was begun; absent for the summary of a branch that is left.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trigger: Option<CompactionTrigger>,
+        /// Whether it was begun while turns went on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        background: bool,
+        /// The ways of making room that were tried, and why they did not do.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
+        failed_rungs: Vec<FailedRung>,
+        /// Milliseconds it took; 0 where it was not begun.
+        #[serde(default)]
+        duration_ms: u64,
+        /// Milliseconds a user waited for it.
+        #[serde(default)]
+        paused_ms: u64,
         /// An error code.
         code: crate::ErrorCode,
         /// What went wrong.

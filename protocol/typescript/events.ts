@@ -294,6 +294,16 @@ export interface CompactionFailed {
   jobId: JobId;
   /** The command that asked for it. */
   commandId?: CommandId;
+  /** Why it was begun; absent for the summary of a branch that is left. */
+  trigger?: CompactionTrigger;
+  /** Whether it was begun while turns went on. */
+  background?: boolean;
+  /** The ways of making room that were tried, and why they did not do. */
+  failedRungs?: Array<FailedRung>;
+  /** Milliseconds it took; 0 where it was not begun. */
+  durationMs: number;
+  /** Milliseconds a user waited for it. */
+  pausedMs: number;
   /** An error code. */
   code: ErrorCode;
   /** What went wrong. */

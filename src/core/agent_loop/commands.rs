@@ -1,6 +1,6 @@
 //! What clients ask of a session: one arm a command.
 
-use super::{AgentLoop, Effect, Mark, Origin, Stage, compact::cancelled, info};
+use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info};
 use crate::core::{
     context::{
         envelope::{envelope, markdown},

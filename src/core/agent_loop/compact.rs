@@ -3,7 +3,7 @@
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests; it replaces
 //! exactly what was read and keeps everything said since.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, turn::appended};
+use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, turn::appended};
 use crate::core::{
     context::{
         RequestCount,
@@ -20,8 +20,8 @@ use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
     entry::Compaction,
     event::{
-        BreakdownChange, CompactionFailed, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted,
-        EphemeralEvent, Event, TurnStatus,
+        BreakdownChange, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted, EphemeralEvent,
+        Event, TurnStatus,
     },
     reply::{Reply, RunningCompaction},
 };
@@ -42,13 +42,13 @@ pub(super) enum Use {
 /// A job at work.
 #[derive(Debug)]
 pub(super) struct Running {
-    request: RequestId,
+    pub(super) request: RequestId,
     pub(super) job: Box<Job>,
-    use_: Use,
+    pub(super) use_: Use,
     /// It was begun while turns went on.
     pub(super) background: bool,
     /// Since when somebody waits for it.
-    waited_since: Option<Timestamp>,
+    pub(super) waited_since: Option<Timestamp>,
 }
 
 /// A compaction that is made.
@@ -87,7 +87,7 @@ impl AgentLoop {
         match self.start_job(now, order.clone(), Use::Commit { background: false }, true) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
-                self.compaction_failed(&order, error);
+                self.compaction_failed(&order, Spent::default(), error);
                 false
             }
         }
@@ -322,7 +322,7 @@ impl AgentLoop {
 
     /// The job came to nothing.
     fn fail(&mut self, now: Timestamp, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, .. } = running;
+        let Running { job, use_, background, waited_since, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.reply(&caller, Reply::Error(error));
             return Advanced::Made;
@@ -332,7 +332,7 @@ impl AgentLoop {
         }
         // Not tried again before the turn is over.
         self.gave_up |= self.session.state.turn.is_some();
-        self.compaction_failed(&job.order, error.clone());
+        self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
         Advanced::Failed(job.order.trigger, error)
     }
 
@@ -354,41 +354,6 @@ impl AgentLoop {
             self.gave_up = true;
         }
         self.proceed(now);
-    }
-
-    pub(super) fn compaction_failed(&mut self, order: &Order, error: ErrorBody) {
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
-            job_id: order.job_id.clone(),
-            command_id: order.command_id.clone(),
-            code: error.code,
-            message: error.message,
-        })));
-    }
-
-    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns why
-    /// it was done.
-    pub(super) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
-        self.end_running(&cancelled())
-    }
-
-    /// What the job at work has read, or has made, is no longer what the model sees.
-    pub(super) fn void_running(&mut self, why: &str) {
-        let message = format!("what the compaction had read is no longer what the model sees: {why}");
-        self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
-    }
-
-    fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
-        if let Some(Running { request, job, use_, .. }) = self.running.take() {
-            self.out.push(Effect::CancelModel(request));
-            match use_ {
-                Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
-                Use::Commit { .. } => self.compaction_failed(&job.order, error.clone()),
-            }
-            return Some(job.order.trigger);
-        }
-        let ready = self.ready.take()?;
-        self.compaction_failed(&ready.job.order, error.clone());
-        Some(ready.job.order.trigger)
     }
 
     /// Waits for the job at work, if it will be committed.
@@ -424,13 +389,6 @@ impl AgentLoop {
         }
     }
 
-    /// A client takes its order back before it was begun.
-    pub(super) fn cancel_ordered(&mut self) {
-        if let Some(order) = self.ordered.take() {
-            self.compaction_failed(&order, cancelled());
-        }
-    }
-
     /// Commits what waited for a place between two requests. `false`: it came to nothing.
     pub(super) fn commit_ready(&mut self, now: Timestamp, ready: Ready) -> bool {
         self.commit(now, ready).is_ok()
@@ -445,7 +403,7 @@ impl AgentLoop {
         if !self.still_holds(&job, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(&job.order, error.clone());
+            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
             return Err(error);
         }
         self.keep_pins(&mut outcome);
@@ -459,7 +417,7 @@ impl AgentLoop {
                 before.tokens, after.tokens
             );
             let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(&job.order, error.clone());
+            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
             return Err(error);
         }
         let is_enough = self.is_gain(before.tokens, after.tokens);
@@ -566,10 +524,6 @@ fn ladder(job: &Job) -> String {
     let tried: Vec<String> =
         job.failed().iter().map(|failed| format!("{:?}: {}", failed.rung, failed.reason)).collect();
     if tried.is_empty() { "there was nothing to try".to_owned() } else { tried.join(", ") }
-}
-
-pub(super) fn cancelled() -> ErrorBody {
-    ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
 }
 
 /// The turn's error where the provider refused its request as too large and the compaction failed too.

@@ -4,7 +4,7 @@ use super::{AgentLoop, Stage};
 use crate::core::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, TurnId,
-    context::ContextInfo,
+    context::{BreakerReason, ContextInfo},
     event::{Event, SessionUpdated},
     reply::{Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState},
 };
@@ -81,6 +81,13 @@ impl AgentLoop {
             breaker: self.guards.breaker(self.now, count.tokens, self.session.state.rest_tokens),
             breakdown: count.breakdown,
         }
+    }
+
+    /// Why automatic compaction was made to rest, until one has gained again: for operators, who look at many sessions
+    /// and not at what the next request of one would cost.
+    #[must_use]
+    pub fn tripped(&self) -> Option<BreakerReason> {
+        self.guards.tripped().or(self.session.state.rest_tokens.map(|_| BreakerReason::Undone))
     }
 
     /// What the session is doing.

@@ -11,13 +11,14 @@
 //! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
 //! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
 //!   tools
-//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `preview`:
-//!   looking at one first; `keep`: pins, and taking a compaction back
+//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `fail`: one
+//!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
 //! - `info`: the meter, the report and the snapshot
 
 mod annotate;
 mod commands;
 mod compact;
+mod fail;
 mod info;
 pub mod io;
 mod keep;

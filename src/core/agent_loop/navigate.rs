@@ -140,6 +140,11 @@ impl AgentLoop {
         self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
             job_id: leaving.job.order.job_id.clone(),
             command_id: Some(leaving.caller.id.clone()),
+            trigger: None,
+            background: false,
+            failed_rungs: leaving.job.failed().to_vec(),
+            duration_ms: self.now.millis_since(leaving.job.started_at),
+            paused_ms: 0,
             code: error.code,
             message: error.message.clone(),
         })));

@@ -93,6 +93,13 @@ impl Guards {
         *self = Self::default();
     }
 
+    /// Why it rested last, whether its time is over or not; `None` once a compaction has gained.
+    #[must_use]
+    pub fn tripped(&self) -> Option<BreakerReason> {
+        let futile = self.rests_below_tokens.map(|_| BreakerReason::NoGain);
+        futile.or(self.rests_until.map(|_| BreakerReason::Failures))
+    }
+
     /// Why it rests, for a request of so many tokens; `None` where it does not.
     #[must_use]
     pub fn breaker(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>) -> Option<Breaker> {

@@ -1,0 +1,89 @@
+//! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees. The
+//! context is as it was, and everybody is told why and what it took.
+
+use super::{
+    AgentLoop, Effect,
+    compact::{Running, Use},
+};
+use crate::core::context::compaction::{Job, Order};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, Timestamp,
+    event::{CompactionFailed, CompactionTrigger, EphemeralEvent, FailedRung},
+    reply::Reply,
+};
+
+/// What a compaction that came to nothing took.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    background: bool,
+    duration_ms: u64,
+    paused_ms: u64,
+    failed: Vec<FailedRung>,
+}
+
+impl AgentLoop {
+    /// What a job took until now.
+    pub(super) fn spent(&self, job: &Job, background: bool, waited_since: Option<Timestamp>) -> Spent {
+        Spent {
+            background,
+            duration_ms: self.now.millis_since(job.started_at),
+            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
+            failed: job.failed().to_vec(),
+        }
+    }
+
+    /// Tells everybody that a compaction came to nothing.
+    pub(super) fn compaction_failed(&mut self, order: &Order, spent: Spent, error: ErrorBody) {
+        self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
+            job_id: order.job_id.clone(),
+            command_id: order.command_id.clone(),
+            trigger: Some(order.trigger),
+            background: spent.background,
+            failed_rungs: spent.failed,
+            duration_ms: spent.duration_ms,
+            paused_ms: spent.paused_ms,
+            code: error.code,
+            message: error.message,
+        })));
+    }
+
+    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns why
+    /// it was done.
+    pub(super) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
+        self.end_running(&cancelled())
+    }
+
+    /// What the job at work has read, or has made, is no longer what the model sees.
+    pub(super) fn void_running(&mut self, why: &str) {
+        let message = format!("what the compaction had read is no longer what the model sees: {why}");
+        self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
+    }
+
+    fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
+        if let Some(Running { request, job, use_, background, waited_since }) = self.running.take() {
+            self.out.push(Effect::CancelModel(request));
+            match use_ {
+                Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
+                Use::Commit { .. } => {
+                    self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
+                }
+            }
+            return Some(job.order.trigger);
+        }
+        let ready = self.ready.take()?;
+        let spent = self.spent(&ready.job, ready.background, ready.waited_since);
+        self.compaction_failed(&ready.job.order, spent, error.clone());
+        Some(ready.job.order.trigger)
+    }
+
+    /// A client takes its order back before it was begun.
+    pub(super) fn cancel_ordered(&mut self) {
+        if let Some(order) = self.ordered.take() {
+            self.compaction_failed(&order, Spent::default(), cancelled());
+        }
+    }
+}
+
+pub(super) fn cancelled() -> ErrorBody {
+    ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
+}
