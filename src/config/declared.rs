@@ -69,7 +69,7 @@ settings! {
         /// Whether `importance` summarises what it takes out; otherwise it is dropped.
         context_importance_summarise: bool = "true", rules::flag();
         /// What `pipeline` tries, gentle to drastic.
-        context_pipeline: Vec<&'static str> = "threshold", rules::pipeline();
+        context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline();
         /// The tools whose calls read a file, each with the argument that is its path: the files are noted in summaries.
         /// `none` for none.
         file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();

@@ -7,7 +7,8 @@ use reseed_protocol::Role;
 const RESULT_TOKENS_MIN: u64 = 60;
 
 /// The tool results that may be cleared, as places in the context, oldest first: not the newest `keep` ones, none that
-/// is pinned, none of the tail that is to be kept, none that is short or cleared already.
+/// is pinned, none of the tail that is to be kept, none that is short or cleared already, and none that the model has not
+/// read yet: it would only call again.
 #[must_use]
 pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let messages = &planning.context.messages;
@@ -16,9 +17,9 @@ pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let mut seen = 0;
     let mut tail_tokens = 0;
     let mut found = Vec::new();
-    for unit in planning.structure.units.iter().rev() {
+    for (age, unit) in planning.structure.units.iter().rev().enumerate() {
         tail_tokens += unit.tokens;
-        let in_tail = tail_tokens <= planning.keep.tokens.min(planning.keep.tokens_max);
+        let in_tail = age == 0 || tail_tokens <= planning.keep.tokens.min(planning.keep.tokens_max);
         for at in unit.messages.clone().rev().filter(|at| is_result(&messages[*at])) {
             seen += 1;
             let counted = &messages[at];

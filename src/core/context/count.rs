@@ -59,6 +59,8 @@ pub struct RequestCount {
     pub error_bound_tokens: u64,
     /// Messages in the request.
     pub messages: u64,
+    /// Of them, what users said, without what a compaction kept one by one.
+    pub turns: u64,
 }
 
 /// Counts the next request.
@@ -95,6 +97,7 @@ pub fn count(context: &Context, fixed: Fixed, fresh: Freshness<'_>, calibration:
         cached_tokens: anchor.map_or(0, |(at, _)| usage_of(at)),
         error_bound_tokens: calibration.error_bound(trailing_estimate),
         messages: messages.len() as u64,
+        turns: messages.iter().filter(|counted| counted.is_input && counted.kind != Kind::Beside).count() as u64,
     }
 }
 

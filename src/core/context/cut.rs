@@ -98,6 +98,30 @@ pub fn last_turn_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     cut_from(context, structure, structure.last_input(context)?)
 }
 
+/// The cut that keeps the newest turns whole: at most so many, and together with what must stay beside them at most so
+/// many tokens. `None` where that is everything, or less than the last turn.
+#[must_use]
+pub fn turns_cut(context: &Context, structure: &Structure, turns_max: usize, tokens_max: u64) -> Option<Cut> {
+    let units = &structure.units;
+    let stays = must_stay(context, structure);
+    let mut beside: u64 = units.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
+    let (mut tail, mut turns, mut from) = (0, 0, None);
+    for at in (0..units.len()).rev().take_while(|at| units[*at].may_begin_tail) {
+        tail += units[at].tokens;
+        if stays[at] {
+            beside -= units[at].tokens;
+        }
+        if tail + beside > tokens_max || turns == turns_max {
+            break;
+        }
+        if at == 0 || units[at - 1].turn != units[at].turn {
+            turns += 1;
+            from = Some(at);
+        }
+    }
+    cut_from(context, structure, from?)
+}
+
 /// The cut that keeps what must stay and nothing else.
 #[must_use]
 pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {

@@ -2,7 +2,10 @@
 
 use crate::core::context::{
     ContextManager,
-    strategies::{manual::Manual, threshold::Threshold},
+    strategies::{
+        importance::Importance, manual::Manual, pipeline::Pipeline, sliding_window::SlidingWindow,
+        threshold::Threshold, tool_results::ToolResults, truncate::Truncate,
+    },
     strategy::Options,
     window::TOKENS_MAX,
 };
@@ -18,6 +21,11 @@ struct Entry {
 const STRATEGIES: &[Entry] = &[
     Entry { name: "threshold", aliases: &[], make: |options| Box::new(Threshold::new(options)) },
     Entry { name: "manual", aliases: &["dummy", "none"], make: |options| Box::new(Manual::new(options)) },
+    Entry { name: "sliding_window", aliases: &[], make: |options| Box::new(SlidingWindow::new(options)) },
+    Entry { name: "tool_results", aliases: &[], make: |options| Box::new(ToolResults::new(options)) },
+    Entry { name: "truncate", aliases: &[], make: |options| Box::new(Truncate::new(options)) },
+    Entry { name: "importance", aliases: &[], make: |options| Box::new(Importance::new(options)) },
+    Entry { name: "pipeline", aliases: &[], make: |options| Box::new(Pipeline::new(options.clone(), parts(&options))) },
 ];
 
 /// All names by which strategies are known.
@@ -47,6 +55,11 @@ pub fn strategy(
 ) -> Result<Box<dyn ContextManager>, ErrorBody> {
     let found = find(name).ok_or_else(|| unknown(name, "strategy"))?;
     Ok((found.make)(options(settings, defaults)?))
+}
+
+/// The strategies of a pipeline with its settings.
+fn parts(options: &Options) -> Vec<Box<dyn ContextManager>> {
+    options.steps.iter().filter_map(|name| find(name)).map(|part| (part.make)(options.clone())).collect()
 }
 
 /// The refusal of a name that no strategy has.

@@ -138,7 +138,7 @@ impl Default for Options {
             keep_turns: 8,
             keep_tool_results: 4,
             summarise: true,
-            steps: vec!["threshold"],
+            steps: vec!["tool_results", "threshold", "truncate"],
         }
     }
 }

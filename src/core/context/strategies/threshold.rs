@@ -31,14 +31,19 @@ impl ContextManager for Threshold {
     }
 
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
-        let (context, structure) = (planning.context, planning.structure);
         let results = old_results(planning, self.options.keep_tool_results);
         let clear = (!results.is_empty()).then_some(Step::Clear { results, any_gain: false });
-        let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
-        let summarise = cut.map(Step::Summarise);
-        let truncate = least_cut(context, structure).map(Step::Truncate);
-        clear.into_iter().chain(summarise).chain(truncate).collect()
+        clear.into_iter().chain(summary_steps(planning)).collect()
     }
+}
+
+/// A summary of what is older than the budget, or of all but the last turn where everything is within it; and if that
+/// does not do, everything out that may go.
+pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = Step> {
+    let (context, structure) = (planning.context, planning.structure);
+    let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
+    let summarise = cut.map(Step::Summarise);
+    summarise.into_iter().chain(least_cut(context, structure).map(Step::Truncate))
 }
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+//! How much each part of a context matters, by rule. The work is linear in the text that is read, which is bounded.
+
+use crate::core::context::{
+    build::{Context, Counted},
+    extract::{is_told, sentences},
+    serialize::prefix,
+    structure::{Structure, Unit},
+};
+use reseed_protocol::{Part, Role};
+use std::collections::HashSet;
+
+/// Characters of one part of a message that are read: names and paths stand at its beginning as often as anywhere.
+const PART_CHARS_MAX: usize = 2_000;
+
+/// Bytes that are read in all, newest first; what is older is judged by role, age and size alone. As much text as a
+/// window of a quarter of a million tokens holds.
+const READ_BYTES_MAX: usize = 1_000_000;
+
+/// Points of what the user told as a fact, of anything else that a user said, of a client's note, of an answer, of a
+/// call with its results.
+const TOLD: i64 = 900;
+const INPUT: i64 = 300;
+const NOTE: i64 = 200;
+const ANSWER: i64 = 150;
+const CALL: i64 = 100;
+/// Points for each name, path or number that comes up again later, and how many count.
+const REFERENCE: i64 = 60;
+const REFERENCES_MAX: i64 = 8;
+/// Points of the newest for being the newest; the older, the fewer.
+const RECENCY: i64 = 200;
+/// Points off for each doubling of the size beyond this many tokens: in the room of one large result many words fit.
+const SIZE: i64 = 50;
+const SIZE_TOKENS: u64 = 128;
+
+/// The points of each unit.
+pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
+    let units = &structure.units;
+    let mut scores = vec![0; units.len()];
+    let mut later: HashSet<&str> = HashSet::new();
+    let mut left = READ_BYTES_MAX;
+    for (at, unit) in units.iter().enumerate().rev() {
+        let messages = &context.messages[unit.messages.clone()];
+        let mut texts = Vec::new();
+        for text in messages.iter().flat_map(|counted| &counted.message.content).filter_map(text) {
+            let text = prefix(text, PART_CHARS_MAX);
+            if text.len() <= left {
+                left -= text.len();
+                texts.push(text);
+            }
+        }
+        let own: HashSet<&str> = texts.iter().flat_map(|text| terms(text)).collect();
+        let references = own.iter().filter(|term| later.contains(*term)).count();
+        let references = i64::try_from(references).unwrap_or(REFERENCES_MAX).min(REFERENCES_MAX);
+        let age = i64::try_from(RECENCY.unsigned_abs() * (at as u64 + 1) / units.len() as u64).unwrap_or(RECENCY);
+        let doublings = i64::from((unit.tokens / SIZE_TOKENS + 1).ilog2());
+        scores[at] = role(unit, &messages[0], &texts) + REFERENCE * references + age - SIZE * doublings;
+        later.extend(own);
+    }
+    scores
+}
+
+fn role(unit: &Unit, first: &Counted, texts: &[&str]) -> i64 {
+    match first.message.role {
+        Role::User if unit.is_input => {
+            let told = texts.iter().flat_map(|text| sentences(text)).any(is_told);
+            if told { TOLD } else { INPUT }
+        }
+        Role::User => NOTE,
+        Role::Assistant if first.message.tool_calls().next().is_none() => ANSWER,
+        Role::Assistant | Role::Tool => CALL,
+    }
+}
+
+/// What of a part can name things.
+fn text(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text { text } => Some(text),
+        Part::ToolCall { arguments, .. } => Some(arguments),
+        Part::ToolResult { output, .. } => Some(output),
+        Part::Image { .. } | Part::Reasoning { .. } => None,
+    }
+}
+
+/// The names, paths, numbers and identifiers in a text: words that no prose is made of.
+fn terms(text: &str) -> impl Iterator<Item = &str> {
+    const LENGTHS: std::ops::RangeInclusive<usize> = 3..=200;
+    let ends = |c: char| c.is_whitespace() || "\"'`,;()[]{}<>=|".contains(c);
+    let trimmed = |word: &'_ str| word.trim_matches(|c| ".:!?-*#".contains(c)).len();
+    text.split(ends)
+        .filter(move |word| LENGTHS.contains(&trimmed(word)))
+        .map(|word| word.trim_matches(|c| ".:!?-*#".contains(c)))
+        .filter(|word| is_name(word))
+}
+
+fn is_name(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let camel = bytes.windows(2).any(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase());
+    camel || bytes.iter().any(|byte| byte.is_ascii_digit() || b"_/.:@\\-".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::context::{build::build_context, counter::Counter, testing::path};
+
+    #[test]
+    fn names_are_told_from_prose() {
+        let table: &[(&str, &[&str])] = &[
+            ("the cat sat on the mat.", &[]),
+            ("see src/main.rs: it calls readFile(x_1), twice.", &["src/main.rs", "readFile", "x_1"]),
+            (r#"{"path":"/etc/hosts","line":120}"#, &["/etc/hosts", "120"]),
+            ("Order A-7719 of 2026!", &["A-7719", "2026"]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(terms(text).collect::<Vec<_>>(), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn facts_and_what_is_used_later_matter_more() {
+        let lines = [
+            "a:user My cat is called Miso.",
+            "b:assistant How nice.",
+            "c:user Look around.",
+            "d:call p",
+            "e:result p found src/harbour/tides.rs and 17 others",
+            "f:call q",
+            "g:result q nothing",
+            "h:user Mend src/harbour/tides.rs please.",
+        ];
+        let context = build_context(&path(&lines, &Counter::for_model("test")));
+        let scores = scores(&context, &Structure::of(&context));
+        // Units: a, b, c, d e, f g, h.
+        assert!(scores[0] > scores[2] && scores[2] > scores[1], "{scores:?}");
+        assert!(scores[3] > scores[4], "{scores:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! `pipeline`: several strategies as one, gentle to drastic.
+
+use crate::core::context::{
+    ContextManager, Decision, RequestCount,
+    strategy::{Options, Planning, Step},
+};
+use reseed_protocol::event::CompactionTrigger;
+
+/// Acts as soon as one of its parts would, and then takes their steps in the order in which they are listed, each once.
+/// The parts read the same settings.
+#[derive(Debug)]
+pub struct Pipeline {
+    options: Options,
+    parts: Vec<Box<dyn ContextManager>>,
+}
+
+impl Pipeline {
+    /// Of these parts, gentle to drastic.
+    #[must_use]
+    pub fn new(options: Options, parts: Vec<Box<dyn ContextManager>>) -> Self {
+        Self { options, parts }
+    }
+}
+
+impl ContextManager for Pipeline {
+    fn name(&self) -> &'static str {
+        "pipeline"
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
+        let decisions = self.parts.iter().map(|part| part.before_request(count, window_tokens));
+        decisions.max_by_key(|decision| urgency(*decision)).unwrap_or(Decision::Ready)
+    }
+
+    fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64> {
+        self.parts.iter().filter_map(|part| part.compact_at_tokens(window_tokens)).min()
+    }
+
+    fn target_tokens(&self, window_tokens: u64) -> u64 {
+        let targets = self.parts.iter().map(|part| part.target_tokens(window_tokens));
+        targets.min().unwrap_or_else(|| self.options.target_in(window_tokens))
+    }
+
+    fn trigger(&self) -> CompactionTrigger {
+        let triggers = self.parts.iter().map(|part| part.trigger());
+        triggers
+            .into_iter()
+            .find(|trigger| *trigger != CompactionTrigger::Threshold)
+            .unwrap_or(CompactionTrigger::Threshold)
+    }
+
+    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        for step in self.parts.iter().flat_map(|part| part.steps(planning)) {
+            match &step {
+                // The last resort of one part waits until the others have had their turn.
+                Step::Truncate(_) => steps.retain(|earlier| *earlier != step),
+                Step::Summarise(_) if steps.contains(&step) => continue,
+                Step::Clear { results, any_gain } if is_cleared(&steps, results, *any_gain) => continue,
+                Step::Summarise(_) | Step::Clear { .. } => {}
+            }
+            steps.push(step);
+        }
+        steps
+    }
+}
+
+/// Whether an earlier step that is content with as little clears all of these.
+fn is_cleared(steps: &[Step], results: &[usize], any_gain: bool) -> bool {
+    steps.iter().any(|step| match step {
+        // Places are in order.
+        Step::Clear { results: more, any_gain: content } if *content || !any_gain => {
+            results.iter().all(|at| more.binary_search(at).is_ok())
+        }
+        _ => false,
+    })
+}
+
+fn urgency(decision: Decision) -> u8 {
+    match decision {
+        Decision::Ready => 0,
+        Decision::Warn => 1,
+        Decision::Prepare => 2,
+        Decision::Compact => 3,
+    }
+}

@@ -1,0 +1,173 @@
+//! What each strategy decides and in which steps it makes room: tables over one helper each.
+
+use crate::core::context::{
+    Decision, RequestCount,
+    build::build_context,
+    count::{Fixed, Freshness, count},
+    counter::{Calibration, Counter, Estimator},
+    cut::{Cut, Keep},
+    factory::strategy,
+    strategy::{Options, Planning, Step},
+    structure::Structure,
+    testing::path,
+};
+use reseed_protocol::command::StrategySettings;
+
+/// Two hundred tokens of the test model.
+fn big() -> String {
+    "apple ".repeat(200)
+}
+
+fn settings(keep_turns: u64, keep_tool_results: u64, summarise: bool, steps: &[&str]) -> StrategySettings {
+    StrategySettings {
+        keep_turns: Some(keep_turns),
+        keep_tool_results: Some(keep_tool_results),
+        summarise: Some(summarise),
+        steps: (!steps.is_empty()).then(|| steps.iter().map(|step| (*step).to_owned()).collect()),
+        ..StrategySettings::default()
+    }
+}
+
+/// The steps as text: what goes, by the letters of the entries; `clear!` is content with any gain.
+fn steps(name: &str, settings: &StrategySettings, lines: &[&str], keep: Keep) -> Vec<String> {
+    let big = big();
+    let lines: Vec<String> = lines.iter().map(|line| line.replace("BIG", &big)).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let context = build_context(&path(&lines, &Counter::for_model("test")));
+    let structure = Structure::of(&context);
+    let summary_tokens = 100;
+    let target_tokens = keep.tokens_max + summary_tokens;
+    let planning = Planning { context: &context, structure: &structure, keep, target_tokens, summary_tokens };
+    let manager = strategy(name, Some(settings), &Options::default()).unwrap();
+    let ids = |places: &[usize]| -> String {
+        places.iter().map(|at| context.messages[*at].entry_id.as_ref().unwrap().as_str()).collect()
+    };
+    let cut = |cut: &Cut| ids(&cut.summarised);
+    let printed = |step: &Step| match step {
+        Step::Clear { results, any_gain: false } => format!("clear {}", ids(results)),
+        Step::Clear { results, any_gain: true } => format!("clear! {}", ids(results)),
+        Step::Summarise(taken) => format!("summarise {}", cut(taken)),
+        Step::Truncate(taken) => format!("truncate {}", cut(taken)),
+    };
+    manager.steps(&planning).iter().map(printed).collect()
+}
+
+const TURNS: &[&str] = &[
+    "a:user BIG",
+    "b:assistant BIG",
+    "c:user BIG",
+    "d:assistant BIG",
+    "e:user BIG",
+    "f:assistant BIG",
+    "g:user BIG",
+    "h:assistant BIG",
+];
+
+const CALLS: &[&str] = &[
+    "a:user x",
+    "b:call p",
+    "c:result p BIG",
+    "d:call q",
+    "e:result q BIG",
+    "f:call r",
+    "g:result r BIG",
+    "h:call s",
+    "i:result s BIG",
+];
+
+#[test]
+fn each_strategy_makes_room_in_its_own_steps() {
+    let roomy = Keep { tokens: 400, tokens_max: 1_300 };
+    let tight = Keep { tokens: 250, tokens_max: 500 };
+    let tiny = Keep { tokens: 50, tokens_max: 150 };
+    /// Name, turns kept, results kept, whether to summarise, what may be kept, the path, the steps.
+    type Case<'a> = (&'a str, u64, u64, bool, Keep, &'a [&'a str], &'a [&'a str]);
+    let table: &[Case<'_>] = &[
+        ("threshold", 8, 4, true, roomy, TURNS, &["summarise abcdef", "truncate abcdefh"]),
+        ("threshold", 8, 1, true, tight, CALLS, &["clear ceg", "summarise bcdefg", "truncate bcdefghi"]),
+        ("manual", 8, 1, true, tight, CALLS, &["summarise bcdefg"]),
+        // As many whole turns as are wanted, or as fit; else a part of the last one; a few tokens are left alone.
+        ("sliding_window", 3, 4, true, roomy, TURNS, &["summarise ab", "truncate abcdefh"]),
+        ("sliding_window", 1, 4, true, roomy, TURNS, &["summarise abcdef", "truncate abcdefh"]),
+        ("sliding_window", 3, 4, true, tight, TURNS, &["summarise abcdef", "truncate abcdefh"]),
+        ("sliding_window", 3, 4, true, tiny, TURNS, &["summarise abcdefh", "truncate abcdefh"]),
+        ("sliding_window", 8, 4, true, roomy, &TURNS[..4], &["summarise ab"]),
+        ("sliding_window", 3, 4, true, tight, CALLS, &["summarise bcdefg", "truncate bcdefghi"]),
+        // Everything but the newest, and never what the model has not read.
+        ("tool_results", 8, 2, true, roomy, CALLS, &["clear! ce", "summarise bcde", "truncate bcdefghi"]),
+        ("tool_results", 8, 0, true, tight, CALLS, &["clear! ceg", "summarise bcdefg", "truncate bcdefghi"]),
+        ("truncate", 8, 4, true, roomy, TURNS, &["truncate ab", "truncate abcdefh"]),
+        ("truncate", 8, 4, true, tight, TURNS, &["truncate abcdef", "truncate abcdefh"]),
+        ("truncate", 8, 4, true, tight, CALLS, &["truncate bcde", "truncate bcdefghi"]),
+        // The newest up to the budget, then questions before answers.
+        ("importance", 8, 4, true, roomy, TURNS, &["summarise bd", "truncate abcdefh"]),
+        ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef", "truncate abcdefh"]),
+    ];
+    let mut wrong = Vec::new();
+    for (name, keep_turns, keep_results, summarise, keep, lines, expected) in table {
+        let found = steps(name, &settings(*keep_turns, *keep_results, *summarise, &[]), lines, *keep);
+        if found != *expected {
+            wrong.push(format!("{name} {keep_turns} {keep_results} {keep:?}: {found:?}, not {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_pipeline_takes_each_step_once_and_the_last_resort_last() {
+    let keep = Keep { tokens: 250, tokens_max: 500 };
+    let table: &[(&[&str], &[&str])] = &[
+        (&["threshold"], &["clear ceg", "summarise bcdefg", "truncate bcdefghi"]),
+        (&["tool_results", "threshold"], &["clear! ceg", "summarise bcdefg", "truncate bcdefghi"]),
+        (&["threshold", "tool_results"], &["clear ceg", "summarise bcdefg", "clear! ceg", "truncate bcdefghi"]),
+        (
+            &["tool_results", "importance", "truncate"],
+            &["clear! ceg", "summarise bcdefg", "summarise bcde", "truncate bcde", "truncate bcdefghi"],
+        ),
+    ];
+    for (parts, expected) in table {
+        let found = steps("pipeline", &settings(2, 1, true, parts), CALLS, keep);
+        assert_eq!(found, *expected, "{parts:?}");
+    }
+}
+
+/// The count of a request with so many turns of so many tokens each.
+fn counted(turns: u64, tokens_each: usize) -> RequestCount {
+    let said = "apple ".repeat(tokens_each);
+    let lines: Vec<String> = (0..turns).map(|turn| format!("e{turn}:user {said}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let context = build_context(&path(&lines, &Counter::for_model("test")));
+    let fresh = Freshness { model: "test", envelope_key: "", estimator: Estimator::Own };
+    count(&context, Fixed::default(), fresh, &Calibration::new(Counter::for_model("test").method()))
+}
+
+#[test]
+fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
+    use Decision::{Compact, Prepare, Ready, Warn};
+    // In a window of 10,000 tokens it is prepared from 6,800 on and due at 8,000.
+    let table: &[(&str, u64, usize, Decision)] = &[
+        ("threshold", 40, 100, Ready),
+        ("threshold", 40, 190, Prepare),
+        ("threshold", 40, 225, Compact),
+        ("manual", 40, 220, Ready),
+        ("manual", 40, 240, Warn),
+        ("tool_results", 40, 190, Prepare),
+        ("truncate", 40, 220, Compact),
+        ("importance", 40, 220, Compact),
+        // Eight are kept, and four more may come together.
+        ("sliding_window", 12, 400, Ready),
+        ("sliding_window", 13, 400, Prepare),
+        ("sliding_window", 13, 700, Compact),
+        // Thirteen turns of a few words are not worth a summary.
+        ("sliding_window", 13, 20, Ready),
+        ("pipeline", 13, 400, Prepare),
+        ("pipeline", 12, 400, Ready),
+        ("pipeline", 12, 800, Compact),
+    ];
+    for (name, turns, tokens, expected) in table {
+        let settings = settings(8, 4, true, &["threshold", "sliding_window"]);
+        let manager = strategy(name, Some(&settings), &Options::default()).unwrap();
+        let count = counted(*turns, *tokens);
+        assert_eq!(manager.before_request(&count, 10_000), *expected, "{name}, {turns} turns, {} tokens", count.tokens);
+    }
+}
