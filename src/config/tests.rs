@@ -103,7 +103,9 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
         (
             "CONTEXT_STRATEGY",
             "sliding\nwindow",
-            "CONTEXT_STRATEGY is `sliding\\nwindow`; allowed: threshold, manual, dummy, none".to_owned(),
+            "CONTEXT_STRATEGY is `sliding\\nwindow`; allowed: threshold, manual, dummy, none, sliding_window, \
+                   tool_results, truncate, importance, pipeline"
+                .to_owned(),
         ),
         ("LOG_FORMAT", "xml", "LOG_FORMAT is `xml`; allowed: text, json".to_owned()),
         ("OPERATORS_READ_CONTENT", "yes", "OPERATORS_READ_CONTENT is `yes`; allowed: true, false".to_owned()),
