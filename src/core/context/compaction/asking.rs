@@ -241,6 +241,7 @@ pub(super) fn usable(answer: &Answer, free_form: bool) -> Result<String, Why> {
     let check = if free_form { summary::check_free_form } else { summary::check };
     check(&text).map_err(|unusable| match unusable {
         summary::Unusable::Empty | summary::Unusable::Nothing => "empty",
-        summary::Unusable::Missing(_) => "malformed",
+        summary::Unusable::Refused => "refused",
+        summary::Unusable::Missing(_) | summary::Unusable::Repetitive | summary::Unusable::Copied => "malformed",
     })
 }

@@ -178,9 +178,11 @@ fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
     rest.spaces();
     let closes = rest.take('/');
     rest.spaces();
+    // `List<Human>` is a type, `<Human>` and `is<human>` are tags.
+    let is_type = !closes
+        && rest.0.starts_with(|c: char| c.is_ascii_uppercase())
+        && before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let name = rest.word();
-    // `List<Human>` is a type. What closes or has no letter in front is a tag.
-    let is_type = !closes && before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     match name.as_str() {
         "" => false,
         // One letter begins too many other things.
@@ -189,6 +191,7 @@ fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
             !is_type && rest.take('>')
         }
         name if FILE_TAGS.contains(&name) => place != Place::Record,
+        "summary" => true,
         name => TAGS.contains(&name) && !is_type,
     }
 }

@@ -165,7 +165,7 @@ fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) ->
             rest.find(end).unwrap_or(rest.len())
         }
     };
-    let value = if quote.is_some() { &rest[..bytes] } else { rest[..bytes].trim_end_matches(['.', '*']) };
+    let value = if quote.is_some() { &rest[..bytes] } else { rest[..bytes].trim_end_matches(['.', '*', ':']) };
     let is_prose = !is_tight && quote.is_none() && {
         let behind = rest[value.len()..].trim_start_matches(' ');
         value.chars().all(char::is_alphabetic)

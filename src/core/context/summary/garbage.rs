@@ -1,0 +1,244 @@
+//! Answers that are no summaries although they have its form: refusals, endless repetition, the conversation copied.
+//!
+//! A good summary that mentions an apology, lists a hundred files or quotes a paragraph must pass: each test asks for
+//! most of the text, never for a word in it.
+
+use super::sections::says_nothing;
+use crate::core::context::extract::words;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a refusal begins, and of what one of these must follow close by; in lower case, with straight apostrophes.
+const REFUSALS: [(&[&str], &[&str]); 12] = [
+    (
+        &[
+            "i'm sorry",
+            "i am sorry",
+            "sorry,",
+            "sorry but",
+            "i apologize",
+            "i apologise",
+            "unfortunately, i",
+            "i'm afraid",
+        ],
+        &["can't", "cannot", "can not", "unable", "not able", "won't", "decline"],
+    ),
+    (
+        &[
+            "i can't",
+            "i cannot",
+            "i can not",
+            "i'm unable",
+            "i am unable",
+            "i'm not able",
+            "i am not able",
+            "i won't",
+            "i must decline",
+        ],
+        &[
+            "help",
+            "assist",
+            "comply",
+            "provide",
+            "summar",
+            "fulfil",
+            "do that",
+            "do this",
+            "with that",
+            "with this",
+            "engage",
+            "produce",
+            "continue",
+        ],
+    ),
+    (
+        &["as an ai", "as a language model", "as a large language model"],
+        &[" i ", "can't", "cannot", "unable", "not able"],
+    ),
+    (&["es tut mir leid", "tut mir leid", "leider kann ich", "ich kann dabei nicht", "als ki"], &["nicht", "kein"]),
+    (
+        &["je suis désolé", "désolé", "je ne peux pas", "en tant qu'ia", "en tant que modèle"],
+        &["peux pas", "ne puis", "pas en mesure", "aider"],
+    ),
+    (&["lo siento", "no puedo", "como ia", "como modelo de lenguaje"], &["no puedo", "ayudar", "cumplir", "resum"]),
+    (&["mi dispiace", "non posso"], &["non posso", "aiutar", "riassum"]),
+    (&["desculpe", "sinto muito", "lamento", "não posso"], &["não posso", "ajudar", "resum"]),
+    (
+        &["抱歉", "很抱歉", "对不起", "對不起", "我无法", "我不能", "作为一个人工智能", "作为ai", "作为一个ai"],
+        &["无法", "不能", "無法", "不便"],
+    ),
+    (&["申し訳", "すみません", "ごめんなさい"], &["できません", "できない", "いたしかねます", "お手伝い"]),
+    (&["죄송"], &["없습니다", "어렵습니다", "수 없"]),
+    (&["извините", "простите", "к сожалению, я", "я не могу"], &["не могу", "не могла", "помочь", "выполнить"]),
+];
+/// Characters behind the beginning within which the rest of a refusal comes.
+const REFUSAL_CHARS: usize = 160;
+/// Characters of a text of any form that can be a refusal as a whole.
+const REFUSAL_TEXT_CHARS_MAX: usize = 800;
+
+/// Lines of a text that repeats itself, and of how many of them each is the same as another, at least.
+const REPEATED_LINES: (usize, usize) = (10, 3);
+/// Words of a text whose phrases are counted, and the share in percent of its phrases of four words that must be new.
+const PHRASES: (usize, usize) = (60, 25);
+/// The same letter so often is no word and no number.
+const SAME_LETTER_MAX: usize = 200;
+/// Letters and digits of a text whose variety is counted, and how many different ones there must be.
+const VARIETY: (usize, usize) = (400, 6);
+
+/// Characters of the conversation in one piece that are more than a quotation, and the share in percent of the summary
+/// that they must be.
+const COPIED: (usize, usize) = (1_200, 50);
+/// Pieces between spaces that begin a copied passage.
+const SHINGLE: usize = 4;
+/// Heads of blocks in a summary that is a transcript, and their share in percent of its lines.
+const HEADS: (usize, usize) = (3, 30);
+
+/// Whether most of these lines refuse to summarise.
+pub(super) fn refuses<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
+    let (mut all, mut refusing) = (0, 0);
+    for line in lines.filter(|line| !says_nothing(line)) {
+        all += 1;
+        refusing += usize::from(is_refusal(line));
+    }
+    refusing * 2 > all
+}
+
+/// Whether a text of any form is a refusal: short, and refusing from the start.
+pub(super) fn is_refusal_text(text: &str) -> bool {
+    text.chars().count() <= REFUSAL_TEXT_CHARS_MAX
+        && text.lines().find(|line| !says_nothing(line)).is_some_and(is_refusal)
+}
+
+fn is_refusal(line: &str) -> bool {
+    let line: String = super::item_text(line).chars().take(REFUSAL_CHARS).flat_map(char::to_lowercase).collect();
+    let line = line.replace(['’', '‘'], "'");
+    REFUSALS.iter().any(|(begins, follows)| {
+        begins.iter().any(|begin| line.starts_with(begin)) && follows.iter().any(|follow| line.contains(follow))
+    })
+}
+
+/// Whether a text repeats itself without end or has too little in it to be language.
+pub(super) fn repeats(text: &str) -> bool {
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
+    let distinct = lines.iter().collect::<BTreeSet<_>>().len();
+    if lines.len() >= REPEATED_LINES.0 && distinct * REPEATED_LINES.1 <= lines.len() {
+        return true;
+    }
+    let words = words(&lines.join("\n"));
+    if words.len() >= PHRASES.0 {
+        let phrases = words.windows(4).collect::<BTreeSet<_>>().len();
+        if phrases * 100 < words.len() * PHRASES.1 {
+            return true;
+        }
+    }
+    let letters: Vec<char> = text.chars().filter(|c| c.is_alphanumeric()).collect();
+    let run = letters.chunk_by(|a, b| a == b).map(<[char]>::len).max().unwrap_or(0);
+    let variety = || letters.iter().collect::<BTreeSet<_>>().len();
+    run > SAME_LETTER_MAX || letters.len() >= VARIETY.0 && variety() < VARIETY.1
+}
+
+/// Whether a summary is the conversation itself, in whole or in one long piece.
+pub(super) fn is_copy(summary: &str, blocks: &[String]) -> bool {
+    let lines: Vec<&str> = summary.lines().filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
+    let heads = lines.iter().filter(|line| super::item_text(line).starts_with('[') && is_block_head(line)).count();
+    if heads >= HEADS.0 && heads * 100 >= lines.len() * HEADS.1 {
+        return true;
+    }
+    let pieces: Vec<&str> = summary.split_whitespace().collect();
+    let source: Vec<&str> = blocks.iter().flat_map(|block| block.split_whitespace()).collect();
+    let mut places: BTreeMap<&[&str], usize> = BTreeMap::new();
+    for (at, shingle) in source.windows(SHINGLE).enumerate() {
+        places.entry(shingle).or_insert(at);
+    }
+    let chars = |pieces: &[&str]| pieces.iter().map(|piece| piece.chars().count() + 1).sum::<usize>();
+    let (mut at, mut longest) = (0, 0);
+    while at + SHINGLE <= pieces.len() {
+        let Some(place) = places.get(&pieces[at..at + SHINGLE]) else {
+            at += 1;
+            continue;
+        };
+        let same = pieces[at..].iter().zip(&source[*place..]).take_while(|(a, b)| a == b).count();
+        longest = longest.max(chars(&pieces[at..at + same]));
+        at += same;
+    }
+    longest >= COPIED.0 && longest * 100 >= chars(&pieces) * COPIED.1
+}
+
+fn is_block_head(line: &str) -> bool {
+    let line = super::item_text(line).replace('\\', "");
+    ["[User]:", "[Assistant]:", "[Tool call]:", "[Tool result]:", "[Tool error]:"]
+        .iter()
+        .any(|head| line.starts_with(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_from_summaries_that_mention_one() {
+        for (line, expected) in [
+            ("I'm sorry, but I can't help with that.", true),
+            ("- I’m sorry, I cannot summarise this conversation", true),
+            ("As an AI language model, I cannot read this.", true),
+            ("I cannot assist with this request.", true),
+            ("I am unable to provide a summary.", true),
+            ("Es tut mir leid, das kann ich nicht.", true),
+            ("Je suis désolé, je ne peux pas vous aider.", true),
+            ("Lo siento, no puedo ayudar con eso.", true),
+            ("抱歉，我无法完成这个请求。", true),
+            ("申し訳ありませんが、お手伝いできません。", true),
+            ("Извините, я не могу помочь.", true),
+            ("- User: I'm sorry that I was late", false),
+            ("- The assistant said: I'm sorry, I can't do that", false),
+            ("- I cannot work on Mondays", false),
+            ("- I'm sorry about the noise, said Ann", false),
+            ("- As an aide-memoire: the port is 8443", false),
+            ("- Désolé is the name of the band", false),
+        ] {
+            assert_eq!(is_refusal(line), expected, "{line}");
+        }
+        assert!(refuses(["- none", "- I'm sorry, I can't help with that", "- As an AI I cannot"].into_iter()));
+        assert!(!refuses(["- I'm sorry, I can't help with that", "- the port is 8443"].into_iter()));
+        assert!(!refuses(["- none"].into_iter()));
+    }
+
+    #[test]
+    fn repetition_is_told_from_lists() {
+        for (text, expected) in [
+            ("the same line again\n".repeat(40), true),
+            ("and then and then ".repeat(60), true),
+            ("a".repeat(300), true),
+            ("ab ba bab ".repeat(100), true),
+            ("重复重复".repeat(100), true),
+            ((0..200).map(|n| format!("- src/part_{n}.rs is done\n")).collect(), false),
+            ("- none\n## Goal\n".repeat(40), false),
+            (include_str!("garbage.rs").to_owned(), false),
+            (String::new(), false),
+            ("yes ".repeat(20), false),
+        ] {
+            assert_eq!(repeats(&text), expected, "{}", text.chars().take(60).collect::<String>());
+        }
+    }
+
+    #[test]
+    fn a_copy_is_told_from_a_quotation() {
+        let said: String =
+            (0..120).map(|n| format!("Sentence number {n} tells of plank {} and nail {}. ", n * 7, n * 3)).collect();
+        let blocks = [format!("[User]: {said}"), "[Assistant]: Well, that is a lot of planks.".to_owned()];
+        let lines: Vec<&str> = said.split_inclusive(". ").collect();
+        let extracted: String = lines.iter().map(|line| format!("- User: {line}\n")).collect();
+        for (summary, expected) in [
+            (said.clone(), true),
+            (format!("## Goal\n- {said}\n## Progress\n- none"), true),
+            (blocks.join("\n"), true),
+            ("[User]: a\n[Assistant]: b\n- [User]: c\n".to_owned(), true),
+            (extracted, false),
+            (format!("- Quoted: {}\n", lines[..12].concat()), false),
+            ("- the user has planks and nails".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_copy(&summary, &blocks), expected, "{}", summary.chars().take(60).collect::<String>());
+        }
+    }
+}
