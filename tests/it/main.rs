@@ -9,6 +9,7 @@ mod conversation;
 mod listing;
 mod operating;
 mod original_faults;
+mod poisoned;
 mod provider;
 mod real_upstream;
 mod safety;
