@@ -95,6 +95,9 @@ pub struct ContextInfo {
     /// From this count on the strategy compacts by itself; absent where it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
+    /// From this count on a compaction is prepared while turns go on; absent where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare_at_tokens: Option<u64>,
     /// Of the last request, tokens that the provider took from its cache.
     pub cached_tokens: u64,
     /// How often the loop was seeded.

@@ -33,6 +33,8 @@ export interface ContextInfo {
   reservedTokens: number;
   /** From this count on the strategy compacts by itself; absent where it never does. */
   compactAtTokens?: number;
+  /** From this count on a compaction is prepared while turns go on; absent where none is. */
+  prepareAtTokens?: number;
   /** Of the last request, tokens that the provider took from its cache. */
   cachedTokens: number;
   /** How often the loop was seeded. */

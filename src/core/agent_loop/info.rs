@@ -73,6 +73,7 @@ impl AgentLoop {
             error_bound_tokens: count.error_bound_tokens,
             reserved_tokens: self.manager.reserved_tokens(window),
             compact_at_tokens,
+            prepare_at_tokens: self.manager.prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
             generation: self.generation,
             compactions: self.session.state.compactions,

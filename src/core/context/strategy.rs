@@ -44,6 +44,12 @@ pub trait ContextManager: Send + std::fmt::Debug {
         Some(self.options().trigger_in(window_tokens))
     }
 
+    /// From which count on a compaction is prepared in the background; `None` where none is.
+    fn prepare_at_tokens(&self, window_tokens: u64) -> Option<u64> {
+        let (soft, _) = self.options().limits_in(window_tokens);
+        self.compact_at_tokens(window_tokens).filter(|trigger| soft < *trigger).map(|_| soft)
+    }
+
     /// What a compaction must get down to.
     fn target_tokens(&self, window_tokens: u64) -> u64 {
         self.options().target_in(window_tokens)
