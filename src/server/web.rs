@@ -18,10 +18,12 @@ macro_rules! assets {
 }
 
 assets! {
-    "app.js" "chat.css" "chat.js" "commands.js" "compaction.js" "composer.js" "connection.js" "credentials.js"
-    "dialogs.js" "directory.js" "dom.js" "edit.js" "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js"
-    "markdown-blocks.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "queue.js" "row-tools.js"
-    "sessions.js" "theme.js" "toasts.js" "tokens.css" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js"
+    "app.js" "chat.css" "chat.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
+    "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
+    "dom.js" "edit.js" "fold-context.js" "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js"
+    "markdown-blocks.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "pins-view.js"
+    "queue.js" "report.js" "row-tools.js" "sessions.js" "strategies.js" "strategy-view.js" "theme.js" "toasts.js"
+    "tokens.css" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js"
 }
 
 /// The page.

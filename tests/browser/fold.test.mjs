@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromOpened, fromSnapshot, reduce, resumePoint, withPage } from "../../src/server/web/fold.js";
+import { fromOpened, fromSnapshot, inEffect, isHeldUp, reduce, resumePoint, withPage } from "../../src/server/web/fold.js";
 import { World, seeded } from "./world.mjs";
 
 const SEEDS = 120;
@@ -10,26 +10,39 @@ const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
 /**
- * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, and what
- * is known of other branches.
+ * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, what is
+ * known of other branches, and how the compactions went that were seen being made.
  */
 function view(state) {
-  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, ...rest } = state;
+  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, reports, ...rest } = state;
   assert.equal(outOfSync, null);
   const info = state.turnId || compaction ? null : { tokens: contextInfo.tokenCount, breakdown: contextInfo.breakdown, compactions: contextInfo.compactions };
   return {
     ...rest, info,
-    compacting: compaction?.jobId ?? null,
+    compacting: compaction ? [compaction.jobId, compaction.background ?? false] : null,
     items: items.filter((item) => !item.aborted),
     pending: pending.map(({ message, deadline, ...call }) => call),
   };
 }
 
-/** Compares a view with a reload. What fills the window is left out where the session has moved since it was told. */
+/** What was told of the window before a pin came or went: the page asks again then. */
+const stale = new WeakSet();
+
+/** Applies one event, as the page does. */
+function apply(state, frame) {
+  const next = reduce(state, frame);
+  if (next !== state && frame.type === "session_updated" && frame.payload.pins) stale.add(next.contextInfo);
+  return next;
+}
+
+/**
+ * Compares a view with a reload. What fills the window is left out where the session has moved, or something was pinned,
+ * since it was told.
+ */
 function same(state, world, message) {
   const told = view(state);
   const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
-  if (state.contextInfo.leafId !== state.leafId) told.info = now.info;
+  if (state.contextInfo.leafId !== state.leafId || stale.has(state.contextInfo)) told.info = now.info;
   assert.deepEqual(told, now, message);
 }
 
@@ -55,15 +68,24 @@ function step(world, random) {
     () => world.ephemeral("no_such_event", { leafId: null }),
     () => world.ephemeral("context_warning", { usagePercent: 91, message: "nearly full" }),
   ];
-  if (!world.turn && !world.compaction) {
+  if (world.tree.size > 0) {
+    const entryId = pick([...world.tree.keys()]);
+    if (world.mayPin(entryId)) moves.push(() => world.pin(entryId));
+    if (world.pins.length > 0) moves.push(() => world.unpin(pick(world.pins).entryId));
+    // The steps of somebody's preview, which nobody announced.
+    moves.push(() => world.progress(1, 3, world.id("j")));
+    if (!world.compaction) moves.push(() => world.startCompaction("threshold", true));
+    if (!world.busy && world.inEffect()) moves.push(() => world.undo(world.id("c")));
+  }
+  if (!world.turn && !world.heldUp) {
     moves.push(() => { world.say(text(), world.id("c")); world.startTurn(); });
     moves.push(() => { world.say(text(), world.id("c")); world.startTurn(); });
     if (world.lastTurn) moves.push(() => world.startTurn());
     if (world.queue.length > 0) moves.push(() => { world.dequeue(); world.startTurn(); });
-    if (world.entries.length > 3) moves.push(() => world.startCompaction("manual"));
+    if (world.entries.length > 3) moves.push(() => { world.voidRunning(); world.startCompaction("manual"); });
     const anywhere = () => pick([null, ...world.tree.keys()]);
     if (world.tree.size > 0) {
-      moves.push(() => world.move(anywhere()), () => world.startLeaving());
+      moves.push(() => world.move(anywhere()), () => { world.voidRunning(); world.startLeaving(); });
       moves.push(() => world.append({ type: "label", targetId: pick([...world.tree.keys()]), label: text() }));
       moves.push(() => { world.move(anywhere()); world.say(text(), world.id("c")); world.startTurn(); });
     }
@@ -71,7 +93,7 @@ function step(world, random) {
   if (world.compaction?.phase === "summarising_branch") {
     moves.push(() => world.failCompaction("navigation_cancelled", "no"));
     moves.push(() => world.move(pick([null, ...world.tree.keys()]), { summary: text(), ...(random() < 0.5 ? { label: "left" } : {}) }));
-  } else if (world.compaction) {
+  } else if (world.compaction && !item && !call) {
     moves.push(() => world.progress(1, 3), () => world.commitCompaction(`## Goal\n${text()}`));
     moves.push(() => world.failCompaction("compaction_failed", "no"));
   }
@@ -79,7 +101,7 @@ function step(world, random) {
     moves.push(() => world.enqueue(text(), world.id("c")));
     if (!item && !call) {
       moves.push(() => world.startItem(), () => world.startItem(), () => world.finishTurn("completed"));
-      moves.push(() => world.finishTurn("interrupted"), () => world.startCompaction("threshold"));
+      moves.push(() => world.finishTurn("interrupted"), () => { world.voidRunning(); world.startCompaction("threshold"); });
     }
     if (item && !call) {
       for (let more = 0; more < 6; more += 1) moves.push(() => world.delta(item, item.parts.length > 1 || random() < 0.7 ? item.parts.length > 0 ? item.parts.length - 1 : 0 : item.parts.length, text()));
@@ -118,7 +140,7 @@ test("a view reached by events equals a reload at every moment", () => {
     let applied = 0;
     play(seed, ({ frames, world, first, count }) => {
       state ??= fromSnapshot(first);
-      for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
+      for (; applied < frames.length; applied += 1) state = apply(state, frames[applied]);
       assert.equal(state.more, false, "what came by events is known");
       same(state, world, `seed ${seed}, step ${count}`);
     });
@@ -131,7 +153,7 @@ test("a reload at any moment goes on as if nothing had been", () => {
     const reloads = [];
     play(seed, ({ frames, world, count }) => {
       for (const reload of reloads) {
-        for (; reload.applied < frames.length; reload.applied += 1) reload.state = reduce(reload.state, frames[reload.applied]);
+        for (; reload.applied < frames.length; reload.applied += 1) reload.state = apply(reload.state, frames[reload.applied]);
       }
       if (count % 9 === seed % 9) reloads.push({ state: fromSnapshot(world.snapshot({ entries: 3 })), applied: frames.length });
       // Now and then, so that events come while a part of the path is not known.
@@ -158,10 +180,10 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
         state = fromOpened(state, opened);
         for (const { itemId } of shown) voided += missed.some((frame) => frame.type === "item_aborted" && frame.payload.itemId === itemId) ? 1 : 0;
         // The first frames come twice: what was applied once is not applied again.
-        for (const frame of [...missed, ...missed.slice(0, 2)]) state = reduce(state, frame);
+        for (const frame of [...missed, ...missed.slice(0, 2)]) state = apply(state, frame);
         applied = frames.length;
       }
-      for (; applied < frames.length; applied += 1) state = reduce(state, frames[applied]);
+      for (; applied < frames.length; applied += 1) state = apply(state, frames[applied]);
       same(state, world, `seed ${seed}, step ${count}`);
       if (random() < 0.15) away = 1 + Math.floor(random() * 12);
     });
@@ -185,6 +207,26 @@ test("an answer that came to nothing while the reader was away is shown as void"
     assert.deepEqual(back.items.map(({ aborted, parts }) => [aborted, parts[0].text]), [["interrupted", "half of it"]], how);
     assert.deepEqual([back.turnId, back.lastTurn.status], [null, how === "failed" ? "failed" : "interrupted"]);
   }
+});
+
+test("a report is kept of what was seen being made, and a preview's steps are nobody's", () => {
+  const frames = [];
+  const world = new World({ emit: (frame) => frames.push(frame) });
+  for (const text of ["one", "two"]) world.say(text, world.id("c"));
+  const first = fromSnapshot(world.snapshot());
+  world.progress(1, 3, "preview-0001");
+  assert.equal(frames.reduce(reduce, first).compaction, null);
+  world.startCompaction("manual");
+  const report = { rung: "extract", failedRungs: [{ rung: "model_summary", reason: "empty" }], retained: { checked: 9, restored: 2 } };
+  const { entryId } = world.commitCompaction("## Goal\nx", "command-00000001", report);
+  const state = frames.reduce(reduce, first);
+  const { rung, failedRungs, retained } = state.reports.get(entryId);
+  assert.deepEqual({ rung, failedRungs, retained }, report);
+  assert.equal(inEffect(state).entryId, entryId);
+  world.undo();
+  const back = frames.reduce(reduce, first);
+  assert.deepEqual([inEffect(back), back.undone, back.contextInfo.tokenCount], [null, [entryId], world.contextInfo().tokenCount]);
+  assert.equal(isHeldUp(back), false);
 });
 
 test("older pages put before a snapshot give the whole path", () => {

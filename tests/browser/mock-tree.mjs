@@ -18,7 +18,7 @@ export const treeCommands = {
       Object.assign(world.leaving, { reply, refuse });
       return;
     }
-    if (world.turn || world.compaction) return refuse("turn_running", "the session is busy");
+    if (world.turn || world.heldUp) return refuse("turn_running", "the session is busy");
     const { entryId, position = "at", summarize, instructions } = payload;
     const entry = world.tree.get(entryId);
     if (entryId !== null && !entry) return refuse("entry_not_found", "there is no such entry");
@@ -32,6 +32,7 @@ export const treeCommands = {
       });
     };
     if (!summarize) return arrive();
+    world.voidRunning();
     world.startLeaving();
     world.leaving = { id, reply, refuse };
     void this.leave(world, id, () => arrive(`## Goal\nWhat was left.\n\nIt dwells on: ${instructions ?? "nothing"}.`));

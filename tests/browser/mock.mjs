@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname } from "node:path";
 import { WebSocketServer } from "ws";
+import { contextCommands } from "./mock-context.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
@@ -40,8 +41,10 @@ function answerTo(text, world) {
 const REFUSED = Symbol("refused");
 
 export class MockServer {
-  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = TREE_FEATURES, nodesMax = 2000 } = {}) {
-    Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax });
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = TREE_FEATURES, nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
+    Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
+    /** Whether the envelope is refused, as one that is too large. */
+    this.hidesContext = false;
     this.watchers = new Set();
     this.worlds = new Map();
     this.sockets = new Map();
@@ -94,8 +97,8 @@ export class MockServer {
     client.on("message", (data) => {
       const { id, type, payload = {} } = JSON.parse(data.toString());
       const reply = (kind, body) => client.readyState === client.OPEN && client.send(JSON.stringify({ id, type: kind, payload: body }));
-      const refuse = (code, message, retriable = false) => {
-        reply("error", { code, message, retriable });
+      const refuse = (code, message, retriable = false, details) => {
+        reply("error", { code, message, retriable, ...(details ? { details } : {}) });
         return REFUSED;
       };
       const handler = this[`on_${type}`];
@@ -103,7 +106,7 @@ export class MockServer {
       const known = this.done.get(id);
       if (known) return reply(known.kind, { ...known.body, duplicate: true });
       const keep = (kind, body) => {
-        if (["user_input", "retry_turn", "rename_session", "manual_compact", "navigate", "set_label", "fork_session", "edit_queue"].includes(type)) this.done.set(id, { kind, body });
+        if (["user_input", "retry_turn", "rename_session", "manual_compact", "navigate", "set_label", "fork_session", "edit_queue", "undo_compaction", "pin_entry", "unpin_entry"].includes(type)) this.done.set(id, { kind, body });
         reply(kind, body);
       };
       handler.call(this, { client, id, payload, reply: keep, refuse, world: this.sockets.get(client) });
@@ -156,7 +159,7 @@ export class MockServer {
       for (const [client, world] of this.sockets) if (world.sessionId === sessionId) client.send(JSON.stringify(frame));
       if (frame.seq !== undefined && this.worlds.has(sessionId)) this.tellWatchers(this.worlds.get(sessionId));
     };
-    const world = new World({ sessionId, windowTokens: this.windowTokens, emit });
+    const world = new World({ sessionId, windowTokens: this.windowTokens, background: this.background, emit });
     this.worlds.set(sessionId, world);
     return world;
   }
@@ -195,18 +198,10 @@ export class MockServer {
     reply("pong", { seq, inSync: (payload.seq ?? seq) >= seq, serverTime: new Date().toISOString() });
   }
 
-  on_get_context_info({ world, reply }) {
-    reply("context_info", world.contextInfo());
-  }
-
-  on_get_context({ world, reply }) {
-    reply("context", { markdown: `# System\n\nYou are a mock.\n\n${world.entries.length} entries`, tokens: world.contextInfo().tokenCount });
-  }
-
   on_user_input({ client, id, payload, world, reply, refuse }) {
     if (client.role !== "owner") return refuse("read_only", "observers may only read");
     if (payload.input.trim() === "") return refuse("empty_input", "say something");
-    if (world.turn || world.compaction) {
+    if (world.turn || world.heldUp) {
       if (payload.parentId !== undefined) return refuse("turn_running", "the session is busy");
       reply("accepted", { queued: true, asOfSeq: world.seq });
       return world.enqueue(payload.input, id, payload.whenBusy === "steer");
@@ -228,20 +223,7 @@ export class MockServer {
   on_cancel_turn({ world, reply, refuse }) {
     if (!world.turn) return refuse("no_turn", "no turn is running");
     reply("ok", { asOfSeq: world.seq });
-    this.cancels.get(world)?.();
-  }
-
-  on_manual_compact({ id, world, reply, refuse }) {
-    if (world.compaction) return refuse("compaction_running", "the session is being compacted", true);
-    if (world.entries.length < 4) return refuse("nothing_to_compact", "what could be compacted is too little to gain anything");
-    const { jobId } = world.startCompaction("manual");
-    reply("ok", { jobId, asOfSeq: world.seq });
-    void this.compact(world, id);
-  }
-
-  on_cancel_compaction({ world, reply, refuse }) {
-    if (!world.compaction) return refuse("no_compaction", "no compaction is running");
-    reply("ok", { asOfSeq: world.seq });
+    if (world.heldUp) this.cancels.get(world.compaction.jobId)?.();
     this.cancels.get(world)?.();
   }
 
@@ -250,33 +232,18 @@ export class MockServer {
     world.update({ model: payload.model });
   }
 
-  on_set_context_strategy({ payload, world, reply, refuse }) {
-    if (!["threshold", "manual"].includes(payload.strategy)) return refuse("unknown_strategy", "there are threshold and manual");
-    reply("ok", { asOfSeq: world.seq });
-    world.update({ strategy: payload.strategy });
-  }
-
-  /** Waits, unless it is cancelled meanwhile: then true. */
-  pause(world, millis) {
+  /**
+   * Waits, unless it is cancelled meanwhile: then true.
+   * @param work what may be cancelled: a world for its turn, a job by its name
+   */
+  pause(work, millis) {
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(false), millis);
-      this.cancels.set(world, () => {
+      this.cancels.set(work, () => {
         clearTimeout(timer);
         resolve(true);
       });
     });
-  }
-
-  async compact(world, commandId) {
-    for (let done = 0; done < 3; done += 1) {
-      if (await this.pause(world, this.wordMillis * 20)) {
-        world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is as it was");
-        return;
-      }
-      world.progress(done + 1, 3);
-    }
-    world.commitCompaction("## Goal\nTalk with the mock.\n\n## Progress\n- Several messages were exchanged.\n\n## Critical Context\nThe code word is `plover`.", commandId);
-    if (!world.turn && world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
   }
 
   /** One turn, and then those that wait. */
@@ -284,7 +251,8 @@ export class MockServer {
     const text = this.saidLast(world);
     world.startTurn(commandIds);
     const { tokenCount, compactAtTokens } = world.contextInfo();
-    if (compactAtTokens !== undefined && tokenCount > compactAtTokens) {
+    if (compactAtTokens !== undefined && tokenCount > compactAtTokens && !world.breaker) {
+      world.voidRunning();
       world.startCompaction("threshold");
       await this.compact(world);
     }
@@ -330,10 +298,11 @@ export class MockServer {
 
   next(world) {
     if (world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
+    else this.prepare(world);
   }
 }
 
-Object.assign(MockServer.prototype, treeCommands);
+Object.assign(MockServer.prototype, treeCommands, contextCommands);
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
   const server = new MockServer({ wordMillis: 25, token: process.env.MOCK_TOKEN ?? null });

@@ -1,4 +1,4 @@
-/** What a user does in the tests of branches. */
+/** What a user does in the tests of branches and of the context. */
 
 import { say, settled } from "./browser.mjs";
 
@@ -24,10 +24,33 @@ export function treeRows(page) {
   return page.locator("#tree-rows > li").evaluateAll((rows) => rows.map((row) => `${row.querySelector(".what").textContent}${row.ariaCurrent === "true" ? " <" : ""}`));
 }
 
-/** Says these in a new chat, each when the one before is answered. */
-export async function talk(page, texts) {
+/** Says these, each when the one before is answered; so many answers are there before. */
+export async function talk(page, texts, before = 0) {
   for (const [index, text] of texts.entries()) {
     await say(page, text);
-    await settled(page, index + 1);
+    await settled(page, before + index + 1);
   }
+}
+
+/** Opens "Compact…" from the breakdown. */
+export async function compactDialog(page) {
+  await page.click("#gauge-button");
+  await page.click("#breakdown button:has-text('Compact…')");
+  await page.waitForSelector("dialog.compact");
+}
+
+/** Asks for a preview and waits until it is shown. */
+export async function preview(page, instructions, shows = ".difference") {
+  await compactDialog(page);
+  await page.fill("#compact-about", instructions);
+  await page.click("dialog button:has-text('Preview')");
+  await page.waitForSelector(`dialog ${shows}`);
+}
+
+/** Pins the nth message of a kind, or lets it go, and waits until that is seen. */
+export async function pin(page, kind, index, keeps = true) {
+  const row = page.locator(`#log ${kind}`).nth(index);
+  await row.hover();
+  await row.locator("[aria-label=Pin]").click();
+  await row.locator(`[aria-label=Pin][aria-pressed=${keeps}]`).waitFor();
 }

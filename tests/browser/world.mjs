@@ -3,6 +3,8 @@
  * protocol: every change is a frame, `snapshot` tells the whole state, `after` replays what was missed.
  */
 
+import { contextRules, tokens } from "./world-context.mjs";
+
 /** A seeded source of numbers, the same on every machine. */
 export function seeded(seed) {
   let state = seed >>> 0;
@@ -14,15 +16,12 @@ export function seeded(seed) {
   };
 }
 
-const ZERO = { system: 0, tools: 0, summary: 0, user: 0, assistant: 0, reasoning: 0, toolResults: 0, images: 0, uncached: 0 };
-
-/** Tokens of a text, roughly. The page only shows what it is told. */
-const tokens = (text) => Math.ceil(text.length / 4);
-
 export class World {
-  constructor({ sessionId = "session-0001", windowTokens = 8000, emit = () => undefined } = {}) {
+  constructor({ sessionId = "session-0001", windowTokens = 8000, background = 1, emit = () => undefined } = {}) {
     this.sessionId = sessionId;
     this.windowTokens = windowTokens;
+    /** From this share of the trigger on a compaction is prepared; 1 for never. */
+    this.background = background;
     this.emit = emit;
     this.epoch = `epoch-${sessionId}`;
     this.seq = 0;
@@ -38,6 +37,13 @@ export class World {
     /** The move that waits for its summary, and how to answer it. */
     this.leaving = null;
     this.strategy = "threshold";
+    this.settings = {};
+    this.pins = [];
+    this.undone = [];
+    /** Why automatic compaction rests. */
+    this.breaker = null;
+    /** The compaction that was shown and may be applied. */
+    this.preview = null;
     this.model = "mock-1";
     this.name = "";
     this.generation = 1;
@@ -52,7 +58,7 @@ export class World {
   }
 
   get state() {
-    return this.turn ? "running" : this.compaction ? "compacting" : "idle";
+    return this.turn ? "running" : this.heldUp ? "compacting" : "idle";
   }
 
   /** The path to an entry, oldest first. */
@@ -171,74 +177,9 @@ export class World {
     this.durable("turn_finished", { turnId, status, ...(error ? { error } : {}), contextInfo: this.contextInfo() });
   }
 
-  startCompaction(trigger) {
-    this.compaction = { jobId: this.id("j"), phase: "summarising", trigger };
-    this.ephemeral("compaction_started", { jobId: this.compaction.jobId, trigger, background: false });
-    return this.compaction;
-  }
-
-  progress(done, total) {
-    this.ephemeral("compaction_progress", { jobId: this.compaction.jobId, phase: "summarising", done, total });
-  }
-
-  commitCompaction(summary, commandId) {
-    const { jobId, trigger } = this.compaction;
-    const before = this.contextInfo();
-    this.compaction = null;
-    this.generation += 1;
-    this.compactions += 1;
-    const kept = this.entries.findLast((entry) => entry.type === "message" && entry.role === "user");
-    const data = { type: "compaction", summary, firstKeptEntryId: kept?.entryId, tokensBefore: before.tokenCount, trigger, durationMs: 420 };
-    let after = before;
-    const entry = this.append(data, {}, (appended) => {
-      after = this.contextInfo();
-      appended.tokensAfter = after.tokenCount;
-    });
-    this.durable("context_compacted", {
-      oldTokenCount: before.tokenCount, newTokenCount: after.tokenCount,
-      reductionPercent: Math.max(0, (1 - after.tokenCount / before.tokenCount) * 100), strategy: this.strategy, jobId,
-      ...(commandId ? { commandId } : {}), entryId: entry.entryId, keptEntryIds: [], trigger, rung: "model_summary", summary,
-      generation: this.generation, durationMs: 420, pausedMs: 420, cachedTokensLost: 0,
-      breakdown: { before: before.breakdown, after: after.breakdown },
-    });
-  }
-
-  failCompaction(code, message, commandId) {
-    const { jobId } = this.compaction;
-    this.compaction = null;
-    this.ephemeral("compaction_failed", { jobId, ...(commandId ? { commandId } : {}), code, message });
-  }
-
   update(fields) {
     Object.assign(this, fields);
     this.durable("session_updated", fields);
-  }
-
-  contextInfo() {
-    const breakdown = { ...ZERO, system: 60 };
-    const path = this.entries;
-    const summary = path.findLast((entry) => entry.type === "compaction");
-    const first = summary ? path.findIndex((entry) => entry.entryId === summary.firstKeptEntryId) : 0;
-    for (const entry of path) if (entry === summary || entry.type === "branch_summary") breakdown.summary += tokens(entry.summary);
-    for (const entry of path.slice(Math.max(0, first))) {
-      if (entry.type !== "message" && entry.type !== "custom_message") continue;
-      for (const part of entry.content) {
-        if (part.type === "tool_result") breakdown.toolResults += tokens(part.output);
-        else breakdown[entry.role === "assistant" ? "assistant" : "user"] += tokens(part.text ?? part.arguments);
-      }
-    }
-    const tokenCount = Object.values(breakdown).reduce((sum, count) => sum + count, 0);
-    const usageRatio = tokenCount / this.windowTokens;
-    const full = this.strategy === "manual" && usageRatio >= 0.9;
-    return {
-      tokenCount, usagePercent: Math.min(100, usageRatio * 100), transcriptLength: path.length,
-      maxTokens: this.windowTokens, strategy: this.strategy,
-      ...(full ? { warning: "The window is nearly full, and this strategy never compacts by itself." } : {}),
-      usageRatio, source: "mixed", usageTokens: tokenCount, trailingTokens: 0, errorBoundTokens: Math.ceil(tokenCount / 20),
-      reservedTokens: 1600, ...(this.strategy === "manual" ? {} : { compactAtTokens: Math.floor(this.windowTokens * 0.8) }),
-      cachedTokens: 0, generation: this.generation, compactions: this.compactions, sessionId: this.sessionId,
-      leafId: this.leafId, breakdown,
-    };
   }
 
   /** What `session_opened` says now. */
@@ -246,11 +187,12 @@ export class World {
     return structuredClone({
       sessionId: this.sessionId, role, epoch: this.epoch, asOfSeq: this.seq, leafId: this.leafId, state: this.state,
       generation: this.generation, ...(this.name ? { name: this.name } : {}), model: this.model, strategy: this.strategy,
-      settings: {}, contextInfo: this.contextInfo(),
+      settings: this.settings, contextInfo: this.contextInfo(),
       entries: entries === 0 ? [] : this.entries.slice(-entries), more: this.entries.length > entries,
       ...(this.turn ? { turn: this.turn } : {}), ...(this.lastTurn ? { lastTurn: this.lastTurn } : {}),
-      ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase } } : {}),
+      ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase, ...(this.compaction.background ? { background: true } : {}) } } : {}),
       queue: this.queue, pending: this.pending,
+      ...(this.pins.length > 0 ? { pins: this.pins } : {}), ...(this.undone.length > 0 ? { undone: this.undone } : {}),
     });
   }
 
@@ -283,6 +225,7 @@ export class World {
   /** The session goes on from another entry; a summary of the branch that is left, and a name, hang there. */
   move(leafId, { summary, label, named, commandId } = {}) {
     const left = this.leafId;
+    this.voidRunning();
     this.compaction = null;
     if (leafId !== left) this.lastTurn = null;
     this.generation += 1;
@@ -341,3 +284,5 @@ export class World {
     return { sessionId, name, createdAt, updatedAt, entries: this.tree.size, tokenCount, usagePercent, state };
   }
 }
+
+Object.defineProperties(World.prototype, Object.getOwnPropertyDescriptors(contextRules));

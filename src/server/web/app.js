@@ -20,9 +20,10 @@
  */
 
 import { CommandError, Connection, ConnectionLost, newId } from "./connection.js";
+import { Context } from "./context.js";
 import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
-import { fromOpened, fromSnapshot, isRunning, needsPath, partText, reduce, resumePoint, withContextInfo, withPage } from "./fold.js";
+import { fromOpened, fromSnapshot, isHeldUp, isRunning, needsPath, partText, reduce, resumePoint, withPage } from "./fold.js";
 import { Moves } from "./moves.js";
 import { TreeSource } from "./tree-source.js";
 
@@ -79,6 +80,7 @@ export class App {
       seq: () => this.state?.seq ?? 0,
       onOutOfSync: () => this.resync("resume"),
     });
+    this.context = new Context(this);
     this.moves = new Moves({ app: this, onText: listeners.onText });
     this.sessions = new Directory({
       ask: async (payload) => (this.status.phase === "open" ? this.quietly(this.connection.request("list_sessions", payload)) : null),
@@ -353,48 +355,19 @@ export class App {
     }
   }
 
-  /** Stops what is going on: the turn, or else the compaction. */
+  /** Stops what is going on: the turn, or else the compaction that it would wait for. */
   async stop() {
     if (this.state && isRunning(this.state)) await this.quietly(this.connection.request("cancel_turn", {}));
-    else if (this.state?.compaction) await this.cancelCompaction();
+    else if (this.state && isHeldUp(this.state)) await this.context.cancel();
   }
 
   async retry() {
     await this.quietly(this.connection.request("retry_turn", {}));
   }
 
-  /** @param {string} [instructions] */
-  async compact(instructions) {
-    await this.quietly(this.connection.request("manual_compact", instructions ? { instructions } : {}));
-  }
-
-  async cancelCompaction() {
-    await this.quietly(this.connection.request("cancel_compaction", {}));
-  }
-
   /** @param {string} model */
   async setModel(model) {
     await this.quietly(this.connection.request("set_model", { model }));
-  }
-
-  /** @param {string} strategy */
-  async setStrategy(strategy) {
-    await this.quietly(this.connection.request("set_context_strategy", { strategy }));
-  }
-
-  /** What the next request would send, as text. */
-  async contextText() {
-    const context = await this.quietly(this.connection.request("get_context", { format: "markdown" }));
-    return context?.markdown ?? null;
-  }
-
-  async refreshContextInfo() {
-    const { state } = this;
-    if (!state) return;
-    const info = await this.quietly(this.connection.request("get_context_info", {}));
-    if (!info || this.state?.sessionId !== state.sessionId) return;
-    this.state = withContextInfo(this.state, info);
-    this.listeners.onChange();
   }
 
   /** @param {string} token */
@@ -445,27 +418,18 @@ export class App {
         const { entry } = event.payload;
         if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(partText).join("\n"));
         // Between turns nothing else tells what the window holds now.
-        if (!this.state?.turnId && (entry.type === "custom_message" || entry.type === "branch_summary")) void this.refreshContextInfo();
+        if (!this.state?.turnId && (entry.type === "custom_message" || entry.type === "branch_summary")) void this.context.refresh();
         break;
       }
       case "turn_finished":
         // How it ended stands in the chat, as an alert.
         this.sessions.maybeChanged();
         break;
-      case "context_compacted":
-        onAnnounce(`The context was compacted, by ${Math.round(event.payload.reductionPercent)} percent.`);
-        void this.refreshContextInfo();
-        this.sessions.maybeChanged();
-        break;
-      case "compaction_failed":
-        if (event.payload.commandId && this.moves.asked.has(event.payload.commandId)) break;
-        onNotice({ kind: event.payload.code === "compaction_cancelled" ? "info" : "error", ...event.payload });
-        break;
       case "session_updated":
-        void this.refreshContextInfo();
+        void this.context.refresh();
         this.sessions.maybeChanged();
         break;
-      default:
+      default: this.context.notify(event);
     }
   }
 

@@ -9,9 +9,10 @@
  * @typedef {import("./app.js").App} App
  */
 
-import { compactionLine } from "./compaction.js";
+import { CompactionRow, compactionLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
+import { isHeldUp } from "./fold.js";
 import { ItemView, cost, entryRow, userMessage } from "./message.js";
 import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
@@ -50,10 +51,10 @@ export class ChatView {
     this.entries = [];
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
-    /** @type {Map<string, RowTools>} the lines below messages, by `entryId` */
+    /** @type {Map<string, RowTools | CompactionRow>} what may change of a row, by `entryId` */
     this.lines = new Map();
-    /** What the lines below messages were drawn of. */
-    this.known = "";
+    /** @type {unknown[]} what that was drawn of */
+    this.known = [];
     /** @type {Map<string, string>} names of tools by `callId` */
     this.tools = new Map();
     /** @type {Map<string, ItemView>} */
@@ -79,8 +80,11 @@ export class ChatView {
     // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
     const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.entries.length > 0;
     if (!moving) this.renderEntries(state?.entries ?? []);
-    const known = `${this.app.tree.version} ${state?.sessionId} ${state?.leafId} ${state?.role} ${this.app.welcome?.features}`;
-    if (known !== this.known) for (const line of this.lines.values()) line.render();
+    const known = [
+      this.app.tree.version, state?.sessionId, state?.leafId, state?.role, this.app.welcome, state?.pins, state?.undone,
+      state?.reports, this.app.moves.busy,
+    ];
+    if (known.some((part, index) => part !== this.known[index])) for (const line of this.lines.values()) line.render();
     this.known = known;
     this.renderTail(state);
     this.older.hidden = !state?.more;
@@ -138,10 +142,19 @@ export class ChatView {
     if (entry.type === "message") {
       for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.callId, part.name);
     }
+    if (entry.type === "compaction") {
+      const view = new CompactionRow(this.app, entry);
+      this.lines.set(entry.entryId, view);
+      this.rows.set(entry.entryId, view.node);
+      view.render();
+      return view.node;
+    }
     const row = entryRow(entry, this.tools, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
     this.rows.set(entry.entryId, row);
-    if (row && hasTools(entry)) {
-      const line = new RowTools(this.app, entry, { ...this.actions, edit: (mine) => this.edit(mine) }, entry.type === "message" ? cost(entry) : "");
+    if (row && (entry.type === "message" || entry.type === "custom_message")) {
+      const whole = isWhole(entry);
+      const facts = whole && entry.type === "message" ? cost(entry) : "";
+      const line = new RowTools(this.app, entry, { ...this.actions, edit: (mine) => this.edit(mine) }, facts, whole);
       this.lines.set(entry.entryId, line);
       line.render();
       row.append(line.node);
@@ -201,17 +214,17 @@ export class ChatView {
       made.set(key, row);
       rows.push(row.node);
     };
-    const quiet = state?.turnId && !state.compaction && !state.items.some((item) => item.parts.length > 0);
+    const quiet = state?.turnId && !isHeldUp(state) && !state.items.some((item) => item.parts.length > 0);
     if (quiet) keep("activity", state.pending, () => activity(state.pending));
     if (app.loading) keep("loading", null, () => activity([]));
     const compaction = state?.compaction;
     if (compaction) {
-      const cancel = app.readOnly ? null : () => void app.cancelCompaction();
+      const cancel = app.readOnly ? null : () => void app.context.cancel(compaction.jobId);
       keep("compaction", compaction, () => compactionLine(compaction, cancel));
     }
     const ended = state?.turnId ? null : state?.lastTurn;
     if (ended) keep("ended", ended, () => endedRow(ended, app.readOnly ? null : () => void app.retry()));
-    const elsewhere = state && !state.turnId && !state.compaction && app.sending.length === 0 ? app.tree.continuations(state.leafId) : [];
+    const elsewhere = state && !app.moves.busy && app.sending.length === 0 ? app.tree.continuations(state.leafId) : [];
     if (state && elsewhere.length > 0) {
       const key = JSON.stringify([elsewhere, app.readOnly]);
       keep("elsewhere", key, () => this.elsewhereRow(elsewhere));
@@ -305,13 +318,11 @@ function endedRow({ status, error }, retry) {
 }
 
 /**
- * Whether something can be done with an entry: it was said, and no tool is in the middle of it.
- * @param {State["entries"][number]} entry
- * @returns {entry is import("./message.js").MessageEntry | import("./message.js").CustomEntry}
+ * Whether the chat may go on from an entry: no tool is in the middle of it.
+ * @param {import("./message.js").MessageEntry | import("./message.js").CustomEntry} entry
  */
-function hasTools(entry) {
-  if (entry.type === "custom_message") return true;
-  return entry.type === "message" && entry.role !== "tool" && !entry.content.some((part) => part.type === "tool_call");
+function isWhole(entry) {
+  return entry.type === "custom_message" || (entry.role !== "tool" && !entry.content.some((part) => part.type === "tool_call"));
 }
 
 /**

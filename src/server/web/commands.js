@@ -8,6 +8,8 @@
 export const COMMANDS = [
   { name: "context", usage: "/context", does: "show what fills the window" },
   { name: "compact", usage: "/compact [instructions]", does: "summarise the older part now" },
+  { name: "preview", usage: "/preview [instructions]", does: "see what a compaction would do, and then decide" },
+  { name: "undo", usage: "/undo", does: "take the last compaction back" },
   { name: "retry", usage: "/retry", does: "ask again after a turn without an answer" },
   { name: "tree", usage: "/tree", does: "show the branches of this chat and move between them" },
   { name: "label", usage: "/label [NAME]", does: "name the newest message, or take its name away" },
@@ -15,7 +17,7 @@ export const COMMANDS = [
   { name: "new", usage: "/new", does: "begin a new chat" },
   { name: "rename", usage: "/rename NAME", does: "name this session" },
   { name: "model", usage: "/model NAME", does: "go on with another model" },
-  { name: "strategy", usage: "/strategy NAME", does: "threshold, or manual: never compact by itself" },
+  { name: "strategy", usage: "/strategy NAME", does: "choose how room is made; manual: never by itself" },
   { name: "help", usage: "/help", does: "list commands and keys" },
 ];
 

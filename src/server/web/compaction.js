@@ -1,13 +1,14 @@
 /**
- * A compaction in the chat: the row that says what it did, and the line while it is running.
+ * A compaction in the chat: the row that says what it did and may be taken back, and the line while one is at work.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {Extract<Entry, { type: "compaction" }>} CompactionEntry
  */
 
-import { el, number, span } from "./dom.js";
-import { SUMMARISING_BRANCH } from "./fold.js";
+import { el, icon, number, span } from "./dom.js";
+import { SUMMARISING_BRANCH, inEffect } from "./fold.js";
 import { markdown } from "./markdown.js";
+import { changeText, toldFacts } from "./report.js";
 
 /** @type {Record<string, string>} */
 const TRIGGERS = {
@@ -17,45 +18,92 @@ const TRIGGERS = {
   strategy: "chosen by the strategy",
 };
 
-/**
- * The row of a compaction that was done.
- * @param {CompactionEntry} entry
- */
-export function compactionRow(entry) {
-  const { tokensBefore: before, tokensAfter: after, trigger, durationMs, details } = entry;
-  const reduction = after === undefined || before === 0 ? null : Math.round((1 - after / before) * 100);
-  const said = el("span", { class: "said" },
-    "Older messages summarised · ",
+/** The row of a compaction that was made: its entry never changes, what became of it does. */
+export class CompactionRow {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {CompactionEntry} entry
+   */
+  constructor(app, entry) {
+    this.app = app;
+    this.entry = entry;
+    /** @type {unknown[]} what is shown of what may change */
+    this.shown = [];
+    this.facts = el("div", { class: "facts" });
+    this.foot = el("div", { class: "undo-row" });
+    const inside = el("div", { class: "inside" }, this.facts, entry.summary === "" ? null : markdown(entry.summary));
+    this.node = el("li", { class: "compaction", "data-entry": entry.entryId },
+      el("details", {}, el("summary", {}, headline(entry)), inside), this.foot);
+  }
+
+  render() {
+    const { app, entry } = this;
+    const { state } = app;
+    if (!state) return;
+    const report = state.reports.get(entry.entryId);
+    const isUndone = state.undone.includes(entry.entryId);
+    const mayUndo = !isUndone && !app.readOnly && inEffect(state)?.entryId === entry.entryId;
+    const of = [report, isUndone, mayUndo, app.moves.busy];
+    if (of.every((part, index) => part === this.shown[index]) && this.shown.length > 0) return;
+    this.shown = of;
+    this.facts.replaceChildren(...facts(entry, report).map((fact) => el("span", {}, fact)));
+    this.node.classList.toggle("undone", isUndone);
+    const hadFocus = this.foot.contains(document.activeElement);
+    const undo = el("button", { type: "button", class: "button quiet small", onclick: () => void app.context.undo(entry.entryId) }, icon("undo"), "Undo");
+    undo.disabled = app.moves.busy;
+    undo.title = app.moves.busy ? "It can be undone when nothing is at work" : "The model sees again what was said before; what was said since stays";
+    this.foot.replaceChildren(...(isUndone ? [el("span", { class: "mark" }, "Undone: the model sees what was said before it")] : mayUndo ? [undo] : []));
+    if (hadFocus) (mayUndo ? undo : this.node.querySelector("summary"))?.focus();
+  }
+}
+
+/** @param {CompactionEntry} entry */
+function headline({ tokensBefore: before, tokensAfter: after, summary, clearedEntryIds = [] }) {
+  const cleared = summary === "" && clearedEntryIds.length > 0;
+  return el("span", { class: "said" },
+    cleared ? "Old tool results cleared · " : "Older messages summarised · ",
     el("b", {}, number(before)),
     after === undefined ? " tokens before" : " → ",
     after !== undefined && el("b", {}, number(after)),
     after !== undefined && " tokens",
-    reduction !== null && ` (−${reduction} %)`,
+    changeText(before, after),
     " · ",
-    el("u", {}, "summary"));
-  const facts = [
-    trigger && `Why: ${TRIGGERS[trigger] ?? trigger}`,
-    durationMs !== undefined && `Took ${span(durationMs)}`,
-    `At ${new Date(entry.timestamp).toLocaleString()}`,
-    details && details.readFiles.length > 0 && `Files read: ${details.readFiles.join(", ")}`,
-    details && details.modifiedFiles.length > 0 && `Files changed: ${details.modifiedFiles.join(", ")}`,
-  ];
-  const inside = el("div", { class: "inside" },
-    el("div", { class: "facts" }, ...facts.filter(Boolean).map((fact) => el("span", {}, String(fact)))),
-    markdown(entry.summary));
-  return el("li", { class: "compaction", "data-entry": entry.entryId }, el("details", {}, el("summary", {}, said), inside));
+    el("u", {}, cleared ? "details" : "summary"));
 }
 
 /**
- * The line while one is running.
+ * @param {CompactionEntry} entry
+ * @param {import("reseed-protocol").ContextCompacted | undefined} report how it went, where it was seen being made
+ * @returns {string[]}
+ */
+function facts({ trigger, durationMs, timestamp, details, keptEntryIds = [], clearedEntryIds = [] }, report) {
+  const list = [];
+  if (trigger) list.push(`Why: ${TRIGGERS[trigger] ?? trigger}`);
+  if (report) list.push(...toldFacts({ ...report, cost: report.summaryUsage }));
+  if (durationMs !== undefined) list.push(`Took ${span(durationMs)}`);
+  if (report) list.push(report.pausedMs > 0 ? `You waited ${span(report.pausedMs)}` : "Nobody waited");
+  if (report?.background) list.push("Made while you talked");
+  if (report && report.cachedTokensLost > 0) list.push(`To be read anew by the provider: ${number(report.cachedTokensLost)} tokens`);
+  if (keptEntryIds.length > 0) list.push(`Kept word for word among the older: ${keptEntryIds.length}`);
+  if (clearedEntryIds.length > 0) list.push(`Tool results cleared: ${clearedEntryIds.length}`);
+  list.push(`At ${new Date(timestamp).toLocaleString()}`);
+  if (details && details.readFiles.length > 0) list.push(`Files read: ${details.readFiles.join(", ")}`);
+  if (details && details.modifiedFiles.length > 0) list.push(`Files changed: ${details.modifiedFiles.join(", ")}`);
+  return list;
+}
+
+/**
+ * The line while one is at work: quiet while turns go on beside it.
  * @param {import("./fold.js").RunningCompaction} compaction
  * @param {(() => void) | null} cancel null where this window may not
  */
-export function compactionLine({ phase, done, total }, cancel) {
+export function compactionLine({ phase, done, total, background }, cancel) {
   const steps = done !== undefined && total !== undefined && total > 1 ? { done, total } : null;
-  const what = phase === SUMMARISING_BRANCH ? "Summarising the branch that is left" : "Summarising older messages";
-  return el("li", { class: "activity wide", "data-running": "compaction" },
+  const what = background
+    ? phase === "ready" ? "A summary is ready for when the answer is done" : "Preparing a summary while you talk"
+    : phase === SUMMARISING_BRANCH ? "Summarising the branch that is left" : "Summarising older messages";
+  return el("li", { class: `activity ${background ? "aside" : "wide"}`, "data-running": background ? "background" : "compaction" },
     el("span", { class: "grow" }, steps ? `${what}, ${steps.done} of ${steps.total}…` : `${what}…`),
-    el("progress", { "aria-label": "Summarising", value: steps?.done, max: steps?.total }),
-    cancel && el("button", { type: "button", class: "button small", onclick: cancel }, "Cancel"));
+    !background && el("progress", { "aria-label": "Summarising", value: steps?.done, max: steps?.total }),
+    cancel && el("button", { type: "button", class: background ? "button quiet small" : "button small", onclick: cancel }, "Cancel"));
 }

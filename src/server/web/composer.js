@@ -2,6 +2,7 @@
 
 import { completions } from "./commands.js";
 import { byId, el } from "./dom.js";
+import { isHeldUp } from "./fold.js";
 
 export class ComposerView {
   /**
@@ -113,7 +114,7 @@ export class ComposerView {
     const { state } = app;
     const session = app.target ?? "";
     if (session !== this.draftOf) this.changeDraft(session);
-    this.stop.hidden = app.readOnly || !(state?.turnId || state?.compaction);
+    this.stop.hidden = app.readOnly || !state || !(state.turnId || isHeldUp(state));
     this.send.disabled = app.readOnly || this.input.value.trim() === "" || ["stopped", "login"].includes(app.status.phase);
     this.input.disabled = app.readOnly;
     this.input.placeholder = app.readOnly ? "You are reading along" : "Message, or / for commands";

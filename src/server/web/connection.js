@@ -35,7 +35,7 @@
 const WRITING = new Set([
   "rename_session", "user_input", "cancel_turn", "retry_turn", "tool_result", "manual_compact", "cancel_compaction",
   "set_context_strategy", "set_model", "set_instructions", "set_options", "edit_queue", "navigate", "fork_session",
-  "set_label", "append_custom", "append_custom_message",
+  "set_label", "append_custom", "append_custom_message", "undo_compaction", "pin_entry", "unpin_entry",
 ]);
 /** Commands that may wait for a connection. A person does not type more while it is away. */
 const WAITING_MAX = 100;

@@ -57,9 +57,11 @@ const ICONS = {
   label: "M4 5v6l9 9 7-7-9-9H5zM8.5 8.5v.1",
   left: "M15 5l-7 7 7 7",
   now: "M5 12h13M12 5l7 7-7 7",
+  pin: "M9 4h6l-1 6 4 4H6l4-4zM12 14v7",
   right: "M9 5l7 7-7 7",
   up: "M12 19V5M6 11l6-6 6 6",
   edit: "M4 20l1-4L16 5l3 3L8 19z",
+  undo: "M4 9h10a5 5 0 0 1 0 10H9M8 5L4 9l4 4",
   retry: "M20 11a8 8 0 1 0-2 6M20 4v7h-7",
 };
 
@@ -115,4 +117,23 @@ export function ago(time, now) {
  */
 export function span(millis) {
   return millis < 1000 ? `${Math.round(millis)} ms` : `${(millis / 1000).toFixed(1)} s`;
+}
+
+/**
+ * The time of the day.
+ * @param {string} time RFC 3339
+ */
+export function clock(time) {
+  return new Date(time).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+}
+
+/**
+ * Sets custom properties, which a style attribute may not under the page's own rules.
+ * @template {HTMLElement} T
+ * @param {T} element
+ * @param {Record<string, string>} properties
+ */
+export function styled(element, properties) {
+  for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, value);
+  return element;
 }

@@ -9,6 +9,8 @@
  * - what is shown is the path to the leaf, as far as its entries are known: whatever moves the leaf moves the view;
  * - unknown events, entries and fields change nothing.
  *
+ * What is about the window and what the model sees of the session is in `fold-context.js`.
+ *
  * @typedef {import("reseed-protocol").SessionOpened} SessionOpened
  * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
  * @typedef {import("reseed-protocol").Entry} Entry
@@ -35,6 +37,7 @@
  * @property {string} jobId
  * @property {string} phase
  * @property {string} [trigger]
+ * @property {boolean} [background] whether turns go on meanwhile
  * @property {number} [done]
  * @property {number} [total]
  * @property {number} [asOfSeq] up to which event this speaks, where the session was opened while it ran
@@ -61,12 +64,16 @@
  * @property {Item[]} items
  * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
  * @property {RunningCompaction | null} compaction
+ * @property {import("reseed-protocol").Pin[]} pins the entries that every compaction keeps
+ * @property {string[]} undone the compactions that building the context passes over
+ * @property {ReadonlyMap<string, import("reseed-protocol").ContextCompacted>} reports how compactions went, of those that were seen being made
  * @property {SessionOpened["queue"]} queue
  * @property {Call[]} pending
  */
 
-/** The phase of a job that summarises the branch which is left. */
-export const SUMMARISING_BRANCH = "summarising_branch";
+import { SUMMARISING_BRANCH, compacted, compactionProgressed, compactionStarted, compactionUndone, contextOf, resumedCompaction, withoutJob } from "./fold-context.js";
+
+export { SUMMARISING_BRANCH, inEffect, isHeldUp, pinOf } from "./fold-context.js";
 
 /** Entries of a path below which the others are asked for without waiting for a reader to scroll there. */
 const PATH_ENTRIES_MIN = 20;
@@ -94,12 +101,10 @@ export function fromSnapshot(opened) {
     strategy: opened.strategy,
     settings: opened.settings,
     generation: opened.generation,
-    contextInfo: opened.contextInfo,
-    warning: opened.contextInfo.warning ?? null,
+    ...contextOf(opened),
     turnId,
     items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
     lastTurn: opened.lastTurn ?? null,
-    compaction: opened.compaction ?? null,
     queue: opened.queue,
     pending: opened.pending,
   };
@@ -128,7 +133,7 @@ export function fromOpened(state, opened) {
     ...state,
     role: opened.role,
     outOfSync: null,
-    compaction: opened.compaction ? { ...state.compaction, ...opened.compaction, asOfSeq: opened.asOfSeq } : null,
+    compaction: resumedCompaction(state.compaction, opened),
     contextInfo: opened.asOfSeq === state.seq ? opened.contextInfo : state.contextInfo,
     items: [...kept, ...fresh],
   };
@@ -240,11 +245,9 @@ function apply(state, event) {
       const pending = state.pending.map((call) => (call.callId === callId ? { ...call, message, deadline } : call));
       return { ...state, pending };
     }
-    case "compaction_started": {
-      const { jobId, trigger } = event.payload;
-      return { ...state, compaction: { jobId, trigger, phase: "starting" } };
-    }
-    case "compaction_progress": return { ...state, compaction: { ...state.compaction, ...event.payload } };
+    case "compaction_undone": return compactionUndone(state, event.payload);
+    case "compaction_started": return compactionStarted(state, event.payload);
+    case "compaction_progress": return compactionProgressed(state, event.payload);
     case "compaction_failed": return { ...state, compaction: withoutJob(state, event.payload.jobId) };
     case "context_warning": return { ...state, warning: event.payload.message };
     case "role_changed": return { ...state, role: event.payload.role };
@@ -334,6 +337,7 @@ function updateSession(state, updated) {
     model: updated.model ?? state.model,
     strategy: updated.strategy ?? state.strategy,
     settings: updated.settings ?? state.settings,
+    pins: updated.pins ?? state.pins,
     generation: updated.generation ?? state.generation,
   };
 }
@@ -350,36 +354,6 @@ function moved(state, leafId) {
   const ends = running?.phase === SUMMARISING_BRANCH && state.seq > (running.asOfSeq ?? 0);
   const compaction = ends ? null : running;
   return { ...pathTo(state.known, leafId, state.top), lastTurn: leafId === state.leafId ? state.lastTurn : null, compaction };
-}
-
-/**
- * @param {State} state
- * @param {import("reseed-protocol").ContextCompacted} compaction
- * @returns {State}
- */
-function compacted(state, { jobId, entryId, newTokenCount, generation, breakdown }) {
-  const usageRatio = newTokenCount / Math.max(1, state.contextInfo.maxTokens);
-  const contextInfo = {
-    ...state.contextInfo,
-    tokenCount: newTokenCount,
-    usageRatio,
-    usagePercent: Math.min(100, usageRatio * 100),
-    breakdown: breakdown.after,
-    leafId: entryId,
-    generation,
-    compactions: state.contextInfo.compactions + 1,
-    warning: undefined,
-  };
-  return { ...state, compaction: withoutJob(state, jobId), warning: null, generation, contextInfo };
-}
-
-/**
- * The running compaction, unless it is this one. A replay may tell the end of one while the next is running already.
- * @param {State} state
- * @param {string} jobId
- */
-function withoutJob(state, jobId) {
-  return state.compaction?.jobId === jobId ? null : state.compaction;
 }
 
 /**

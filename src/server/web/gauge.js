@@ -1,6 +1,9 @@
 /** How full the window is, and behind it what fills it: tokens by kind, which add up to the next request. */
 
-import { byId, el, number } from "./dom.js";
+import { byId, clock, el, number, styled } from "./dom.js";
+import { PinsView } from "./pins-view.js";
+import { breakerText } from "./report.js";
+import { StrategyView } from "./strategy-view.js";
 
 /**
  * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
@@ -32,18 +35,28 @@ const SOURCES = {
 };
 
 export class GaugeView {
-  /** @param {import("./app.js").App} app */
-  constructor(app) {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {object} actions
+   * @param {() => void} actions.onText shows the next request word for word
+   * @param {() => void} actions.onCompact asks how to compact
+   * @param {(entryId: string) => void} actions.onReveal brings a message into view
+   */
+  constructor(app, actions) {
     this.app = app;
+    this.actions = actions;
     this.root = byId("gauge", HTMLElement);
     this.meter = byId("gauge-meter", HTMLElement);
     this.button = byId("gauge-button", HTMLButtonElement);
     this.panel = byId("breakdown", HTMLElement);
-    /** @type {ContextInfo | null} */
-    this.shown = null;
-    /** @type {(() => void) | null} shows the next request word for word */
-    this.onText = null;
-    this.panel.addEventListener("toggle", () => this.open && void app.refreshContextInfo());
+    /** @type {unknown[]} what the numbers were made of */
+    this.shown = [];
+    this.numbers = el("div", {});
+    this.foot = el("div", { class: "actions" });
+    this.strategy = new StrategyView(app);
+    this.pins = new PinsView(app, (entryId) => (this.panel.hidePopover(), actions.onReveal(entryId)));
+    this.panel.replaceChildren(this.numbers, this.pins.node, this.strategy.node, this.foot);
+    this.panel.addEventListener("toggle", () => this.open && void app.context.refresh());
   }
 
   get open() {
@@ -57,29 +70,36 @@ export class GaugeView {
   }
 
   render() {
-    const { state } = this.app;
+    const { app } = this;
+    const { state } = app;
     const info = state?.contextInfo ?? null;
     this.root.hidden = info === null;
-    if (info === this.shown) return;
-    this.shown = info;
     if (!state || !info) {
       if (this.open) this.panel.hidePopover();
       return;
     }
+    this.strategy.render(state);
+    this.pins.render(state);
+    const of = [info, state.model, app.context.mayCompact];
+    if (of.every((part, index) => part === this.shown[index])) return;
+    this.shown = of;
     const percent = Math.round(info.usagePercent);
     const tokens = `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens`;
     this.root.dataset.level = percent >= FULL_PERCENT ? "full" : percent >= HIGH_PERCENT ? "high" : "low";
     this.meter.setAttribute("aria-valuenow", String(percent));
     this.meter.setAttribute("aria-valuetext", `${percent} percent, ${tokens}`);
-    this.meter.style.setProperty("--used", `${Math.min(100, info.usagePercent)}%`);
-    this.meter.title = tokens;
+    const limits = limitsOf(info);
+    styled(this.meter, { "--used": `${Math.min(100, info.usagePercent)}%` });
+    this.meter.replaceChildren(el("span", {}), ...limits.map(mark));
+    this.meter.title = [tokens, ...limits.map(({ name, count }) => `${name} ${number(count)}`)].join("; ");
     this.button.replaceChildren(
       el("b", {}, `${percent} %`),
       el("span", { class: "tokens" }, ` · ${number(info.tokenCount)} / ${number(info.maxTokens)}`));
     this.button.setAttribute("aria-label", `Context: ${percent} percent, ${tokens}. Show what fills it`);
     const focused = this.panel.contains(document.activeElement) ? document.activeElement?.textContent : null;
-    this.panel.replaceChildren(...this.contents(state, info));
-    if (focused) [...this.panel.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
+    this.numbers.replaceChildren(...this.contents(state, info));
+    this.foot.replaceChildren(...this.buttons());
+    if (focused && !this.panel.contains(document.activeElement)) [...this.panel.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
   }
 
   /**
@@ -92,8 +112,7 @@ export class GaugeView {
     const share = (/** @type {number} */ count) => (count / whole) * 100;
     const stack = el("div", { class: "stack", "aria-hidden": "true" },
       ...present.map(([kind]) => styled(el("span"), { "--kind": `var(--kind-${kind})`, "--share": `${share(info.breakdown[kind])}%` })),
-      info.compactAtTokens !== undefined
-        && styled(el("span", { class: "limit" }), { "--at": `${Math.min(100, share(info.compactAtTokens))}%` }));
+      ...limitsOf(info).map(mark));
     const row = (/** @type {string} */ name, /** @type {number} */ count, /** @type {Kind | null} */ kind) =>
       el("tr", { "data-kind": kind },
         el("th", { scope: "row" }, kind && styled(el("span", { class: "swatch" }), { "--kind": `var(--kind-${kind})` }), name),
@@ -107,34 +126,48 @@ export class GaugeView {
     const facts = [
       ["Free", number(Math.max(0, info.maxTokens - info.tokenCount))],
       ["Kept free for the answer", number(info.reservedTokens)],
+      ["Prepared in the background from", info.prepareAtTokens === undefined ? null : number(info.prepareAtTokens)],
       ["Compacts by itself at", info.compactAtTokens === undefined ? "never" : number(info.compactAtTokens)],
       ["Strategy", info.strategy],
       ["Model", state.model],
       ["Counted", (SOURCES[info.source] ?? info.source) + (info.errorBoundTokens > 0 ? `, ± ${number(info.errorBoundTokens)}` : "")],
       ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
       ["Compactions so far", number(info.compactions)],
-      ["Automatic compaction rests", info.breaker ?? null],
     ];
     const list = el("dl", { class: "facts-list" },
       ...facts.flatMap(([name, value]) => (value === null ? [] : [el("dt", {}, name), el("dd", {}, value)])));
-    const compact = this.app.readOnly || state.compaction
-      ? null
-      : el("button", { type: "button", class: "button small", onclick: () => (this.panel.hidePopover(), void this.app.compact()) }, "Compact now");
-    const text = el("button", { type: "button", class: "button small", onclick: () => this.onText?.() }, "Show the next request");
     return [
       el("h2", {}, "Context window"),
       el("p", { class: "sum" }, `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens, ${Math.round(info.usagePercent)} %`),
+      ...(info.breaker ? [el("p", { class: "breaker" }, breakerText(info.breaker, clock))] : []),
       stack, table, list,
-      el("div", { class: "actions" }, text, compact),
     ];
+  }
+
+  buttons() {
+    const { app, actions } = this;
+    const button = (/** @type {string} */ label, /** @type {() => void} */ onclick) => el("button", { type: "button", class: "button small", onclick }, label);
+    const closing = (/** @type {() => void} */ act) => () => (this.panel.hidePopover(), act());
+    const compact = app.context.mayCompact
+      ? [button("Compact now", closing(() => void app.context.compact())), button("Compact…", closing(actions.onCompact))]
+      : [];
+    return [button("Show the next request", actions.onText), ...compact];
   }
 }
 
 /**
- * @param {HTMLElement} element
- * @param {Record<string, string>} properties
+ * Where something is done by itself, in the window.
+ * @param {ContextInfo} info
  */
-function styled(element, properties) {
-  for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, value);
-  return element;
+function limitsOf({ prepareAtTokens: prepare, compactAtTokens: compact, maxTokens, tokenCount }) {
+  const whole = Math.max(maxTokens, tokenCount, 1);
+  const limits = [];
+  if (prepare !== undefined && prepare < (compact ?? 0)) limits.push({ kind: "soft", name: "prepared from", count: prepare });
+  if (compact !== undefined) limits.push({ kind: "hard", name: "compacted at", count: compact });
+  return limits.map((limit) => ({ ...limit, at: Math.min(100, (limit.count / whole) * 100) }));
+}
+
+/** @param {ReturnType<typeof limitsOf>[number]} limit */
+function mark({ kind, at }) {
+  return styled(el("i", { class: `limit ${kind}` }), { "--at": `${at}%` });
 }

@@ -1,6 +1,7 @@
 /** The lines below the bar: the connection, whose session this is, what the server has to say, a window nearly full. */
 
-import { byId, el } from "./dom.js";
+import { byId, clock, el } from "./dom.js";
+import { breakerText } from "./report.js";
 
 /** Percent from which the gauge alone is not enough. */
 const WARN_PERCENT = 90;
@@ -46,9 +47,11 @@ export class LinesView {
     }]]);
     const full = state && state.contextInfo.usagePercent >= WARN_PERCENT && state.contextInfo.compactAtTokens === undefined;
     const percent = Math.round(state?.contextInfo.usagePercent ?? 0);
-    const warning = state?.warning ?? (full ? `The context window is ${percent} % full.` : null);
-    const canCompact = state && !observing && !state.compaction;
-    this.say(this.warning, warning, canCompact ? [["Compact now", () => void this.app.compact()]] : []);
+    // That an undone compaction is left alone is what was asked for: the breakdown says so.
+    const breaker = state?.contextInfo.breaker?.reason === "undone" ? undefined : state?.contextInfo.breaker;
+    const rests = breaker ? breakerText(breaker, clock) : null;
+    const warning = state?.warning ?? rests ?? (full ? `The context window is ${percent} % full.` : null);
+    this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
   }
 
   renderConnection() {

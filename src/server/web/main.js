@@ -3,6 +3,7 @@
 import { App } from "./app.js";
 import { ChatView } from "./chat.js";
 import { parseCommand } from "./commands.js";
+import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
 import { INSTRUCTIONS_CHARS_MAX, askToGo, confirm, help, prompt, showText } from "./dialogs.js";
 import { byId } from "./dom.js";
@@ -50,7 +51,13 @@ const chat = new ChatView(app, {
   showTree: () => tree.show(),
 });
 const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId) });
-const gauge = new GaugeView(app);
+const gauge = new GaugeView(app, {
+  onText: () => void showContext(),
+  onCompact: () => openCompact(),
+  onReveal: (entryId) => {
+    if (!chat.reveal(entryId)) toast({ kind: "info", message: "That message is further up, or on another branch." });
+  },
+});
 const lines = new LinesView(app, login);
 const sessions = new SessionsView(app, {
   onRename: (item) => void rename(item.sessionId, item.name),
@@ -61,7 +68,6 @@ const sessions = new SessionsView(app, {
   },
 });
 const composer = new ComposerView(app, submit);
-gauge.onText = () => void showContext();
 
 /** Draws at most once a frame, however many events came. */
 function schedule() {
@@ -116,7 +122,9 @@ async function run(name, rest) {
   }
   switch (name) {
     case "context": gauge.show(); break;
-    case "compact": await app.compact(rest || undefined); break;
+    case "compact": await app.context.compact(rest ? { instructions: rest } : {}); break;
+    case "preview": openCompact(rest.slice(0, INSTRUCTIONS_CHARS_MAX)); break;
+    case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
     case "new": await app.show(null); break;
     case "tree": tree.show(); break;
@@ -134,14 +142,20 @@ async function run(name, rest) {
       }
       if (name === "steer") return app.send(rest, "steer");
       if (name === "model") await app.setModel(rest);
-      else if (name === "strategy") await app.setStrategy(rest);
+      else if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
       else if (app.target) await app.rename(app.target, rest.slice(0, NAME_CHARS_MAX));
   }
   return true;
 }
 
+/** @param {string} [instructions] */
+function openCompact(instructions) {
+  if (app.context.mayCompact) new CompactDialog(app, instructions).show();
+  else toast({ kind: "info", message: app.readOnly ? "Here you can read along only." : "It is being compacted already." });
+}
+
 async function showContext() {
-  const text = await app.contextText();
+  const text = await app.context.text();
   if (text !== null) await showText("The next request, word for word", text);
 }
 

@@ -8,7 +8,6 @@
  * @typedef {Extract<Entry, { type: "custom_message" }>} CustomEntry
  */
 
-import { compactionRow } from "./compaction.js";
 import { el, number } from "./dom.js";
 import { partText } from "./fold.js";
 import { MarkdownView, markdown } from "./markdown.js";
@@ -35,7 +34,6 @@ export function entryRow(entry, tools, preview) {
       if (entry.role === "assistant") return answer(entry);
       return entry.role === "tool" ? toolResults(entry, tools) : userMessage(entry.content, entry.entryId);
     case "custom_message": return entry.display ? customMessage(entry) : null;
-    case "compaction": return compactionRow(entry);
     case "branch_summary":
       return el("li", { class: "message", "data-entry": entry.entryId }, fold("", ["Summary of the branch that was left"], markdown(entry.summary)));
     case "model_change": return note(entry, `The model is ${entry.model} from here on.`);

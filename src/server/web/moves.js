@@ -18,7 +18,7 @@
  */
 
 import { CommandError, newId } from "./connection.js";
-import { textOfParts } from "./fold.js";
+import { isHeldUp, textOfParts } from "./fold.js";
 
 /** Milliseconds that what is at work may take to stop. */
 const STOP_MS = 20_000;
@@ -44,7 +44,7 @@ export class Moves {
   /** Whether something is at work that has to stop before the session can move. */
   get busy() {
     const { state } = this.app;
-    return Boolean(state && (state.turnId || state.compaction));
+    return Boolean(state && (state.turnId || isHeldUp(state)));
   }
 
   /** How many inputs wait that would have to be taken back. */
@@ -62,7 +62,7 @@ export class Moves {
       this.onText(waiting.map((item) => textOfParts(item.content)).join("\n\n"));
     }
     if (this.busy) await app.stop();
-    const stopped = await app.until((state) => !state.turnId && !state.compaction, STOP_MS);
+    const stopped = await app.until((state) => !state.turnId && !isHeldUp(state), STOP_MS);
     if (!stopped) throw new Error("what is at work did not stop; try again when it is over");
   }
 

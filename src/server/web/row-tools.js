@@ -14,7 +14,7 @@
  */
 
 import { el, icon, iconButton } from "./dom.js";
-import { textOfParts } from "./fold.js";
+import { pinOf, textOfParts } from "./fold.js";
 
 export class RowTools {
   /**
@@ -22,17 +22,20 @@ export class RowTools {
    * @param {MessageEntry | CustomEntry} entry
    * @param {RowActions} actions
    * @param {string} facts what it cost, on answers
+   * @param {boolean} whole whether the chat may go on from here; in the middle of a tool call there is only the pin
    */
-  constructor(app, entry, actions, facts) {
+  constructor(app, entry, actions, facts, whole) {
     this.app = app;
     this.entry = entry;
     this.actions = actions;
+    this.whole = whole;
     this.shown = "";
     this.name = el("span", { class: "label-chip", hidden: true });
+    this.pinned = el("span", { class: "pin-chip", hidden: true });
     this.siblings = el("span", { class: "siblings", role: "group", "aria-label": "Other versions", hidden: true });
     this.facts = facts ? el("span", { class: "facts" }, facts) : null;
     this.buttons = el("span", { class: "row-actions" });
-    this.node = el("footer", { class: "tools-row" }, this.siblings, this.name, this.facts, this.buttons);
+    this.node = el("footer", { class: whole ? "tools-row" : "tools-row slim" }, this.siblings, this.pinned, this.name, this.facts, this.buttons);
   }
 
   render() {
@@ -44,26 +47,38 @@ export class RowTools {
     const may = !app.readOnly;
     const leafId = app.state?.leafId ?? null;
     const isLeaf = leafId !== null && tree.saidAt(leafId) === entryId;
-    const can = ["navigate", "labels", "fork"].map((feature) => app.can(feature));
-    const key = JSON.stringify([others, label, may, isLeaf, can]);
+    const can = ["navigate", "labels", "fork"].map((feature) => this.whole && app.can(feature));
+    const pin = app.state ? pinOf(app.state, entryId) : null;
+    const key = JSON.stringify([others, label, may, isLeaf, can, pin]);
     if (key === this.shown) return;
     this.shown = key;
     const [navigate, labels, fork] = can;
     this.name.hidden = label === "";
     this.name.replaceChildren(icon("label"), label);
-    this.renderSiblings(others, may && navigate);
+    this.pinned.hidden = pin === null;
+    this.pinned.replaceChildren(icon("pin"), pin?.with ? "Pinned with its call" : "Pinned");
+    this.renderSiblings(this.whole ? others : [], may && navigate);
     const mine = entry.type === "message" && entry.role === "user" ? entry : null;
     const text = textOfParts(entry.content);
     const focused = this.buttons.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
     const buttons = [
       mine && may && navigate && iconButton("edit", "Edit and ask again", () => actions.edit(mine)),
-      !mine && text && navigator.clipboard && iconButton("copy", "Copy answer", () => void navigator.clipboard.writeText(text)),
+      !mine && this.whole && text && navigator.clipboard && iconButton("copy", "Copy answer", () => void navigator.clipboard.writeText(text)),
       may && navigate && !isLeaf && iconButton("here", "Continue from here", () => actions.goOnFrom(entryId)),
       may && labels && iconButton("label", label ? "Change label" : "Label", () => actions.label(entryId)),
+      may && this.pinButton(pin),
       may && fork && iconButton("fork", "Fork into a new session", () => actions.fork(entry)),
     ];
     this.buttons.replaceChildren(...buttons.filter((button) => button instanceof HTMLElement));
     if (focused) /** @type {HTMLElement | null} */ (this.buttons.querySelector(`[aria-label="${CSS.escape(focused)}"]`))?.focus();
+  }
+
+  /** @param {import("reseed-protocol").Pin | null} pin */
+  pinButton(pin) {
+    const button = iconButton("pin", "Pin", () => void this.app.context.pin(this.entry.entryId, pin === null));
+    button.setAttribute("aria-pressed", String(pin !== null));
+    button.title = pin ? "Unpin" : "Pin: every compaction keeps it word for word";
+    return button;
   }
 
   /**

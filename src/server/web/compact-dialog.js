@@ -1,0 +1,245 @@
+/**
+ * "Compact…": how to compact, what that would come to, and then doing it or not.
+ *
+ * What always holds:
+ * - nothing changes before somebody chooses to apply or to compact now; closing the dialog stops a preview at work;
+ * - a late answer to a preview that was given up changes nothing.
+ *
+ * @typedef {import("./context.js").Wishes} Wishes
+ * @typedef {import("reseed-protocol").CompactionPreview} CompactionPreview
+ * @typedef {{ label: string, run: () => void, kind?: string }} Action
+ */
+
+import { CommandError } from "./connection.js";
+import { previewView } from "./difference-view.js";
+import { INSTRUCTIONS_CHARS_MAX } from "./dialogs.js";
+import { el } from "./dom.js";
+import { STRATEGIES } from "./strategies.js";
+
+/** Refusals after which only another preview helps. */
+const OVER = ["preview_not_found", "history_moved", "compaction_void"];
+/** Milliseconds that a timer of the browser's may have at most. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+export class CompactDialog {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {string} [instructions]
+   */
+  constructor(app, instructions = "") {
+    this.app = app;
+    this.sessionId = app.state?.sessionId;
+    /** Counts the previews asked for: only the newest one's answer counts. */
+    this.asked = 0;
+    /** @type {string | null} the job of the preview at work, once it is known */
+    this.job = null;
+    this.working = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.expiry = undefined;
+
+    this.about = el("textarea", { class: "field", id: "compact-about", rows: 2, dir: "auto", maxlength: INSTRUCTIONS_CHARS_MAX, placeholder: "What should the summary dwell on? (optional)", autofocus: true });
+    this.about.value = instructions;
+    this.strategy = el("select", { class: "field", id: "compact-strategy" },
+      el("option", { value: "" }, `As the session does (${app.state?.strategy ?? ""})`),
+      ...STRATEGIES.filter(({ name }) => name !== "manual").map(({ name, does }) => el("option", { value: name, title: does }, name)));
+    this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
+    this.form = el("form", {},
+      el("label", { for: "compact-about" }, "Instructions"), this.about,
+      el("label", { for: "compact-strategy" }, "In the way of"), this.strategy,
+      el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything anew, instead of adding to the summary there is")));
+    this.said = el("p", { class: "said", role: "status" });
+    this.progress = el("progress", { "aria-label": "Making the preview", hidden: true });
+    this.heading = el("h3", { tabindex: "-1" }, "What it would come to");
+    this.result = el("div", { class: "preview", hidden: true });
+    this.actions = el("div", { class: "actions" });
+    this.dialog = el("dialog", { class: "compact", "aria-labelledby": "compact-title" },
+      el("h2", { id: "compact-title" }, "Compact the context"),
+      el("p", { class: "about" }, "Older messages give way to a summary. Nothing is deleted, and it can be undone."),
+      this.form, this.said, this.progress, this.result, this.actions);
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.preview();
+    });
+    this.look = () => this.sessionChanged() && this.dialog.close();
+  }
+
+  /** Shows it until it is closed. */
+  show() {
+    const { app, dialog } = this;
+    document.body.append(dialog);
+    app.watchers.add(this.look);
+    app.context.onPreviewProgress = ({ jobId, done, total }) => this.advanced(jobId, done, total);
+    dialog.addEventListener("close", () => {
+      app.watchers.delete(this.look);
+      app.context.onPreviewProgress = null;
+      clearTimeout(this.expiry);
+      this.giveUp();
+      dialog.remove();
+    });
+    this.toForm();
+    dialog.showModal();
+  }
+
+  /** Whether what this is about is not shown any more, or not this window's to change. */
+  sessionChanged() {
+    return this.app.state?.sessionId !== this.sessionId || this.app.readOnly;
+  }
+
+  /** @returns {Wishes} */
+  wishes() {
+    const instructions = this.about.value.trim();
+    return {
+      ...(instructions ? { instructions } : {}),
+      ...(this.strategy.value ? { strategy: this.strategy.value } : {}),
+      ...(this.rebuild.checked ? { rebuild: true } : {}),
+    };
+  }
+
+  // What is shown
+
+  /**
+   * @param {"form" | "working" | "result"} part
+   * @param {Action[]} actions the last one is the one to take
+   * @param {string} [text]
+   */
+  display(part, actions, text = "") {
+    this.form.hidden = part !== "form";
+    this.progress.hidden = part !== "working";
+    this.result.hidden = part !== "result";
+    this.dialog.classList.toggle("large", part === "result");
+    this.said.textContent = text;
+    this.said.hidden = text === "";
+    this.said.classList.remove("wrong");
+    this.actions.replaceChildren(...actions.map(({ label, run, kind = "" }) => el("button", { type: "button", class: `button ${kind}`, onclick: run }, label)));
+  }
+
+  toForm() {
+    const close = { label: "Close", run: () => this.dialog.close() };
+    const now = { label: "Compact now", run: () => void this.compactNow() };
+    this.display("form", [close, now, { label: "Preview", run: () => void this.preview(), kind: "primary" }]);
+    if (this.dialog.open) this.about.focus();
+  }
+
+  /** @param {string} text */
+  wrong(text) {
+    this.said.textContent = text;
+    this.said.hidden = false;
+    this.said.classList.add("wrong");
+  }
+
+  /**
+   * What is shown does not hold any more.
+   * @param {string} text
+   */
+  over(text) {
+    clearTimeout(this.expiry);
+    this.result.classList.add("over");
+    const close = { label: "Close", run: () => this.dialog.close() };
+    this.display(this.result.hidden ? "form" : "result", [close, { label: "New preview", run: () => void this.preview(), kind: "primary" }]);
+    this.wrong(text);
+    this.actions.querySelector("button:last-child")?.scrollIntoView({ block: "nearest" });
+    /** @type {HTMLElement | null} */ (this.actions.querySelector("button:last-child"))?.focus();
+  }
+
+  /**
+   * @param {string} jobId
+   * @param {number} done
+   * @param {number} total
+   */
+  advanced(jobId, done, total) {
+    if (!this.working) return;
+    this.job = jobId;
+    if (total <= 1) return;
+    this.progress.max = total;
+    this.progress.value = done;
+    this.said.textContent = `Making the preview, ${done} of ${total}…`;
+  }
+
+  // What is done
+
+  async preview() {
+    clearTimeout(this.expiry);
+    this.asked += 1;
+    const mine = this.asked;
+    this.working = true;
+    this.job = null;
+    this.progress.removeAttribute("value");
+    this.display("working", [{ label: "Stop", run: () => (this.giveUp(), this.toForm()) }], "Making the preview…");
+    this.actions.querySelector("button")?.focus();
+    try {
+      const { preview, messages } = await this.app.context.preview(this.wishes());
+      if (mine !== this.asked) return;
+      this.working = false;
+      this.showResult(preview, messages);
+    } catch (error) {
+      if (mine !== this.asked) return;
+      this.working = false;
+      const message = error instanceof Error ? error.message : String(error);
+      if (error instanceof CommandError && OVER.includes(error.code)) return this.over(message);
+      this.toForm();
+      this.wrong(message);
+    }
+  }
+
+  /** Stops the preview at work; what comes of it changes nothing. */
+  giveUp() {
+    this.asked += 1;
+    if (this.working && this.job && !this.sessionChanged()) void this.app.context.cancel(this.job);
+    this.working = false;
+  }
+
+  /**
+   * @param {CompactionPreview} preview
+   * @param {import("reseed-protocol").ContextMessage[] | null} messages
+   */
+  showResult(preview, messages) {
+    this.result.classList.remove("over");
+    this.result.replaceChildren(this.heading, ...previewView(preview, messages, this.app));
+    const apply = { label: "Apply", run: () => void this.apply(preview), kind: "primary" };
+    this.display("result", [{ label: "Discard", run: () => this.dialog.close() }, { label: "Change…", run: () => this.toForm() }, apply]);
+    this.heading.focus();
+    const left = Date.parse(preview.expiresAt) - Date.now();
+    // A clock that says it is over already is wrong; then the server's answer tells.
+    if (left > 0) this.expiry = setTimeout(() => !this.result.hidden && this.over("This preview has expired."), Math.min(left, TIMER_MS_MAX));
+  }
+
+  /** @param {CompactionPreview} preview */
+  async apply({ previewId }) {
+    await this.doing(async () => {
+      await this.app.context.order({ previewId });
+      this.later();
+    });
+  }
+
+  async compactNow() {
+    await this.doing(async () => {
+      await this.app.context.order(this.wishes());
+      this.later();
+    });
+  }
+
+  /** It is at work, or is waiting for its place. */
+  later() {
+    this.dialog.close();
+    if (this.app.state?.turnId) this.app.listeners.onNotice({ kind: "info", message: "It is put in place before the next request." });
+  }
+
+  /**
+   * Does what a button stands for, once, and says what went wrong.
+   * @param {() => Promise<void>} act
+   */
+  async doing(act) {
+    const buttons = [...this.actions.querySelectorAll("button")];
+    const mine = this.asked;
+    for (const button of buttons) button.disabled = true;
+    try {
+      await act();
+    } catch (error) {
+      if (mine !== this.asked) return this.app.fail(error);
+      for (const button of buttons) button.disabled = false;
+      const message = error instanceof Error ? error.message : String(error);
+      if (error instanceof CommandError && OVER.includes(error.code)) this.over(message);
+      else this.wrong(message);
+    }
+  }
+}

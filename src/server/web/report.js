@@ -1,0 +1,95 @@
+/**
+ * How a compaction went, in words. Pure.
+ *
+ * @typedef {import("reseed-protocol").CompactionRung} Rung
+ * @typedef {import("reseed-protocol").FailedRung} FailedRung
+ *
+ * @typedef {object} Told What a report and a preview say alike.
+ * @property {Rung} rung
+ * @property {FailedRung[]} [failedRungs]
+ * @property {import("reseed-protocol").Retained} [retained]
+ * @property {import("reseed-protocol").Usage} [cost]
+ */
+
+import { number } from "./dom.js";
+
+/** @type {Record<Rung, string>} */
+const RUNGS = {
+  clear_tool_results: "old tool results gave way to a short note",
+  model_summary: "a summary by the model",
+  chunked_summary: "a summary by the model, piece by piece",
+  extract: "an extract by rule, without the model",
+  truncate: "the oldest messages were left out",
+};
+
+/** @type {Record<string, string>} */
+const REASONS = {
+  too_little: "it would have made too little room",
+  not_smaller: "it would have been no smaller",
+  empty: "it came back empty",
+  truncated: "it broke off",
+  refused: "the model refused",
+  malformed: "it lacked what a summary must have",
+  timeout: "it took too long",
+  context_overflow: "it was too much for the model at once",
+};
+
+/**
+ * Which way of making room was taken.
+ * @param {Rung} rung
+ */
+export function rungText(rung) {
+  return RUNGS[rung] ?? rung;
+}
+
+/**
+ * A way that did not do, and why.
+ * @param {FailedRung} failed
+ */
+export function failedText({ rung, reason }) {
+  return `${rungText(rung)} (${REASONS[reason] ?? reason})`;
+}
+
+/**
+ * The facts that a report and a preview have in common.
+ * @param {Told} told
+ * @returns {string[]}
+ */
+export function toldFacts({ rung, failedRungs = [], retained, cost }) {
+  const facts = [`How: ${rungText(rung)}`];
+  if (failedRungs.length > 0) facts.push(`Tried before: ${failedRungs.map(failedText).join("; ")}`);
+  if (retained && retained.checked > 0) {
+    const back = retained.restored === 0 ? "none was lost" : `${number(retained.restored)} put back word for word`;
+    facts.push(`Exact facts looked after: ${number(retained.checked)}, ${back}`);
+  }
+  if (cost) facts.push(`Cost: ${number(cost.inputTokens)} tokens in, ${number(cost.outputTokens)} out`);
+  return facts;
+}
+
+/**
+ * By how much something shrank, in words; empty where that says nothing.
+ * @param {number} before
+ * @param {number | undefined} after
+ */
+export function changeText(before, after) {
+  if (after === undefined || before === 0) return "";
+  const percent = Math.round((1 - after / before) * 100);
+  return percent < 0 ? ` (+${-percent} %)` : ` (−${percent} %)`;
+}
+
+/**
+ * Why automatic compaction rests, and what ends that.
+ * @param {import("reseed-protocol").Breaker} breaker
+ * @param {(time: string) => string} clock a time of the day in words
+ */
+export function breakerText({ reason, failures, retryAt, retryAboveTokens, message }, clock) {
+  const again = retryAt !== undefined
+    ? `It is tried again at ${clock(retryAt)}.`
+    : retryAboveTokens === undefined ? "" : `It is tried again above ${number(retryAboveTokens)} tokens.`;
+  switch (reason) {
+    case "failures": return `Automatic compaction rests: the last ${failures} failed. ${again}`.trim();
+    case "no_gain": return `Automatic compaction rests: the last ${failures} made too little room. ${again}`.trim();
+    case "undone": return `A compaction was undone, so what came back is left alone. ${again}`.trim();
+    default: return message;
+  }
+}

@@ -1,0 +1,139 @@
+/** Compacting, looking at it first, taking it back, pins and strategies, in the page on the real server. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { conversation, launch, newPage, say, settled } from "./browser.mjs";
+import { Server } from "./server.mjs";
+import { pin, preview, talk } from "./steps.mjs";
+
+/** What the browser itself says while the server is away; tests of that expect it. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+function onPage(name, { settings, ...options }, body) {
+  test(name, async () => {
+    const server = new Server(settings);
+    try {
+      const url = await server.start();
+      const { page, faults } = await newPage(browser.context, options);
+      await page.goto(url);
+      await body({ page, server, url });
+      assert.deepEqual(faults, []);
+      await page.close();
+    } finally {
+      await server.remove();
+    }
+  });
+}
+
+const number = (text) => Number(text.replace(/\D/g, ""));
+const used = async (page) => number((await page.innerText("#gauge-button .tokens")).split("/")[0]);
+
+/** A talk that is long enough for a compaction to be worth it. */
+async function longTalk(page) {
+  await talk(page, ["My favourite bird is the wryneck.", ...Array.from({ length: 5 }, (_, turn) => `Write 500 words about day ${turn + 1}`)]);
+}
+
+onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async ({ page, server }) => {
+  await longTalk(page);
+  await pin(page, ".message.user", 1);
+  const before = await used(page);
+  await preview(page, "mind the birds");
+  const told = (await page.innerText("dialog .preview .sum")).match(/([\d,]+) → ([\d,]+)/).slice(1).map(number);
+  assert.equal(told[0], before);
+  assert.ok(told[1] < told[0]);
+  const fates = await page.locator("dialog .side").first().locator(".fate").allInnerTexts();
+  assert.equal(fates.length, 12);
+  // What the server counts is what is marked.
+  const count = (fate) => fates.filter((one) => one === fate).length;
+  const facts = await page.innerText("dialog .preview .facts");
+  assert.match(facts, new RegExp(`Goes: ${count("goes")} messages?, [\\d,]+ tokens`));
+  assert.match(facts, new RegExp(`Stays: ${count("stays")} messages?, [\\d,]+ tokens`));
+  assert.equal(fates[2], "stays", "what is pinned");
+  assert.match(await page.innerText("dialog li.new"), /Goal/);
+  assert.equal(await page.locator("#log .compaction").count(), 0);
+  await page.click("dialog button:has-text('Apply')");
+  await page.waitForSelector("#log .compaction");
+  await page.waitForFunction((tokens) => Number(document.querySelector("#gauge-button .tokens").textContent.split("/")[0].replace(/\D/g, "")) === tokens, told[1]);
+  await page.locator("#log .compaction summary").click();
+  assert.match(await page.innerText("#log .compaction .facts"), /Why: asked for\s+How: a summary by the model/);
+  await talk(page, ["What is my favourite bird?"], 6);
+  await server.end("SIGKILL");
+  await server.start();
+  await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
+  assert.equal(await page.locator("#log .pin-chip:not([hidden])").count(), 1);
+  await page.click("#log .undo-row button");
+  await page.waitForSelector("#log .compaction.undone");
+  await page.waitForFunction((tokens) => Number(document.querySelector("#gauge-button .tokens").textContent.split("/")[0].replace(/\D/g, "")) > tokens, before);
+  const shown = await conversation(page);
+  await page.reload();
+  await page.waitForFunction((rows) => document.querySelectorAll("#log > li").length === rows, shown.length);
+  await page.waitForSelector("#log .compaction.undone");
+  assert.equal(await page.locator("#log .undo-row button").count(), 0);
+  await page.click("#gauge-button");
+  assert.match(await page.innerText("#breakdown .breaker"), /A compaction was undone/);
+  await say(page, "/undo");
+  await page.waitForSelector(".toast.error:has-text('nothing_to_undo')");
+});
+
+onPage("a preview of what has moved on is refused, and another is made", {}, async ({ page }) => {
+  await longTalk(page);
+  await preview(page, "");
+  // The same window, from beside: another compaction takes the preview's place.
+  const { page: other } = await newPage(browser.context);
+  await other.goto(page.url());
+  await other.click("#role-line button");
+  await page.waitForSelector("dialog.compact", { state: "detached" }).catch(() => undefined);
+  await say(other, "/compact");
+  await other.waitForSelector("#log .compaction");
+  await other.close();
+  await page.keyboard.press("Escape");
+  await page.click("#connection-line button");
+  await page.waitForSelector("#log .compaction");
+  await page.waitForSelector("#log .undo-row button");
+});
+
+onPage("pins: shown in the list, kept by a compaction, let go", {}, async ({ page }) => {
+  await longTalk(page);
+  await pin(page, ".message.user", 0);
+  await pin(page, ".message.assistant", 0);
+  await say(page, "/compact");
+  await page.waitForSelector("#log .compaction");
+  await page.locator("#log .compaction summary").click();
+  assert.match(await page.innerText("#log .compaction .facts"), /Kept word for word among the older: 2/);
+  await page.click("#gauge-button");
+  await page.click("#breakdown .pins summary");
+  assert.equal(await page.locator("#breakdown .pins li").count(), 2);
+  await page.locator("#breakdown .pins [aria-label=Unpin]").first().click();
+  await page.waitForFunction(() => document.querySelectorAll("#breakdown .pins li").length === 1);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll("#log .pin-chip:not([hidden])").length === 1);
+});
+
+onPage("a strategy is chosen live, and what is not allowed is said", {}, async ({ page }) => {
+  await talk(page, ["Count to 3"]);
+  await page.click("#gauge-button");
+  await page.click("#breakdown .strategy summary");
+  await page.fill("#setting-target", "95");
+  await page.click("#breakdown .strategy button");
+  await page.waitForSelector("#breakdown .said.wrong:has-text('below the threshold of 0.8, not 0.95')");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "setting-target");
+  await page.fill("#setting-target", "");
+  await page.fill("#setting-threshold", "40");
+  await page.fill("#setting-background", "50");
+  await page.click("#breakdown .strategy button");
+  await page.waitForFunction(() => document.querySelector("#gauge-meter .limit.hard")?.style.getPropertyValue("--at") === "40%");
+  assert.equal(await page.locator("#gauge-meter .limit.soft").count(), 1);
+  await page.selectOption("#strategy-name", "manual");
+  await page.click("#breakdown .strategy button");
+  await page.waitForFunction(() => document.querySelectorAll("#gauge-meter .limit").length === 0);
+  await page.reload();
+  await settled(page, 1);
+  await page.click("#gauge-button");
+  await page.click("#breakdown .strategy summary");
+  assert.equal(await page.inputValue("#strategy-name"), "manual");
+});
