@@ -4,14 +4,16 @@ use super::{AgentLoop, Stage, compact::Use};
 use crate::core::{
     context::{
         Context, Decision, RequestCount,
-        compaction::{Job, Order, Surroundings, summary_tokens_max},
+        compaction::{Job, Order, SummaryRequest, Surroundings, summary_tokens_max},
         counter::Counter,
         cut::{Cut, CutRule, Keep, pi_cut},
+        envelope::envelope,
         factory::strategy,
         guards::Leave,
         strategy::{ContextManager, Planning, Step},
         structure::Structure,
     },
+    model::{ModelRequest, Purpose},
     session::Node,
 };
 use reseed_protocol::{
@@ -83,7 +85,7 @@ impl AgentLoop {
         }
         let structure = Structure::of(context);
         let window = self.window_tokens();
-        let summary_tokens = self.summary_tokens_max();
+        let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
         let fixed = self.fixed.system + self.fixed.tools;
         let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
         let keep = Keep {
@@ -145,6 +147,8 @@ impl AgentLoop {
             deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
             delimiter: self.ids.next_text(),
             asks_model: true,
+            restored_tokens_max: self.restored_tokens_max(),
+            conversation: None,
         };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
     }
@@ -177,6 +181,8 @@ impl AgentLoop {
             deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
             delimiter,
             asks_model,
+            restored_tokens_max: self.restored_tokens_max(),
+            conversation: self.conversation(context),
         };
         Job::stage(order, base, context, originals, steps, around)
     }
@@ -197,6 +203,22 @@ impl AgentLoop {
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
         self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+    }
+
+    /// Most tokens of the facts that are put back into a summary: a tenth of what a compaction gets down to.
+    fn restored_tokens_max(&self) -> u64 {
+        self.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
+    }
+
+    /// What the conversation would send, where its own model summarises behind it.
+    fn conversation(&self, context: &Context) -> Option<ModelRequest> {
+        let summaries = &self.deployment.summaries;
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+        (summaries.request == SummaryRequest::CachedPrefix && own).then(|| ModelRequest {
+            model: self.session.state.model.clone(),
+            envelope: envelope(&self.system, self.tools.definitions(), context, &self.options()),
+            purpose: Purpose::Turn,
+        })
     }
 
     /// The compaction that decides what the model sees.

@@ -5,7 +5,7 @@ use crate::core::{
         counter::Counter,
         extract::extract,
         serialize::{Bounds, blocks_within, read},
-        summary::{self, PromptParts},
+        summary::{self, InPlaceParts, PromptParts},
     },
     model::{Answer, ModelRequest, Purpose},
 };
@@ -28,6 +28,9 @@ const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
 
 /// Most tokens of an answer that holds a summary: models that think before they write think in it too.
 const ANSWER_TOKENS_MAX: u64 = 16_384;
+
+/// Least room for an answer that rides on the conversation, so that a model that thinks first is not cut off.
+const ANSWER_TOKENS_MIN: u64 = 2_048;
 
 /// Most words asked of a summary, however large the window: longer ones are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
@@ -70,6 +73,16 @@ impl Task {
     }
 }
 
+/// The conversation itself, on which a summary request can ride.
+#[derive(Debug, Clone)]
+pub(super) struct Ride {
+    /// What the conversation would send.
+    pub(super) conversation: ModelRequest,
+    /// How many of its last messages are not summarised, and the first of them.
+    pub(super) kept_messages: usize,
+    pub(super) first_kept: Option<Arc<Message>>,
+}
+
 /// Why an answer is no summary, in a word for programs.
 pub(super) type Why = &'static str;
 
@@ -84,11 +97,12 @@ pub struct Asking {
     total: usize,
     halvings: u32,
     tokens_max: u64,
+    ride: Option<Ride>,
 }
 
 impl Asking {
     /// Stages the requests for a summary of these messages, merged into the one before.
-    pub(super) fn stage(task: Task, previous: Option<String>) -> Self {
+    pub(super) fn stage(task: Task, previous: Option<String>, ride: Option<Ride>) -> Self {
         let tokens_max = task.window_tokens;
         let mut this = Self {
             task,
@@ -98,9 +112,39 @@ impl Asking {
             total: 0,
             halvings: 0,
             tokens_max,
+            ride: None,
         };
         this.chunk();
+        this.ride = ride.filter(|ride| this.has_room(ride));
         this
+    }
+
+    /// Whether the conversation, the instruction and an answer fit into the window together.
+    fn has_room(&self, ride: &Ride) -> bool {
+        let counter = self.task.counter;
+        let envelope = &ride.conversation.envelope;
+        let sent: u64 = ride.conversation.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
+            + counter.system(&envelope.system.compiled)
+            + envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
+            + counter.text(&self.riding(ride));
+        let window = self.task.window_tokens;
+        self.total > 0 && sent + self.task.summary_tokens_max <= window - window / 20
+    }
+
+    fn riding(&self, ride: &Ride) -> String {
+        summary::in_place(InPlaceParts {
+            kept_messages: ride.kept_messages,
+            first_kept: ride.first_kept.as_deref(),
+            instructions: self.task.instructions.as_deref(),
+            free_form: self.task.free_form,
+            split_turn: self.task.split_turn,
+            words_max: self.words_max(),
+        })
+    }
+
+    /// Gives up riding on the conversation; the same is asked in a request of its own. `false`: it did not ride.
+    pub(super) fn get_off(&mut self) -> bool {
+        self.ride.take().is_some()
     }
 
     /// Packs the conversation into pieces that each fit into the window beside the prompt, the summary so far and the
@@ -138,7 +182,8 @@ impl Asking {
             let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
             let old = read(&blocks.join("\n\n"));
             let old: Vec<&Message> = old.iter().collect();
-            self.summary = Some(self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max));
+            let extract = self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max);
+            self.summary = Some(summary::presentable(&extract).into_owned());
         }
         self.total = self.chunks.len();
     }
@@ -165,12 +210,20 @@ impl Asking {
     }
 
     pub(super) fn rung(&self) -> CompactionRung {
-        if self.total > 1 { CompactionRung::ChunkedSummary } else { CompactionRung::ModelSummary }
+        if self.total > 1 && self.ride.is_none() {
+            CompactionRung::ChunkedSummary
+        } else {
+            CompactionRung::ModelSummary
+        }
     }
 
     /// The request for the next piece; `None` when all are summarised.
     pub(super) fn next_request(&self) -> Option<ModelRequest> {
-        let prompt = self.prompt(self.chunks.front()?);
+        let chunk = self.chunks.front()?;
+        if let Some(ride) = &self.ride {
+            return Some(self.riding_request(ride));
+        }
+        let prompt = self.prompt(chunk);
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
         // What the window holds beside the prompt, ten percent left for what the estimate misses.
@@ -196,13 +249,27 @@ impl Asking {
         })
     }
 
+    fn riding_request(&self, ride: &Ride) -> ModelRequest {
+        let mut request = ride.conversation.clone();
+        request.purpose = Purpose::Summary;
+        let instruction = Arc::new(Message::user(self.riding(ride)));
+        request.envelope.messages.uncached.push(ContextMessage { entry_id: None, message: instruction });
+        request.envelope.options.max_output_tokens =
+            Some(self.task.answer_tokens_max.unwrap_or(self.task.summary_tokens_max.max(ANSWER_TOKENS_MIN)));
+        request
+    }
+
     /// Takes the model's summary of a piece.
     ///
     /// # Errors
     /// Why it cannot be used.
     pub(super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
         self.summary = Some(usable(answer, self.task.free_form)?);
-        self.chunks.pop_front();
+        if self.ride.is_some() {
+            self.chunks.clear();
+        } else {
+            self.chunks.pop_front();
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Order, Outcome,
-    asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Task},
+    asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Ride, Task},
 };
 use crate::core::{
     context::{
@@ -11,7 +11,7 @@ use crate::core::{
         cut::Cut,
         extract::extract,
         strategy::Step,
-        summary::{self, FileTools},
+        summary::{self, FileTools, RepairBounds},
     },
     model::{Answer, ModelRequest},
     session::state::add_usage,
@@ -19,7 +19,7 @@ use crate::core::{
 use reseed_protocol::{
     EntryId, Message, Timestamp, Usage, UsageSource,
     entry::{Compaction, CompactionDetails},
-    event::{CompactionRung, FailedRung},
+    event::{CompactionRung, FailedRung, Retained},
 };
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
@@ -54,6 +54,10 @@ pub struct Surroundings<'a> {
     pub delimiter: String,
     /// Whether the model may be asked.
     pub asks_model: bool,
+    /// Most tokens of the facts that are put back into a summary, in units of the estimate.
+    pub restored_tokens_max: u64,
+    /// What the conversation would send, where summaries are to ride on it.
+    pub conversation: Option<ModelRequest>,
 }
 
 /// What a job wants next.
@@ -86,6 +90,8 @@ pub struct Job {
     file_tools: FileTools,
     task: Task,
     asks_model: bool,
+    restored_tokens_max: u64,
+    conversation: Option<ModelRequest>,
     at: At,
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
@@ -145,6 +151,8 @@ impl Job {
             file_tools: around.file_tools,
             task,
             asks_model: around.asks_model,
+            restored_tokens_max: around.restored_tokens_max,
+            conversation: around.conversation,
             at: At::Between,
             failed: Vec::new(),
             best: None,
@@ -184,7 +192,8 @@ impl Job {
                         }
                         let split_turn = cut.turn_prefix.is_some();
                         let task = Task { messages: self.taken_out(&cut), split_turn, ..self.task.clone() };
-                        self.at = At::Asking(Box::new(Asking::stage(task, previous)), cut);
+                        let ride = self.ride(&cut);
+                        self.at = At::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
                     }
                 },
                 At::Asking(asking, cut) => {
@@ -234,7 +243,7 @@ impl Job {
     pub fn too_large(&mut self) {
         if let At::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
-            if asking.halve() {
+            if asking.get_off() || asking.halve() {
                 self.note(rung, "context_overflow");
             } else {
                 self.fall_back("context_overflow");
@@ -244,6 +253,14 @@ impl Job {
 
     /// Goes on by rule instead of by the model, because of this.
     pub fn fall_back(&mut self, why: &str) {
+        if let At::Asking(asking, _) = &mut self.at
+            && self.asks_model
+            && asking.get_off()
+        {
+            // What does not do beside the conversation may do in a request of its own.
+            self.note(CompactionRung::ModelSummary, why);
+            return;
+        }
         if let At::Asking(asking, cut) = std::mem::replace(&mut self.at, At::Between) {
             self.note(asking.rung(), why);
             let previous = self.previous(&cut);
@@ -307,16 +324,38 @@ impl Job {
     fn extract(&self, cut: &Cut, previous: Option<&str>) -> String {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        self.task.extract(&messages, previous, self.task.summary_tokens_max.min(cut.dropped_tokens / 2))
+        let tokens_max = self.task.summary_tokens_max.min(cut.dropped_tokens / 2);
+        summary::presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
     }
 
     fn summarised(&self, cut: &Cut, text: &str, rung: CompactionRung) -> Outcome {
-        let tokens_max = self.task.summary_tokens_max;
         let details = self.details(cut);
-        let files_chars_max = FILES_CHARS_MAX.min(2 * tokens_max).min(cut.dropped_tokens / 2);
-        let files_chars_max = usize::try_from(files_chars_max).unwrap_or(usize::MAX);
+        let messages = self.taken_out(cut);
+        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+        let count = |text: &str| self.task.counter.text(text);
+        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(cut.dropped_tokens / 4), count: &count };
+        let previous = self.previous(cut);
+        // Of a form of the client's own nothing is known.
+        let repaired = (!self.order.free_form).then(|| summary::repair(text, &messages, previous.as_deref(), bounds));
+        let retained = repaired.as_ref().map(|found| Retained { checked: found.checked, restored: found.restored });
+        let text = repaired.as_ref().map_or(text, |repaired| &repaired.text);
+        let files_chars_max = usize::try_from(self.files_chars_max().min(cut.dropped_tokens / 2)).unwrap_or(usize::MAX);
         let summary = summary::with_files(text, &details, files_chars_max);
-        Outcome { summary, details, ..self.outcome(cut, rung) }
+        Outcome { summary, details, retained, ..self.outcome(cut, rung) }
+    }
+
+    fn files_chars_max(&self) -> u64 {
+        FILES_CHARS_MAX.min(2 * self.task.summary_tokens_max)
+    }
+
+    /// The conversation that a summary of what this cut takes out would ride on.
+    fn ride(&self, cut: &Cut) -> Option<Ride> {
+        let conversation = self.conversation.clone()?;
+        let first = cut.first_kept.as_ref();
+        let from = self.messages.iter().position(|(id, _)| first.is_some() && id.as_ref() == first);
+        let from = from.unwrap_or(self.messages.len());
+        let first_kept = self.messages.get(from).map(|(_, message)| message.clone());
+        Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
     }
 
     /// What is left when the oldest are left out: the summary before, cut to its bound, or a word that something is
@@ -383,7 +422,10 @@ impl Job {
             cleared: stays.into_iter().filter(|id| !gone.contains(id)).collect(),
             usage: self.usage.clone(),
             retained: None,
-            allowed_tokens: cut.kept_tokens + self.task.summary_tokens_max,
+            allowed_tokens: cut.kept_tokens
+                + self.task.summary_tokens_max
+                + self.restored_tokens_max
+                + self.files_chars_max() / 3,
             any_gain: false,
         }
     }
