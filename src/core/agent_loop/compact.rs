@@ -406,7 +406,7 @@ impl AgentLoop {
             self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
             return Err(error);
         }
-        self.keep_pins(&mut outcome);
+        self.keep_what_came(&job, &mut outcome);
         // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
         let before = self.count(&self.context());
         let entry_id: EntryId = self.ids.next_id();
@@ -466,9 +466,14 @@ impl AgentLoop {
             && outcome.first_kept.iter().chain(&outcome.kept).chain(job.last_read()).all(has)
     }
 
-    /// What was pinned while the job was at work stays too.
-    fn keep_pins(&self, outcome: &mut Outcome) {
+    /// What was said and pinned while the job was at work stays.
+    fn keep_what_came(&self, job: &Job, outcome: &mut Outcome) {
         let path = self.session.tree.path();
+        if outcome.first_kept.is_none() {
+            // Of what was read nothing is the tail: it begins with what was said since.
+            let read = job.last_read().and_then(|last| path.iter().rposition(|node| node.id() == last));
+            outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
+        }
         let first = outcome.first_kept.as_ref();
         let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
         let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));

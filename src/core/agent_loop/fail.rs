@@ -60,6 +60,9 @@ impl AgentLoop {
     }
 
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
+        if matches!(self.stage, Stage::Compacting) {
+            self.stage = Stage::Idle;
+        }
         if let Some(Running { request, job, use_, background, waited_since }) = self.running.take() {
             self.out.push(Effect::CancelModel(request));
             match use_ {

@@ -31,6 +31,14 @@ pub struct Prepared {
     expires_at: Timestamp,
 }
 
+impl Prepared {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        &self.job.order.job_id
+    }
+}
+
 impl AgentLoop {
     pub(super) fn on_manual_compact(
         &mut self,

@@ -2,6 +2,8 @@
 //!
 //! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone.
 
+mod steps;
+
 use super::{AgentLoop, Append, CallModel, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::core::{
     context::{
@@ -9,17 +11,13 @@ use crate::core::{
         strategy::Options,
         windows::Windows,
     },
-    model::{Answer, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage},
-    session::{IdSource, Place, Session, SessionState, SessionTree, place::landing, tree::PathReader},
+    model::{Answer, ModelRequest, Purpose},
+    session::{IdSource, Place, Session, SessionState, SessionTree, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryId, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    command::{
-        AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
-        InputContent, ManualCompact, Navigate, NavigatePosition, RegisterTools, RenameSession, RetryTurn,
-        SetContextStrategy, SetInstructions, SetLabel, SetModel, ToolOffer, ToolResult, UserInput, WhenBusy,
-    },
+    CallId, CommandId, Entry, EntryId, Message, Part, Role, StopReason, Timestamp,
+    command::{Command, EditQueue},
     event::Event,
     reply::Reply,
 };
@@ -48,6 +46,7 @@ struct World {
     commands: u64,
     replies: HashSet<CommandId>,
     open_turn: bool,
+    undone: usize,
 }
 
 fn deployment() -> Arc<Deployment> {
@@ -91,6 +90,7 @@ impl World {
             commands: 0,
             replies: HashSet::new(),
             open_turn: false,
+            undone: 0,
         };
         world.tell(Input::Recovered);
         world
@@ -151,16 +151,25 @@ impl World {
         let mut session = unwritten();
         session.state = SessionState::default();
         self.log.iter().for_each(|event| session.state.apply(event));
-        session.tree = self.path_to(session.state.leaf.as_ref(), &session.state.model);
+        session.tree = self.path_to(session.state.leaf.as_ref());
         session
     }
 
     /// The path to an entry, as the store would give it.
-    fn path_to(&self, leaf: Option<&EntryId>, model: &str) -> SessionTree {
-        let counter = Counter::for_model(model);
+    fn path_to(&self, leaf: Option<&EntryId>) -> SessionTree {
+        self.path_in(&self.folded(), leaf)
+    }
+
+    fn folded(&self) -> SessionState {
         let mut state = SessionState::default();
         self.log.iter().for_each(|event| state.apply(event));
-        let mut reader = PathReader::new(&state, &counter);
+        state
+    }
+
+    /// The same as a session would see it that stands so.
+    fn path_in(&self, state: &SessionState, leaf: Option<&EntryId>) -> SessionTree {
+        let counter = Counter::for_model(&state.model);
+        let mut reader = PathReader::new(state, &counter);
         let mut next = leaf;
         while let Some(entry) = next.and_then(|id| self.entries.get(id)) {
             next = entry.parent_id.as_ref();
@@ -185,7 +194,7 @@ impl World {
         let state = &self.agent.session.state;
         let ours = self.way_back(state.leaf.as_ref());
         let left = ours.into_iter().take_while(|entry| !theirs.contains(&entry.entry_id)).cloned().collect();
-        Box::new(Place { tree: self.path_to(leaf.as_ref(), &state.model), leaf, input, left })
+        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left })
     }
 
     fn some_entry(&mut self) -> Option<Entry> {
@@ -193,7 +202,27 @@ impl World {
         self.entries.values().nth(at).cloned()
     }
 
+    /// After this compaction the model still sees what of that it saw before is pinned, and the last thing that a user
+    /// said, word for word.
+    fn check_kept(&self, compaction: &EntryId) {
+        let state = self.folded();
+        let before = self.entries[compaction].parent_id.clone();
+        let seen = |leaf: Option<&EntryId>| -> Vec<(EntryId, Message)> {
+            let context = crate::core::context::build_context(self.path_in(&state, leaf).path());
+            let seen = context.messages.iter();
+            seen.filter_map(|seen| Some((seen.entry_id.clone()?, Message::clone(&seen.message)))).collect()
+        };
+        let (before, after) = (seen(before.as_ref()), seen(Some(compaction)));
+        let said =
+            |(id, message): &&(EntryId, Message)| message.role == Role::User && self.entries[id].message().is_some();
+        let pinned = |(id, _): &&(EntryId, Message)| state.pins.iter().any(|pin| pin.entry_id == *id);
+        for kept in before.iter().rev().find(said).into_iter().chain(before.iter().filter(pinned)) {
+            assert!(after.contains(kept), "seed {}: {} is not kept word for word", self.seed, kept.0);
+        }
+    }
+
     fn append(&mut self, append: Append) {
+        let mut compacted_now = None;
         for event in append.events {
             match &event {
                 Event::EntryAppended(appended) => {
@@ -231,10 +260,15 @@ impl World {
                 Event::ContextCompacted(compacted) => {
                     assert!(compacted.new_token_count > 0 && compacted.new_token_count < compacted.old_token_count);
                     assert_eq!(compacted.breakdown.after.total(), compacted.new_token_count, "seed {}", self.seed);
+                    compacted_now = Some(compacted.entry_id.clone());
                 }
+                Event::CompactionUndone(_) => self.undone += 1,
                 _ => {}
             }
             self.log.push(event);
+        }
+        if let Some(compaction) = compacted_now {
+            self.check_kept(&compaction);
         }
         for mark in append.marks {
             self.replied(mark.id, &mark.reply);
@@ -264,7 +298,8 @@ impl World {
     }
 
     fn call(&mut self, call: &CallModel) {
-        assert!(self.asked.is_empty(), "seed {}: two requests at once", self.seed);
+        let alike = self.asked.values().filter(|purpose| **purpose == call.body.purpose).count();
+        assert!(alike == 0, "seed {}: two requests of one kind at once", self.seed);
         self.asked.insert(call.request, call.body.purpose);
         let sent: Vec<&EntryId> = call.body.messages().filter_map(|message| message.entry_id.as_ref()).collect();
         let all = sent.iter().all(|id| self.entries.contains_key(*id));
@@ -284,7 +319,7 @@ impl World {
     }
 
     fn command_to(&mut self, command: Command, place: Option<Box<Place>>) {
-        let late = matches!(command, Command::Navigate(_));
+        let late = matches!(command, Command::Navigate(_) | Command::PreviewCompact(_));
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
         self.tell(Input::Command {
@@ -294,182 +329,8 @@ impl World {
             command: Box::new(command),
             place,
         });
-        let leaving = matches!(self.agent.stage, super::Stage::Leaving { .. });
-        assert!((late && leaving) || self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
-    }
-
-    fn step(&mut self) {
-        self.now = self.now.plus_millis(self.rng.u64(1..4_000));
-        match self.rng.u8(..100) {
-            0..40 => self.model_speaks(),
-            40..60 => {
-                let words = self.rng.usize(1..120);
-                let input = Said::Text("word ".repeat(words));
-                let when_busy = [None, None, Some(WhenBusy::Steer), Some(WhenBusy::Reject)][self.rng.usize(..4)];
-                let mut said = UserInput { when_busy, ..UserInput::plain(input) };
-                let mut place = None;
-                match self.rng.u8(..10) {
-                    0 | 1 => {
-                        let parent = self.some_entry().map(|entry| entry.entry_id);
-                        place = Some(self.place(parent.clone(), None));
-                        said.parent_id = Some(parent);
-                    }
-                    2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
-                    _ => {}
-                }
-                self.command_to(Command::UserInput(said), place);
-            }
-            60..70 => self.tool_answers(),
-            70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
-            74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
-            78..80 => self.command(Command::ManualCompact(ManualCompact::default())),
-            80..82 => self.move_about(),
-            82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
-            84..86 => {
-                let strategy = if self.rng.bool() { "manual" } else { "threshold" }.to_owned();
-                self.command(Command::SetContextStrategy(SetContextStrategy { strategy, settings: None }));
-            }
-            86..88 => {
-                let model = format!("test-{}", self.rng.u8(..3));
-                self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
-            }
-            88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
-            90..92 => self.register_tools(),
-            92..94 => self.annotate(),
-            94..96 => self.tell(Input::Tick),
-            96..98 => self.late_word(),
-            98 => match self.rng.u8(..4) {
-                0 => self.tell(Input::Hold),
-                1 => self.tell(Input::Stop),
-                2 => self.tell(Input::Go),
-                _ => self.crash(),
-            },
-            _ => self.command(Command::GetContextInfo(Empty {})),
-        }
-    }
-
-    fn move_about(&mut self) {
-        let Some(entry) = self.some_entry() else { return };
-        let position = [NavigatePosition::At, NavigatePosition::Before][self.rng.usize(..2)];
-        let to_start = self.rng.u8(..8) == 0;
-        let (leaf, input) = if to_start { (None, None) } else { landing(&entry, position) };
-        let navigate = Navigate {
-            entry_id: (!to_start).then(|| entry.entry_id.clone()),
-            position: Some(position),
-            summarize: Some(self.rng.bool()),
-            instructions: self.rng.bool().then(|| "Mind the cat.".into()),
-            replace_instructions: Some(self.rng.bool()),
-            label: self.rng.bool().then(|| "there".into()),
-        };
-        let place = self.place(leaf, input);
-        self.command_to(Command::Navigate(navigate), Some(place));
-    }
-
-    fn annotate(&mut self) {
-        let waiting: Vec<CommandId> =
-            self.agent.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
-        match self.rng.u8(..6) {
-            0 => self.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() })),
-            1 => {
-                let Some(entry) = self.some_entry() else { return };
-                let set = SetLabel { entry_id: entry.entry_id, label: self.rng.bool().then(|| "here".into()) };
-                self.command(Command::SetLabel(set));
-            }
-            2 => {
-                let data = serde_json::json!({ "at": 1 });
-                self.command(Command::AppendCustom(AppendCustom { custom_type: "mark".into(), data }));
-            }
-            3 | 4 => {
-                let content = InputContent::Text("note ".repeat(self.rng.usize(1..20)));
-                let note = AppendCustomMessage { custom_type: "note".into(), content, display: true };
-                self.command(Command::AppendCustomMessage(note));
-            }
-            _ => {
-                let mut order = waiting.clone();
-                self.rng.shuffle(&mut order);
-                let steered: HashSet<CommandId> = self
-                    .agent
-                    .session
-                    .state
-                    .queue
-                    .iter()
-                    .filter(|item| item.steer)
-                    .map(|item| item.command_id.clone())
-                    .collect();
-                order.sort_by_key(|id| !steered.contains(id));
-                let removed = order.pop().filter(|_| self.rng.bool());
-                let remove = removed.clone().map(|id| vec![id]);
-                let order = if removed.is_some() { order } else { waiting };
-                self.command(Command::EditQueue(EditQueue { remove, order: Some(order) }));
-            }
-        }
-    }
-
-    fn model_speaks(&mut self) {
-        let Some((request, purpose)) = self.asked.pop_first() else { return };
-        self.forgotten.push(request);
-        if self.rng.u8(..100) < 12 {
-            let codes = [
-                ErrorCode::ContextOverflow,
-                ErrorCode::UpstreamError,
-                ErrorCode::UpstreamEmpty,
-                ErrorCode::UpstreamAuth,
-            ];
-            let mut fault = ModelFault::new(codes[self.rng.usize(..codes.len())], "a fault");
-            fault.shown = self.rng.bool();
-            if self.rng.bool() {
-                fault.overflow =
-                    OverflowHint { prompt_tokens: Some(self.rng.u64(1..3_000)), window_tokens: Some(1_000) };
-            }
-            self.tell(Input::Failed { request, fault });
-            return;
-        }
-        let text = "said ".repeat(self.rng.usize(1..60));
-        let parts = match purpose {
-            Purpose::Summary if self.rng.bool() => vec![Part::Text { text: summary() }],
-            Purpose::Turn if self.rng.u8(..100) < 35 => self.some_calls(),
-            _ => vec![Part::Text { text }],
-        };
-        let stop_reason = if self.rng.u8(..100) < 8 { StopReason::Length } else { StopReason::Stop };
-        let usage = self.rng.bool().then(|| ReportedUsage {
-            input_tokens: self.rng.u64(..2_000),
-            output_tokens: self.rng.u64(..200),
-            ..ReportedUsage::default()
-        });
-        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason, usage } });
-    }
-
-    fn some_calls(&mut self) -> Vec<Part> {
-        let one = |rng: &mut Rng| {
-            let (name, arguments) =
-                [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
-            // Upstreams use the same call id in every answer.
-            Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
-        };
-        (0..self.rng.usize(1..4)).map(|_| one(&mut self.rng)).collect()
-    }
-
-    fn tool_answers(&mut self) {
-        let call_id = match self.rng.choice(&self.calls) {
-            Some(call) => call.clone(),
-            None => "unknown".parse().unwrap(),
-        };
-        let output = "result ".repeat(self.rng.usize(1..80));
-        let is_error = Some(self.rng.bool());
-        self.command(Command::ToolResult(ToolResult { call_id, output, is_error }));
-    }
-
-    fn register_tools(&mut self) {
-        let parameters =
-            serde_json::json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
-        let offer = ToolOffer {
-            name: "look".into(),
-            description: "Looks.".into(),
-            parameters,
-            timeout_ms: None,
-            idempotent: None,
-        };
-        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }));
+        let waits = self.agent.answers_late().as_ref() == Some(&id);
+        assert!((late && waits) || self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
     }
 
     /// An answer to a request that nobody waits for any more changes nothing.
@@ -562,12 +423,14 @@ fn whatever_happens_the_promises_hold() {
     let mut compactions = 0;
     let mut turns = 0;
     let mut moves = 0;
+    let mut undone = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
             world.step();
         }
         world.settle();
+        undone += world.undone;
         compactions += world.agent.session.state.compactions;
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
@@ -575,6 +438,7 @@ fn whatever_happens_the_promises_hold() {
     }
     if seeds.end() > seeds.start() {
         assert!(moves > SCRIPTS as usize / 2, "{moves} moves: too few to mean anything");
+        assert!(undone > SCRIPTS as usize / 20, "{undone} compactions taken back: too few to mean anything");
         assert!(
             compactions > SCRIPTS && turns > 3 * SCRIPTS as usize,
             "{compactions} compactions, {turns} turns: too few to mean anything"

@@ -1,0 +1,268 @@
+//! What may happen next in a random script.
+
+use super::{World, summary};
+use crate::core::{
+    agent_loop::{Input, RequestId, undo_target},
+    context::factory::all_names,
+    model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
+    session::{Place, place::landing},
+};
+use fastrand::Rng;
+use reseed_protocol::{
+    CommandId, EntryId, ErrorCode, JobId, Part, StopReason,
+    command::{
+        AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
+        InputContent, ManualCompact, Navigate, NavigatePosition, PinEntry, PreviewCompact, RegisterTools,
+        RenameSession, RetryTurn, SetContextStrategy, SetInstructions, SetLabel, SetModel, ToolOffer, ToolResult,
+        UndoCompaction, UserInput, WhenBusy,
+    },
+    reply::Pin,
+};
+use std::collections::HashSet;
+
+impl World {
+    pub(super) fn step(&mut self) {
+        self.now = self.now.plus_millis(self.rng.u64(1..4_000));
+        match self.rng.u8(..100) {
+            0..40 => self.model_speaks(),
+            40..60 => {
+                let words = self.rng.usize(1..120);
+                let input = Said::Text("word ".repeat(words));
+                let when_busy = [None, None, Some(WhenBusy::Steer), Some(WhenBusy::Reject)][self.rng.usize(..4)];
+                let mut said = UserInput { when_busy, ..UserInput::plain(input) };
+                let mut place = None;
+                match self.rng.u8(..10) {
+                    0 | 1 => {
+                        let parent = self.some_entry().map(|entry| entry.entry_id);
+                        place = Some(self.place(parent.clone(), None));
+                        said.parent_id = Some(parent);
+                    }
+                    2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
+                    _ => {}
+                }
+                self.command_to(Command::UserInput(said), place);
+            }
+            60..70 => self.tool_answers(),
+            70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
+            74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
+            78 => self.compact(),
+            79..81 => self.keep(),
+            81..82 => self.move_about(),
+            82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
+            84..86 => {
+                let names = all_names();
+                let strategy = names[self.rng.usize(..names.len())].to_owned();
+                self.command(Command::SetContextStrategy(SetContextStrategy { strategy, settings: None }));
+            }
+            86..88 => {
+                let model = format!("test-{}", self.rng.u8(..3));
+                self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
+            }
+            88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
+            90..92 => self.register_tools(),
+            92..94 => self.annotate(),
+            94..96 => self.tell(Input::Tick),
+            96..98 => self.late_word(),
+            98 => match self.rng.u8(..4) {
+                0 => self.tell(Input::Hold),
+                1 => self.tell(Input::Stop),
+                2 => self.tell(Input::Go),
+                _ => self.crash(),
+            },
+            _ => self.command(Command::GetContextInfo(Empty {})),
+        }
+    }
+
+    fn move_about(&mut self) {
+        let Some(entry) = self.some_entry() else { return };
+        let position = [NavigatePosition::At, NavigatePosition::Before][self.rng.usize(..2)];
+        let to_start = self.rng.u8(..8) == 0;
+        let (leaf, input) = if to_start { (None, None) } else { landing(&entry, position) };
+        let navigate = Navigate {
+            entry_id: (!to_start).then(|| entry.entry_id.clone()),
+            position: Some(position),
+            summarize: Some(self.rng.bool()),
+            instructions: self.rng.bool().then(|| "Mind the cat.".into()),
+            replace_instructions: Some(self.rng.bool()),
+            label: self.rng.bool().then(|| "there".into()),
+        };
+        let place = self.place(leaf, input);
+        self.command_to(Command::Navigate(navigate), Some(place));
+    }
+
+    fn annotate(&mut self) {
+        let waiting: Vec<CommandId> =
+            self.agent.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
+        match self.rng.u8(..6) {
+            0 => self.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() })),
+            1 => {
+                let Some(entry) = self.some_entry() else { return };
+                let set = SetLabel { entry_id: entry.entry_id, label: self.rng.bool().then(|| "here".into()) };
+                self.command(Command::SetLabel(set));
+            }
+            2 => {
+                let data = serde_json::json!({ "at": 1 });
+                self.command(Command::AppendCustom(AppendCustom { custom_type: "mark".into(), data }));
+            }
+            3 | 4 => {
+                let content = InputContent::Text("note ".repeat(self.rng.usize(1..20)));
+                let note = AppendCustomMessage { custom_type: "note".into(), content, display: true };
+                self.command(Command::AppendCustomMessage(note));
+            }
+            _ => {
+                let mut order = waiting.clone();
+                self.rng.shuffle(&mut order);
+                let steered: HashSet<CommandId> = self
+                    .agent
+                    .session
+                    .state
+                    .queue
+                    .iter()
+                    .filter(|item| item.steer)
+                    .map(|item| item.command_id.clone())
+                    .collect();
+                order.sort_by_key(|id| !steered.contains(id));
+                let removed = order.pop().filter(|_| self.rng.bool());
+                let remove = removed.clone().map(|id| vec![id]);
+                let order = if removed.is_some() { order } else { waiting };
+                self.command(Command::EditQueue(EditQueue { remove, order: Some(order) }));
+            }
+        }
+    }
+
+    fn model_speaks(&mut self) {
+        let asked: Vec<RequestId> = self.asked.keys().copied().collect();
+        let Some(request) = self.rng.choice(asked) else { return };
+        let Some(purpose) = self.asked.remove(&request) else { return };
+        self.forgotten.push(request);
+        if self.rng.u8(..100) < 12 {
+            let codes = [
+                ErrorCode::ContextOverflow,
+                ErrorCode::UpstreamError,
+                ErrorCode::UpstreamEmpty,
+                ErrorCode::UpstreamAuth,
+            ];
+            let mut fault = ModelFault::new(codes[self.rng.usize(..codes.len())], "a fault");
+            fault.shown = self.rng.bool();
+            if self.rng.bool() {
+                fault.overflow =
+                    OverflowHint { prompt_tokens: Some(self.rng.u64(1..3_000)), window_tokens: Some(1_000) };
+            }
+            self.tell(Input::Failed { request, fault });
+            return;
+        }
+        let text = "said ".repeat(self.rng.usize(1..60));
+        let parts = match purpose {
+            Purpose::Summary if self.rng.bool() => vec![Part::Text { text: summary() }],
+            Purpose::Turn if self.rng.u8(..100) < 35 => self.some_calls(),
+            _ => vec![Part::Text { text }],
+        };
+        let stop_reason = if self.rng.u8(..100) < 8 { StopReason::Length } else { StopReason::Stop };
+        let usage = self.rng.bool().then(|| ReportedUsage {
+            input_tokens: self.rng.u64(..2_000),
+            output_tokens: self.rng.u64(..200),
+            ..ReportedUsage::default()
+        });
+        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason, usage } });
+    }
+
+    fn some_calls(&mut self) -> Vec<Part> {
+        let one = |rng: &mut Rng| {
+            let (name, arguments) =
+                [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
+            // Upstreams use the same call id in every answer.
+            Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
+        };
+        (0..self.rng.usize(1..4)).map(|_| one(&mut self.rng)).collect()
+    }
+
+    fn tool_answers(&mut self) {
+        let call_id = match self.rng.choice(&self.calls) {
+            Some(call) => call.clone(),
+            None => "unknown".parse().unwrap(),
+        };
+        let output = "result ".repeat(self.rng.usize(1..80));
+        let is_error = Some(self.rng.bool());
+        self.command(Command::ToolResult(ToolResult { call_id, output, is_error }));
+    }
+
+    fn register_tools(&mut self) {
+        let parameters =
+            serde_json::json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
+        let offer = ToolOffer {
+            name: "look".into(),
+            description: "Looks.".into(),
+            parameters,
+            timeout_ms: None,
+            idempotent: None,
+        };
+        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }));
+    }
+
+    fn compact(&mut self) {
+        let preview_id: Option<JobId> = self.agent.preview.as_ref().map(|preview| preview.id().clone());
+        match self.rng.u8(..4) {
+            0 => self.command(Command::PreviewCompact(PreviewCompact::default())),
+            1 if preview_id.is_some() => {
+                self.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+            }
+            _ => self.command(Command::ManualCompact(ManualCompact::default())),
+        }
+    }
+
+    fn keep(&mut self) {
+        match self.rng.u8(..4) {
+            0 => {
+                let path = self.agent.session.tree.path();
+                let Ok(target) = undo_target(path, None) else { return };
+                let mut state = self.folded();
+                state.undone.push(target.clone());
+                let tree = self.path_in(&state, state.leaf.as_ref());
+                let place = Place { tree, leaf: state.leaf, ..Place::default() };
+                self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(place)));
+            }
+            1 => {
+                let pins = &self.agent.session.state.pins;
+                let Some(pin) = self.rng.choice(pins).cloned() else { return };
+                self.command(Command::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
+            }
+            _ => self.pin(),
+        }
+    }
+
+    fn pin(&mut self) {
+        let Some(entry) = self.some_entry() else { return };
+        let id = entry.entry_id;
+        let command = Command::PinEntry(PinEntry { entry_id: id.clone() });
+        let path = self.agent.session.tree.path();
+        let leaf = self.agent.session.state.leaf.clone();
+        let is_on_path = self.way_back(leaf.as_ref()).iter().any(|entry| entry.entry_id == id);
+        if path.iter().any(|node| *node.id() == id) || !is_on_path {
+            self.command(command);
+            return;
+        }
+        // As the actor does: the unit is found on the way back, and read with the path.
+        let under = path.iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
+        let mut state = self.folded();
+        let pins = self.unit_of(&id).into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() });
+        state.pins.extend(pins);
+        let tree = self.path_in(&state, state.leaf.as_ref());
+        self.command_to(command, Some(Box::new(Place { tree, leaf: state.leaf, ..Place::default() })));
+    }
+
+    /// The entry; of a call and its results all.
+    fn unit_of(&self, id: &EntryId) -> Vec<EntryId> {
+        let leaf = self.agent.session.state.leaf.clone();
+        let path: Vec<_> = self.way_back(leaf.as_ref()).into_iter().rev().collect();
+        let Some(at) = path.iter().position(|entry| entry.entry_id == *id) else { return vec![id.clone()] };
+        let is_result =
+            |at: usize| path[at].message().is_some_and(|message| message.role == reseed_protocol::Role::Tool);
+        let begins = (0..=at).rev().find(|at| !is_result(*at)).unwrap_or(at);
+        let mut ends = begins + 1;
+        while ends < path.len() && is_result(ends) {
+            ends += 1;
+        }
+        let begins = if is_result(at) || ends > begins + 1 { begins } else { at };
+        path[begins..ends.max(at + 1)].iter().map(|entry| entry.entry_id.clone()).collect()
+    }
+}
