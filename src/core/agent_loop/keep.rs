@@ -79,18 +79,11 @@ impl AgentLoop {
             return Err(self.busy("a compaction is taken back when the session is idle"));
         }
         let found = undo_target(self.session.tree.path(), undo.entry_id.as_ref())?.clone();
-        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|id| *id != found);
         self.void_running("a compaction was taken back");
         if let Some(place) = place {
             self.session.tree = place.tree;
         }
-        // What was pinned under it, an older compaction may have taken out of sight as well.
-        let mut pins = self.session.state.pins.clone();
-        let older = self.session.tree.path().iter().rev().filter(|node| *node.id() != found);
-        let older = older.filter_map(|node| node.compaction().map(|_| node.id().clone())).next().or(under);
-        for pin in pins.iter_mut().filter(|pin| pin.under.as_ref() == Some(&found)) {
-            pin.under.clone_from(&older);
-        }
+        let pins = pins_without(&found, &self.session.state.pins, self.session.tree.path());
         let mark = caller.mark(info::done(Some(self.session.state.seq)));
         let mut state = self.session.state.clone();
         state.undone.push(found.clone());
@@ -132,6 +125,19 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
         }
         (None, _) => Err(ErrorBody::new(ErrorCode::NothingToUndo, "no compaction is in effect on this branch")),
     }
+}
+
+/// The pins once this compaction is passed over: what was pinned when it had taken it out of sight, an older compaction,
+/// the newest of this path, may have taken out of sight as well.
+#[must_use]
+pub fn pins_without(undone: &EntryId, pins: &[Pin], path: &[Arc<Node>]) -> Vec<Pin> {
+    let older = path.iter().rev().find(|node| node.compaction().is_some() && node.id() != undone);
+    let under = older.map(|node| node.id().clone());
+    let retarget = |pin: &Pin| match &pin.under {
+        Some(was) if was == undone => Pin { under: under.clone(), ..pin.clone() },
+        _ => pin.clone(),
+    };
+    pins.iter().map(retarget).collect()
 }
 
 fn may_pin(node: &Node) -> bool {

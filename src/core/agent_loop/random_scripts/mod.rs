@@ -202,6 +202,13 @@ impl World {
         self.entries.values().nth(at).cloned()
     }
 
+    /// What the loop in memory would send is what the log says.
+    fn check_seen(&self) {
+        let live = crate::core::context::build_context(self.agent.session.tree.path()).to_messages();
+        let read = crate::core::context::build_context(self.read_back().tree.path()).to_messages();
+        assert_eq!(live, read, "seed {}: what is in memory differs from what the log says", self.seed);
+    }
+
     /// After this compaction the model still sees what of that it saw before is pinned, and the last thing that a user
     /// said, word for word.
     fn check_kept(&self, compaction: &EntryId) {
@@ -428,6 +435,7 @@ fn whatever_happens_the_promises_hold() {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
             world.step();
+            world.check_seen();
         }
         world.settle();
         undone += world.undone;

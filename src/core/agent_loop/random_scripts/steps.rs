@@ -2,7 +2,7 @@
 
 use super::{World, summary};
 use crate::core::{
-    agent_loop::{Input, RequestId, undo_target},
+    agent_loop::{Input, RequestId, pins_without, undo_target},
     context::factory::all_names,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
     session::{Place, place::landing},
@@ -211,17 +211,22 @@ impl World {
     }
 
     fn keep(&mut self) {
+        // Taking back is refused while the session is busy, which it mostly is.
+        let is_undo = !self.agent.is_busy() && self.rng.bool();
         match self.rng.u8(..4) {
-            0 => {
+            _ if is_undo => {
                 let path = self.agent.session.tree.path();
                 let Ok(target) = undo_target(path, None) else { return };
                 let mut state = self.folded();
                 state.undone.push(target.clone());
                 let tree = self.path_in(&state, state.leaf.as_ref());
+                // With what was pinned under it, which an older compaction may have taken out as well.
+                state.pins = pins_without(target, &state.pins, tree.path());
+                let tree = self.path_in(&state, state.leaf.as_ref());
                 let place = Place { tree, leaf: state.leaf, ..Place::default() };
                 self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(place)));
             }
-            1 => {
+            0 => {
                 let pins = &self.agent.session.state.pins;
                 let Some(pin) = self.rng.choice(pins).cloned() else { return };
                 self.command(Command::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
