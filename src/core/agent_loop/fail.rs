@@ -2,7 +2,7 @@
 //! context is as it was, and everybody is told why and what it took.
 
 use super::{
-    AgentLoop, Effect,
+    AgentLoop, Effect, Stage,
     compact::{Running, Use},
 };
 use crate::core::context::compaction::{Job, Order};
