@@ -6,8 +6,9 @@ use crate::core::context::extract::is_unspaced;
 const WHOLE_CHARS_MAX: usize = 110;
 /// Words kept in front of and behind what must stay, of a sentence that is longer.
 const NEAR_WORDS: (usize, usize) = (9, 4);
-/// The same where there is little room: words that mean something.
+/// The same where there is little room, and where there is hardly any: words that mean something.
 const TIGHT_WORDS: (usize, usize) = (4, 1);
+const BARE_WORDS: (usize, usize) = (2, 0);
 /// Characters kept on each side in a script that has no spaces.
 const NEAR_CHARS: usize = 16;
 
@@ -18,8 +19,20 @@ const FILLERS: &str = "\
 /// Words in front of what is told.
 const LEADING: &str = "please remember note that also just so well ok okay hi hello btw fyi and but bitte";
 
-/// The sentence, shortened to what stands around these spans; `tight` for as few words as make sense.
-pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], tight: bool) -> String {
+/// How much of a sentence is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Width {
+    /// As few words as can mean something.
+    Bare,
+    /// As few words as make sense.
+    Tight,
+    /// The sentence, unless it is long.
+    Whole,
+}
+
+/// The sentence, shortened to what stands around these spans.
+pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> String {
+    let tight = width < Width::Whole;
     let is_short = sentence.chars().count() <= WHOLE_CHARS_MAX;
     let is_spaceless = sentence.chars().filter(|c| is_unspaced(*c)).count() * 2 > sentence.chars().count();
     if is_spaceless {
@@ -37,7 +50,11 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], tight: bool) -> S
         let from = (0..first).find(|at| !is_in(LEADING, *at)).unwrap_or(first);
         keep[from..].fill(true);
     } else {
-        let (before, behind) = if tight { TIGHT_WORDS } else { NEAR_WORDS };
+        let (before, behind) = match width {
+            Width::Whole => NEAR_WORDS,
+            Width::Tight => TIGHT_WORDS,
+            Width::Bare => BARE_WORDS,
+        };
         let says = |at: &usize| !tight || !is_in(FILLERS, *at);
         for at in must {
             (0..at).rev().filter(says).take(before).for_each(|near| keep[near] = true);
@@ -88,7 +105,10 @@ mod tests {
             .iter()
             .map(|identifier| sentence.find(identifier).map(|at| (at, at + identifier.len())).unwrap())
             .collect();
-        assert_eq!((clause(sentence, &spans, false), clause(sentence, &spans, true)), (whole.into(), tight.into()));
+        assert_eq!(
+            (clause(sentence, &spans, Width::Whole), clause(sentence, &spans, Width::Tight)),
+            (whole.into(), tight.into())
+        );
     }
 
     #[test]

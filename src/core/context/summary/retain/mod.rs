@@ -15,7 +15,7 @@ mod identify;
 mod sources;
 
 use super::{RESTORED, Sections, Slot, strip_files};
-use clause::clause;
+use clause::{Width, clause};
 use held::{Held, content_words, normal};
 use identify::Kind;
 use reseed_protocol::Message;
@@ -146,7 +146,7 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut misses = 0;
     for at in &ordered {
-        let line = line(&sources.all[*at], &by_source[at], true);
+        let line = line(&sources.all[*at], &by_source[at], Width::Bare);
         if seen.insert(normal(&line), *at).is_some() {
             continue;
         }
@@ -159,23 +159,25 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
             None => misses += 1,
         }
     }
-    // What room is left goes into more of the sentence around what matters most.
-    for at in &ordered {
-        let Some(tight) = chosen.get_mut(at).filter(|_| sources.all[*at].speaker != Speaker::Tool) else { continue };
-        let whole = line(&sources.all[*at], &by_source[at], false);
-        if whole == *tight {
-            continue;
+    // What room is left goes into more of the sentence around what matters most; a tool's words are not given more.
+    for width in [Width::Tight, Width::Whole] {
+        for at in &ordered {
+            let may_grow = width == Width::Tight || sources.all[*at].speaker != Speaker::Tool;
+            let Some(narrow) = chosen.get_mut(at).filter(|_| may_grow) else { continue };
+            let wide = line(&sources.all[*at], &by_source[at], width);
+            if wide == *narrow {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(cost(&wide).saturating_sub(cost(narrow))) else { break };
+            left = rest;
+            *narrow = wide;
         }
-        let more = cost(&whole).saturating_sub(cost(tight));
-        let Some(rest) = left.checked_sub(more) else { break };
-        left = rest;
-        *tight = whole;
     }
     chosen.into_values().collect()
 }
 
 /// A sentence as a line of the section, with who said it unless it was the user.
-fn line(source: &Source, spans: &[(usize, usize)], tight: bool) -> String {
+fn line(source: &Source, spans: &[(usize, usize)], width: Width) -> String {
     let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
     let head = match source.speaker {
         _ if is_task => OPEN,
@@ -183,7 +185,7 @@ fn line(source: &Source, spans: &[(usize, usize)], tight: bool) -> String {
         Speaker::Assistant => ASSISTANT,
         Speaker::Tool => TOOL,
     };
-    format!("- {head}{}", clause(&source.text, spans, tight))
+    format!("- {head}{}", clause(&source.text, spans, width))
 }
 
 #[cfg(test)]

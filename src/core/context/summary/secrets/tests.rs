@@ -43,7 +43,7 @@ const MASKED: &[(&str, &str)] = &[
 #[test]
 fn secrets_are_masked_and_what_stands_around_them_stays() {
     for (text, secret) in MASKED {
-        let given = text.replace("{}", secret).replace("{\\\"", "{\\\"");
+        let given = text.replace("{}", secret);
         assert_eq!(mask_secrets(&given), text.replace("{}", MASK), "{given}");
     }
 }
