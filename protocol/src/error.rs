@@ -18,7 +18,7 @@ macro_rules! codes {
 
             /// The code as it stands on the wire.
             #[must_use]
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 

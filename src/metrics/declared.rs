@@ -9,6 +9,12 @@ const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 /// Upper bounds, in seconds, for a commit: a fast disk syncs in half a millisecond, a tired one in a second.
 const COMMIT_SECONDS: &[f64] = &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
+/// Upper bounds, in seconds, for what a user waits: nothing, what nobody notices, and the time of a summary.
+const PAUSE_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
+/// Upper bounds for a share.
+const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
 /// What a metric is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -78,9 +84,9 @@ macro_rules! metrics {
             $($NAME.describe();)*
         }
 
-        /// The names of every metric.
+        /// The name and the labels of every metric.
         #[cfg(test)]
-        pub(super) const NAMES: &[&str] = &[$($name,)*];
+        pub(super) const DECLARED: &[(&str, &[&str])] = &[$(($name, &$labels),)*];
     };
 }
 
@@ -108,16 +114,38 @@ metrics! {
         "From the start of a turn to its end.";
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
         "From the start of a turn to the first piece of its answer.";
-    TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["kind"], Count,
-        "Tokens that the model server reported; `cached` is part of `input`, `reasoning` of `output`.";
+    TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
+        "Tokens that the model server reported, for turns and for summaries; `cached` is part of `input`, \
+        `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by what for; outcome is `ok`, `cancelled` or the error's code.";
-    COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "outcome"], Count,
-        "Compactions that ended, by what asked for them and how they ended.";
-    COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" [], Seconds,
+    COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
+        "Compactions that ended, by what asked for them, how room was made (`none` where it was not), how \
+        they ended, and whether they were begun in the background.";
+    COMPACTION_RUNGS_FAILED_TOTAL = Kind::Counter, "reseed_compaction_rungs_failed_total" ["rung", "reason"], Count,
+        "Ways of making room that did not do, also in compactions that another way committed.";
+    COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" ["mode"], Seconds,
         "From the start of a compaction to its end.";
+    COMPACTION_PAUSED_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_compaction_paused_seconds" [], Seconds,
+        "How long a user waited for a compaction; 0 where nobody did.";
+    COMPACTION_REDUCTION = Kind::Histogram(SHARES), "reseed_compaction_reduction_ratio" [], Count,
+        "By which share of itself a compaction made the next request smaller.";
     COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
         "Tokens that contexts became smaller by compaction.";
+    COMPACTION_CACHED_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_compaction_cached_tokens_lost_total" [], Count,
+        "Tokens that a provider had in its cache for a context that was then compacted.";
+    COMPACTION_PREVIEWS_TOTAL = Kind::Counter, "reseed_compaction_previews_total" ["outcome"], Count,
+        "Previews of compactions, `shown` and then `applied`.";
+    COMPACTIONS_UNDONE_TOTAL = Kind::Counter, "reseed_compactions_undone_total" [], Count,
+        "Compactions that were taken back.";
+    SUMMARY_FACTS_CHECKED_TOTAL = Kind::Counter, "reseed_summary_facts_checked_total" [], Count,
+        "Exact facts (paths, addresses, numbers, names, open tasks) that were looked for in summaries.";
+    SUMMARY_FACTS_RESTORED_TOTAL = Kind::Counter, "reseed_summary_facts_restored_total" [], Count,
+        "Of these, those that a summary had lost and that were put back word for word.";
+    BREAKERS_OPEN = Kind::Gauge, "reseed_breakers_open" ["reason"], Count,
+        "Sessions in memory whose automatic compaction was made to rest and has not gained since, by why.";
+    BREAKERS_OPENED_TOTAL = Kind::Counter, "reseed_breakers_opened_total" ["reason"], Count,
+        "How often automatic compaction of a session was made to rest by failures, or by too little gain.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
         "Commits of the store, each of one or more appends, by outcome `ok` or `failed`.";
     STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,

@@ -7,16 +7,14 @@
 //!
 //! Gauges follow guards: what is counted while it lives is given back when it is dropped, on every way out.
 
+pub mod compaction;
 mod declared;
 
 use declared::*;
 
 use crate::core::model::{Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use reseed_protocol::{
-    CloseCode, ErrorCode,
-    event::{CompactionTrigger, TurnStatus},
-};
+use reseed_protocol::{CloseCode, ErrorCode, event::TurnStatus};
 use std::{sync::OnceLock, thread, time::Duration};
 
 /// Between two times that samples of histograms are gathered: they wait in memory until then, and a server that nobody
@@ -168,17 +166,6 @@ impl Outcome {
     }
 }
 
-/// How a compaction ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompactionOutcome {
-    /// The context is smaller.
-    Committed,
-    /// It is as it was.
-    Failed,
-    /// Someone stopped it.
-    Cancelled,
-}
-
 /// The server closes a connection.
 pub fn closed(code: CloseCode) {
     let label = match code {
@@ -243,31 +230,8 @@ pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<
         ("output", usage.output_tokens),
         ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
     ] {
-        TOKENS_TOTAL.counter([kind]).increment(tokens);
+        TOKENS_TOTAL.counter([label, kind]).increment(tokens);
     }
-}
-
-/// A compaction ended, `duration` after it began; `tokens_saved` is 0 unless it was committed.
-pub fn compaction_finished(
-    trigger: CompactionTrigger,
-    outcome: CompactionOutcome,
-    duration: Duration,
-    tokens_saved: u64,
-) {
-    let trigger = match trigger {
-        CompactionTrigger::Manual => "manual",
-        CompactionTrigger::Threshold => "threshold",
-        CompactionTrigger::Overflow => "overflow",
-        CompactionTrigger::Strategy => "strategy",
-    };
-    let outcome = match outcome {
-        CompactionOutcome::Committed => "committed",
-        CompactionOutcome::Failed => "failed",
-        CompactionOutcome::Cancelled => "cancelled",
-    };
-    COMPACTIONS_TOTAL.counter([trigger, outcome]).increment(1);
-    COMPACTION_SECONDS.histogram([]).record(duration);
-    COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(tokens_saved);
 }
 
 /// The store made `records` durable in one commit.
@@ -285,10 +249,14 @@ pub fn store_commit_failed() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reseed_protocol::{
+        context::BreakerReason,
+        event::{CompactionRung, FailedRung, Retained},
+    };
     use std::collections::BTreeSet;
 
     /// What is rendered after `record`, in a recorder of its own.
-    fn rendered(record: impl FnOnce()) -> String {
+    pub(super) fn rendered(record: impl FnOnce()) -> String {
         let recorder = recorder();
         let handle = recorder.handle();
         ::metrics::with_local_recorder(&recorder, || {
@@ -313,8 +281,14 @@ mod tests {
             ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
         model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
         model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
-        let took = Duration::from_secs(1);
-        compaction_finished(CompactionTrigger::Threshold, CompactionOutcome::Committed, took, 700);
+        compaction::compaction_committed(&compaction::tests::committed(|event| {
+            event.retained = Some(Retained { checked: 2, restored: 1 });
+            event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
+        }));
+        compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |_| {}));
+        compaction::preview_shown();
+        compaction::compaction_undone();
+        std::mem::forget(compaction::RestingSession::new(BreakerReason::NoGain));
         store_committed(3, Duration::from_micros(400));
         store_commit_failed();
     }
@@ -334,11 +308,13 @@ mod tests {
             r#"reseed_turn_duration_seconds_bucket{le="0.05"} 0"#,
             r#"reseed_turn_duration_seconds_bucket{le="0.1"} 1"#,
             "reseed_first_delta_seconds_count 1",
-            r#"reseed_tokens_total{kind="input"} 9"#,
-            r#"reseed_tokens_total{kind="reasoning"} 1"#,
+            r#"reseed_tokens_total{purpose="turn",kind="input"} 9"#,
+            r#"reseed_tokens_total{purpose="turn",kind="reasoning"} 1"#,
             r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
-            r#"reseed_compactions_total{trigger="threshold",outcome="committed"} 1"#,
-            "reseed_compaction_tokens_saved_total 700",
+            r#"reseed_compaction_tokens_saved_total 600"#,
+            r#"reseed_compaction_previews_total{outcome="shown"} 1"#,
+            "reseed_compactions_undone_total 1",
+            r#"reseed_breakers_open{reason="no_gain"} 1"#,
             r#"reseed_store_commits_total{outcome="failed"} 1"#,
             r#"reseed_store_commit_seconds_bucket{le="0.0005"} 1"#,
             "reseed_store_records_total 3",
@@ -354,12 +330,52 @@ mod tests {
             let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
             lines.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
         };
-        let declared: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(declared.len(), NAMES.len(), "a name is declared twice");
+        let declared: BTreeSet<String> = DECLARED.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(declared.len(), DECLARED.len(), "a name is declared twice");
         assert!(declared.iter().all(|name| name.starts_with("reseed_")));
         assert_eq!(named("# HELP "), declared);
         assert_eq!(named("# TYPE "), declared);
-        assert!(!text.contains(" summary"), "{text}");
+        assert!(!text.lines().any(|line| line.starts_with("# TYPE") && line.ends_with(" summary")), "{text}");
+    }
+
+    /// The metrics that a text names, each with the labels that it picks by.
+    fn named(text: &str) -> BTreeSet<(String, Vec<String>)> {
+        let word =
+            |text: &str| -> usize { text.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(text.len()) };
+        let mut named = BTreeSet::new();
+        for (at, _) in text.match_indices("reseed_") {
+            let rest = &text[at..];
+            let (name, after) = rest.split_at(word(rest));
+            let picked = after.strip_prefix('{').and_then(|after| after.split('}').next()).unwrap_or_default();
+            let labels = picked.split(',').map(|label| label.trim()).filter(|label| !label.is_empty());
+            let labels = labels.map(|label| label[..word(label)].to_owned()).collect();
+            named.insert((name.to_owned(), labels));
+        }
+        named
+    }
+
+    #[test]
+    fn the_rules_and_the_board_speak_of_what_is_counted() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/observability");
+        let mut used = BTreeSet::new();
+        for file in ["rules.yaml", "rules.test.yaml", "board.json"] {
+            let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+            for (name, labels) in named(&text) {
+                let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+                let of = |name: &str| DECLARED.iter().find(|(declared, _)| *declared == name);
+                let found = of(&name).or_else(|| of(base?)).unwrap_or_else(|| panic!("{file}: there is no `{name}`"));
+                for label in labels {
+                    let known = found.1.contains(&label.as_str()) || matches!(label.as_str(), "le" | "instance");
+                    assert!(known, "{file}: `{name}` has no label `{label}`");
+                }
+                used.insert(found.0);
+            }
+        }
+        let board = std::fs::read_to_string(format!("{folder}/board.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&board).unwrap();
+        let missing: Vec<_> =
+            DECLARED.iter().filter(|(name, _)| name.contains("compaction") && !used.contains(name)).collect();
+        assert!(missing.is_empty(), "neither a rule nor the board shows {missing:?}");
     }
 
     #[test]

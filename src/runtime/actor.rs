@@ -12,7 +12,7 @@ use super::{
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict},
     places::Places,
     shared::Shared,
-    watch::Row,
+    watch::{Compactions, Row},
 };
 use crate::{
     core::{
@@ -307,9 +307,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells those who watch the list what has changed for it.
+    /// Tells operators, and those who watch the list, what has changed for them.
     fn tell_list(&mut self) {
-        let Some(doing) = self.agent.as_ref().map(|agent| agent.doing()) else { return };
+        let Some(agent) = &self.agent else { return };
+        let (doing, rests) = (agent.doing(), agent.tripped());
+        let last = self.effects.rests(rests);
+        self.row.compacts(Compactions { count: agent.session().state.compactions, last, rests });
         if self.effects.take_changed() || doing != self.row.doing() {
             self.row.changed(self.effects.head(), doing);
         }

@@ -6,7 +6,7 @@
 use super::{
     feed::Feed,
     handle::{Message, Outgoing},
-    measure::Measure,
+    measure::{LastCompaction, Measure},
     shared::Shared,
 };
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp, event::Event, reply::Reply,
+    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp, context::BreakerReason, event::Event,
+    reply::Reply,
 };
 use std::sync::Arc;
 use tokio::{sync::mpsc, task::AbortHandle};
@@ -105,6 +106,12 @@ impl Effects {
         &self.head
     }
 
+    /// Notes whether automatic compaction rests, and returns how the newest compaction ended.
+    pub(super) fn rests(&mut self, reason: Option<BreakerReason>) -> Option<LastCompaction> {
+        self.measure.rests(reason);
+        self.measure.last_compaction()
+    }
+
     /// Whether something was appended since this was last asked.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
@@ -146,9 +153,12 @@ impl Effects {
     ) -> Result<(), CloseCode> {
         match effect {
             Effect::Append(append) => return self.append(now, append, asker).await,
-            Effect::Reply { origin, id, reply } => self.answer(asker, origin, id, reply),
+            Effect::Reply { origin, id, reply } => {
+                self.measure.replied(&reply);
+                self.answer(asker, origin, id, reply);
+            }
             Effect::Emit(event) => {
-                self.measure.emitted(&event);
+                self.measure.emitted(now, &event);
                 self.feed.emit(&event);
             }
             Effect::CallModel(call) => self.call_model(*call),
@@ -168,7 +178,7 @@ impl Effects {
         let mut ends = None;
         for event in &events {
             self.state.apply(event);
-            self.note(event);
+            self.note(now, event);
             let entry = EntryColumns::of(event);
             let asked = self.asking.as_ref().and_then(|asking| asking.item.as_ref());
             ends = ends.or_else(|| asked.filter(|item| entry.as_ref().is_some_and(|e| e.entry_id == **item)).cloned());
@@ -235,7 +245,7 @@ impl Effects {
     }
 
     /// What lists show of the newest count, and what is measured.
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, now: Timestamp, event: &Event) {
         match event {
             Event::TurnFinished(finished) => {
                 self.head.token_count = finished.context_info.token_count;
@@ -244,7 +254,7 @@ impl Effects {
             Event::ContextCompacted(compacted) => self.head.token_count = compacted.new_token_count,
             _ => {}
         }
-        self.measure.appended(event);
+        self.measure.appended(now, event);
     }
 
     fn call_model(&mut self, call: CallModel) {

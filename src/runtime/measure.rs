@@ -1,27 +1,72 @@
-//! What of a session's life is counted and logged for the operator: never what was said. Durations are this process's own: a turn that a restart
-//! interrupted is counted without one.
+//! What of a session's life is counted and logged for the operator: never what was said. Durations of turns are this
+//! process's own: a turn that a restart interrupted is counted without one.
+//!
+//! A compaction's end says all that it took, so nothing is kept of those at work. Each is one line of the log under the
+//! target [`COMPACTION`], with fields that keep their names.
 
 use crate::{
     core::model::{Answer, ModelFault, Purpose},
-    metrics::{self, CompactionOutcome, Outcome},
+    metrics::{
+        self, Outcome,
+        compaction::{self, CompactionOutcome, RestingSession},
+    },
 };
 use reseed_protocol::{
-    ErrorCode, SessionId,
-    event::{CompactionTrigger, EphemeralEvent, Event},
+    ErrorCode, JobId, SessionId, Timestamp,
+    context::BreakerReason,
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent, Event, FailedRung},
+    reply::Reply,
 };
+use serde::Serialize;
 use std::time::{Duration, Instant};
+
+/// The target of log lines about compactions, for `LOG_LEVEL`.
+const COMPACTION: &str = "reseed::compaction";
+
+/// Steps that a log line tells of one compaction; more are as many as a history has pieces.
+const STEPS_TOLD_MAX: usize = 16;
+
+/// How the newest compaction of a session ended, for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastCompaction {
+    /// When it ended.
+    pub at: Timestamp,
+    /// What asked for it.
+    pub trigger: CompactionTrigger,
+    /// Whether it was begun while turns went on.
+    pub background: bool,
+    /// `committed`, `failed`, `no_gain`, `cancelled` or `void`.
+    pub outcome: &'static str,
+    /// How room was made; absent where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rung: Option<CompactionRung>,
+    /// By how much the next request shrank, in percent; absent where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reduction_percent: Option<f64>,
+    /// Why it came to nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+    /// Milliseconds a user waited for it.
+    pub paused_ms: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Measure {
     session: SessionId,
     turn: Option<Instant>,
     first_delta_due: bool,
-    compaction: Option<(CompactionTrigger, Instant)>,
+    /// The newest preview: only one can be applied.
+    preview: Option<JobId>,
+    last_compaction: Option<Box<LastCompaction>>,
+    resting: Option<RestingSession>,
 }
 
 impl Measure {
     pub(super) fn new(session: SessionId) -> Self {
-        Self { session, turn: None, first_delta_due: false, compaction: None }
+        Self { session, turn: None, first_delta_due: false, preview: None, last_compaction: None, resting: None }
     }
 
     /// From when the first piece of the turn's answer is timed, if it has not come yet.
@@ -29,7 +74,12 @@ impl Measure {
         std::mem::take(&mut self.first_delta_due).then_some(self.turn).flatten()
     }
 
-    pub(super) fn appended(&mut self, event: &Event) {
+    /// How the newest compaction since the session was opened ended.
+    pub(super) fn last_compaction(&self) -> Option<LastCompaction> {
+        self.last_compaction.as_deref().copied()
+    }
+
+    pub(super) fn appended(&mut self, now: Timestamp, event: &Event) {
         match event {
             Event::TurnStarted(_) => {
                 self.turn = Some(Instant::now());
@@ -49,41 +99,146 @@ impl Measure {
                     }
                 }
             }
-            Event::ContextCompacted(compacted) => {
-                self.compaction = None;
-                let lasted = Duration::from_millis(compacted.duration_ms);
-                let saved = compacted.old_token_count.saturating_sub(compacted.new_token_count);
+            Event::ContextCompacted(compacted) => self.compacted(now, compacted),
+            Event::CompactionUndone(undone) => {
+                compaction::compaction_undone();
                 tracing::info!(
+                    target: COMPACTION,
                     session = %self.session,
-                    trigger = ?compacted.trigger,
-                    rung = ?compacted.rung,
-                    before = compacted.old_token_count,
-                    after = compacted.new_token_count,
-                    millis = compacted.duration_ms,
-                    "context compacted"
+                    entry = %undone.entry_id,
+                    tokens = undone.context_info.token_count,
+                    "compaction undone"
                 );
-                metrics::compaction_finished(compacted.trigger, CompactionOutcome::Committed, lasted, saved);
             }
             _ => {}
         }
     }
 
-    pub(super) fn emitted(&mut self, event: &EphemeralEvent) {
-        match event {
-            EphemeralEvent::CompactionStarted(started) => self.compaction = Some((started.trigger, Instant::now())),
-            EphemeralEvent::CompactionFailed(failed) => {
-                let outcome = match failed.code {
-                    ErrorCode::CompactionCancelled => CompactionOutcome::Cancelled,
-                    _ => CompactionOutcome::Failed,
-                };
-                tracing::warn!(session = %self.session, code = %failed.code, "compaction came to nothing");
-                if let Some((trigger, began)) = self.compaction.take() {
-                    metrics::compaction_finished(trigger, outcome, began.elapsed(), 0);
-                }
-            }
-            _ => {}
+    pub(super) fn emitted(&mut self, now: Timestamp, event: &EphemeralEvent) {
+        if let EphemeralEvent::CompactionFailed(failed) = event {
+            self.came_to_nothing(now, failed);
         }
     }
+
+    pub(super) fn replied(&mut self, reply: &Reply) {
+        if let Reply::CompactionPreview(preview) = reply {
+            compaction::preview_shown();
+            self.preview = Some(preview.preview_id.clone());
+        }
+    }
+
+    /// Whether automatic compaction rests, as the loop has it now.
+    pub(super) fn rests(&mut self, reason: Option<BreakerReason>) {
+        if self.resting.as_ref().map(RestingSession::reason) == reason {
+            return;
+        }
+        self.resting = reason.map(RestingSession::new);
+        let session = &self.session;
+        match reason {
+            None => tracing::info!(target: COMPACTION, %session, "automatic compaction rests no more"),
+            // Somebody wanted it so.
+            Some(BreakerReason::Undone) => {
+                tracing::info!(target: COMPACTION, %session, reason = "undone", "automatic compaction rests");
+            }
+            Some(reason) => {
+                let reason = compaction::rest(reason);
+                tracing::warn!(target: COMPACTION, %session, reason, "automatic compaction rests");
+            }
+        }
+    }
+
+    fn compacted(&mut self, now: Timestamp, event: &ContextCompacted) {
+        compaction::compaction_committed(event);
+        if self.preview.take_if(|preview| *preview == event.job_id).is_some() {
+            compaction::preview_applied();
+        }
+        let retained = event.retained.unwrap_or_default();
+        let (input, cached, output) = event
+            .summary_usage
+            .as_ref()
+            .map_or((0, 0, 0), |usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens));
+        tracing::info!(
+            target: COMPACTION,
+            session = %self.session,
+            job = %event.job_id,
+            trigger = compaction::trigger(event.trigger),
+            mode = compaction::mode(event.background),
+            outcome = CompactionOutcome::Committed.word(),
+            rung = compaction::rung(event.rung),
+            before = event.old_token_count,
+            after = event.new_token_count,
+            millis = event.duration_ms,
+            paused_millis = event.paused_ms,
+            failed = steps(&event.failed_rungs),
+            checked = retained.checked,
+            restored = retained.restored,
+            summary_input = input,
+            summary_cached = cached,
+            summary_output = output,
+            cached_lost = event.cached_tokens_lost,
+            "compaction ended"
+        );
+        self.last_compaction = Some(Box::new(LastCompaction {
+            at: now,
+            trigger: event.trigger,
+            background: event.background,
+            outcome: CompactionOutcome::Committed.word(),
+            rung: Some(event.rung),
+            reduction_percent: Some(event.reduction_percent),
+            code: None,
+            duration_ms: event.duration_ms,
+            paused_ms: event.paused_ms,
+        }));
+    }
+
+    fn came_to_nothing(&mut self, now: Timestamp, event: &CompactionFailed) {
+        compaction::compaction_failed(event);
+        let session = &self.session;
+        let Some(trigger) = event.trigger else {
+            tracing::info!(target: COMPACTION, %session, job = %event.job_id, code = %event.code, "branch not summarised");
+            return;
+        };
+        let outcome = CompactionOutcome::of(event.code);
+        macro_rules! told {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: COMPACTION,
+                    %session,
+                    job = %event.job_id,
+                    trigger = compaction::trigger(trigger),
+                    mode = compaction::mode(event.background),
+                    outcome = outcome.word(),
+                    code = %event.code,
+                    millis = event.duration_ms,
+                    paused_millis = event.paused_ms,
+                    failed = steps(&event.failed_rungs),
+                    "compaction ended"
+                )
+            };
+        }
+        match outcome {
+            CompactionOutcome::Failed | CompactionOutcome::NoGain => told!(warn),
+            _ => told!(info),
+        }
+        self.last_compaction = Some(Box::new(LastCompaction {
+            at: now,
+            trigger,
+            background: event.background,
+            outcome: outcome.word(),
+            rung: None,
+            reduction_percent: None,
+            code: Some(event.code),
+            duration_ms: event.duration_ms,
+            paused_ms: event.paused_ms,
+        }));
+    }
+}
+
+/// The steps that did not do, as `step:reason`, words of closed sets.
+fn steps(failed: &[FailedRung]) -> String {
+    let told = failed.iter().take(STEPS_TOLD_MAX);
+    let told = told.map(|failed| format!("{}:{}", compaction::rung(failed.rung), compaction::reason(&failed.reason)));
+    told.collect::<Vec<_>>().join(",")
 }
 
 /// A request that ended without an outcome: it was cancelled, or whoever made it panicked.
@@ -96,5 +251,113 @@ pub(super) fn model_answered(purpose: Purpose, outcome: &Result<Answer, ModelFau
     match outcome {
         Ok(answer) => metrics::model_request_finished(purpose, Outcome::Ok, answer.usage),
         Err(fault) => metrics::model_request_finished(purpose, Outcome::Error(fault.code), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    /// What was logged, by all of its copies.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The fields of the lines that were logged, without the time.
+    fn logged(act: impl FnOnce(&mut Measure)) -> Vec<Value> {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber =
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).finish();
+        let mut measure = Measure::new("session1".parse().unwrap());
+        tracing::subscriber::with_default(subscriber, || act(&mut measure));
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let line = |line: &str| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            line.as_object_mut().unwrap().remove("timestamp");
+            line
+        };
+        text.lines().map(line).collect()
+    }
+
+    fn event(name: &str, change: Value) -> Value {
+        let path = format!("{}/protocol/examples/v2/events/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let mut example: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        example["payload"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        json!({ "type": example["type"], "payload": example["payload"] })
+    }
+
+    #[test]
+    fn a_compaction_is_one_line_with_fields_that_keep_their_names() {
+        let committed = event("context_compacted", json!({ "background": true, "pausedMs": 7 }));
+        let committed: Event = serde_json::from_value(committed).unwrap();
+        let failed = json!({ "code": "upstream_timeout", "message": "secret words", "trigger": "threshold" });
+        let failed: EphemeralEvent = serde_json::from_value(event("compaction_failed", failed)).unwrap();
+        let lines = logged(|measure| {
+            measure.appended(Timestamp(5), &committed);
+            let last = measure.last_compaction().unwrap();
+            assert_eq!(
+                (last.at, last.outcome, last.rung),
+                (Timestamp(5), "committed", Some(CompactionRung::ModelSummary))
+            );
+            measure.emitted(Timestamp(6), &failed);
+            let last = measure.last_compaction().unwrap();
+            assert_eq!((last.outcome, last.rung, last.code), ("failed", None, Some(ErrorCode::UpstreamTimeout)));
+        });
+        let [first, second] = &lines[..] else { panic!("{lines:#?}") };
+        let told = |line: &Value, expected: Value| {
+            for (field, value) in expected.as_object().unwrap() {
+                assert_eq!(line.get(field), Some(value), "{field} of {line:#}");
+            }
+        };
+        told(
+            first,
+            json!({
+                "level": "INFO", "target": "reseed::compaction", "message": "compaction ended", "session": "session1",
+                "trigger": "manual", "mode": "background", "outcome": "committed", "rung": "model_summary",
+                "before": 5312, "after": 1874, "millis": 640, "paused_millis": 7, "failed": "",
+                "summary_input": 3610, "summary_cached": 0, "summary_output": 398, "cached_lost": 5120,
+            }),
+        );
+        told(
+            second,
+            json!({
+                "level": "WARN", "target": "reseed::compaction", "message": "compaction ended", "session": "session1",
+                "trigger": "threshold", "mode": "foreground", "outcome": "failed", "code": "upstream_timeout",
+                "failed": "model_summary:context_overflow", "millis": 412, "paused_millis": 0,
+            }),
+        );
+        let text = json!(lines).to_string();
+        assert!(!text.contains("secret") && !text.contains("ferry"), "{text}");
+    }
+
+    #[test]
+    fn a_rest_is_told_when_it_begins_and_ends_and_not_between() {
+        let lines = logged(|measure| {
+            for reason in [None, Some(BreakerReason::Failures), Some(BreakerReason::Failures), None, None] {
+                measure.rests(reason);
+            }
+            measure.rests(Some(BreakerReason::Undone));
+        });
+        let told: Vec<(&str, &str)> = lines
+            .iter()
+            .map(|line| (line["level"].as_str().unwrap(), line["reason"].as_str().unwrap_or_default()))
+            .collect();
+        assert_eq!(told, [("WARN", "failures"), ("INFO", ""), ("INFO", "undone")]);
     }
 }

@@ -6,7 +6,7 @@ use super::{
     handle::{Message, SessionHandle},
     load::{load, state},
     shared::{Shared, store_error},
-    watch::{Row, Watches, list_item},
+    watch::{Compactions, Row, Watches, list_item},
 };
 use crate::{
     clock::Clock,
@@ -291,6 +291,12 @@ impl Registry {
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
         self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
+    }
+
+    /// How compaction goes in a session; `None` where it is not open.
+    #[must_use]
+    pub fn compactions(&self, id: &SessionId) -> Option<Compactions> {
+        self.rows.get(id).map(|row| row.compactions())
     }
 
     /// Who watches which owner's sessions.

@@ -4,12 +4,15 @@
 //! at most [`CHANGES_MAX`] items however slowly it reads. One that falls behind by more has missed some, and is told so.
 //! Where nobody watches, a change costs one look at a number.
 
+use super::measure::LastCompaction;
 use crate::{core::agent_loop::usage_percent, store::Head};
 use dashmap::DashMap;
 use reseed_protocol::{
     SessionId,
+    context::BreakerReason,
     reply::{SessionItem, SessionState},
 };
+use serde::Serialize;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -192,11 +195,41 @@ pub(super) struct Row {
     session: SessionId,
     owner: String,
     doing: AtomicU8,
+    compactions: Mutex<Option<Box<Compactions>>>,
+}
+
+/// How compaction goes in an open session, for operators.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compactions {
+    /// How often the session was compacted.
+    pub count: u64,
+    /// How the newest one since it was opened ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastCompaction>,
+    /// Why automatic compaction was made to rest, where it has not gained since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rests: Option<BreakerReason>,
 }
 
 impl Row {
     pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String) -> Arc<Self> {
-        Arc::new(Self { watches, session, owner, doing: AtomicU8::new(number(SessionState::Idle)) })
+        let doing = AtomicU8::new(number(SessionState::Idle));
+        Arc::new(Self { watches, session, owner, doing, compactions: Mutex::default() })
+    }
+
+    pub(super) fn compactions(&self) -> Compactions {
+        let compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
+        compactions.as_deref().copied().unwrap_or_default()
+    }
+
+    /// How compaction goes now.
+    pub(super) fn compacts(&self, now: Compactions) {
+        let mut compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
+        if compactions.as_deref().copied().unwrap_or_default() != now {
+            // Boxed: most sessions are never compacted.
+            *compactions = Some(Box::new(now));
+        }
     }
 
     pub(super) fn doing(&self) -> SessionState {

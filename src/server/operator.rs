@@ -109,6 +109,9 @@ pub(super) async fn sessions(
             shown["owner"] = head.owner.clone().into();
             shown["windowTokens"] = head.head.window_tokens.into();
             shown["open"] = app.registry.opened(&head.session).is_some().into();
+            if let Some(compactions) = app.registry.compactions(&head.session) {
+                shown["compaction"] = serde_json::to_value(compactions).unwrap_or_default();
+            }
             shown
         })
         .collect();

@@ -1,5 +1,6 @@
 //! What operators rely on, mostly of the real binary: numbers, health, the command line, starting and stopping.
 
+mod compactions;
 mod looking;
 mod restart;
 mod stopping;
@@ -99,10 +100,13 @@ async fn metrics_count_what_happened() {
         ("reseed_first_delta_seconds_count", Some(2.0)),
         (r#"reseed_model_requests_total{purpose="turn",outcome="ok"}"#, Some(2.0)),
         (r#"reseed_model_requests_total{purpose="summary",outcome="ok"}"#, Some(1.0)),
-        (r#"reseed_tokens_total{kind="input"}"#, None),
-        (r#"reseed_tokens_total{kind="output"}"#, None),
-        (r#"reseed_compactions_total{trigger="manual",outcome="committed"}"#, Some(1.0)),
-        ("reseed_compaction_duration_seconds_count", Some(1.0)),
+        (r#"reseed_tokens_total{purpose="turn",kind="input"}"#, None),
+        (r#"reseed_tokens_total{purpose="summary",kind="output"}"#, None),
+        (
+            r#"reseed_compactions_total{trigger="manual",rung="model_summary",outcome="committed",mode="foreground"}"#,
+            Some(1.0),
+        ),
+        (r#"reseed_compaction_duration_seconds_count{mode="foreground"}"#, Some(1.0)),
         ("reseed_compaction_tokens_saved_total", None),
         (r#"reseed_store_commits_total{outcome="ok"}"#, None),
         ("reseed_store_commit_seconds_count", None),

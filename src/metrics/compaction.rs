@@ -1,0 +1,345 @@
+//! What is counted of compactions, and the words for it, which the log uses too.
+
+use super::declared::*;
+use reseed_protocol::{
+    ErrorCode,
+    context::BreakerReason,
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, FailedRung},
+};
+use std::time::Duration;
+
+/// How a compaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionOutcome {
+    /// The context is smaller.
+    Committed,
+    /// It is as it was, because something went wrong.
+    Failed,
+    /// It is as it was: nothing that was tried saves enough.
+    NoGain,
+    /// Someone stopped it.
+    Cancelled,
+    /// What it had read is no longer what the model sees, so it was thrown away.
+    Void,
+}
+
+impl CompactionOutcome {
+    /// How a compaction ended that came to nothing with this code.
+    #[must_use]
+    pub fn of(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::NothingToCompact => Self::NoGain,
+            ErrorCode::CompactionCancelled => Self::Cancelled,
+            ErrorCode::CompactionVoid => Self::Void,
+            _ => Self::Failed,
+        }
+    }
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Failed => "failed",
+            Self::NoGain => "no_gain",
+            Self::Cancelled => "cancelled",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// The word for why a compaction was done.
+#[must_use]
+pub fn trigger(trigger: CompactionTrigger) -> &'static str {
+    match trigger {
+        CompactionTrigger::Manual => "manual",
+        CompactionTrigger::Threshold => "threshold",
+        CompactionTrigger::Overflow => "overflow",
+        CompactionTrigger::Strategy => "strategy",
+    }
+}
+
+/// The word for how room was made.
+#[must_use]
+pub fn rung(rung: CompactionRung) -> &'static str {
+    match rung {
+        CompactionRung::ClearToolResults => "clear_tool_results",
+        CompactionRung::ModelSummary => "model_summary",
+        CompactionRung::ChunkedSummary => "chunked_summary",
+        CompactionRung::Extract => "extract",
+        CompactionRung::Truncate => "truncate",
+    }
+}
+
+/// The word for whether turns went on meanwhile.
+#[must_use]
+pub fn mode(background: bool) -> &'static str {
+    if background { "background" } else { "foreground" }
+}
+
+/// The word for why automatic compaction rests.
+#[must_use]
+pub fn rest(reason: BreakerReason) -> &'static str {
+    match reason {
+        BreakerReason::Failures => "failures",
+        BreakerReason::NoGain => "no_gain",
+        BreakerReason::Undone => "undone",
+    }
+}
+
+/// Why a way of making room did not do, as a word of a closed set: `other` for one that is not known here.
+#[must_use]
+pub fn reason(reason: &str) -> &'static str {
+    const WORDS: &[&str] = &[
+        "too_little",
+        "not_smaller",
+        "empty",
+        "truncated",
+        "refused",
+        "malformed",
+        "timeout",
+        ErrorCode::ContextOverflow.as_str(),
+        ErrorCode::UpstreamUnreachable.as_str(),
+        ErrorCode::UpstreamTimeout.as_str(),
+        ErrorCode::UpstreamAuth.as_str(),
+        ErrorCode::UpstreamQuota.as_str(),
+        ErrorCode::UpstreamRateLimited.as_str(),
+        ErrorCode::UpstreamOverloaded.as_str(),
+        ErrorCode::UpstreamNotFound.as_str(),
+        ErrorCode::UpstreamRejected.as_str(),
+        ErrorCode::UpstreamError.as_str(),
+        ErrorCode::UpstreamTruncated.as_str(),
+        ErrorCode::UpstreamMalformed.as_str(),
+    ];
+    WORDS.iter().find(|word| **word == reason).copied().unwrap_or("other")
+}
+
+/// A compaction was committed.
+pub fn compaction_committed(event: &ContextCompacted) {
+    ended(event.trigger, rung(event.rung), CompactionOutcome::Committed, event.background);
+    took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
+    let saved = event.old_token_count.saturating_sub(event.new_token_count);
+    #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
+    let share = saved as f64 / event.old_token_count.max(1) as f64;
+    COMPACTION_REDUCTION.histogram([]).record(share);
+    COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
+    COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
+    if let Some(retained) = event.retained {
+        SUMMARY_FACTS_CHECKED_TOTAL.counter([]).increment(retained.checked);
+        SUMMARY_FACTS_RESTORED_TOTAL.counter([]).increment(retained.restored);
+    }
+}
+
+/// A compaction came to nothing. The summary of a branch that is left is none: it has no trigger and is not counted.
+pub fn compaction_failed(event: &CompactionFailed) {
+    let Some(trigger) = event.trigger else { return };
+    ended(trigger, "none", CompactionOutcome::of(event.code), event.background);
+    took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
+}
+
+fn ended(asked: CompactionTrigger, rung: &'static str, outcome: CompactionOutcome, background: bool) {
+    COMPACTIONS_TOTAL.counter([trigger(asked), rung, outcome.word(), mode(background)]).increment(1);
+}
+
+fn took(background: bool, duration_ms: u64, paused_ms: u64, failed: &[FailedRung]) {
+    COMPACTION_SECONDS.histogram([mode(background)]).record(Duration::from_millis(duration_ms));
+    COMPACTION_PAUSED_SECONDS.histogram([]).record(Duration::from_millis(paused_ms));
+    for failed in failed {
+        COMPACTION_RUNGS_FAILED_TOTAL.counter([rung(failed.rung), reason(&failed.reason)]).increment(1);
+    }
+}
+
+/// A preview was shown.
+pub fn preview_shown() {
+    COMPACTION_PREVIEWS_TOTAL.counter(["shown"]).increment(1);
+}
+
+/// A compaction was committed that had been shown before.
+pub fn preview_applied() {
+    COMPACTION_PREVIEWS_TOTAL.counter(["applied"]).increment(1);
+}
+
+/// A compaction was taken back.
+pub fn compaction_undone() {
+    COMPACTIONS_UNDONE_TOTAL.counter([]).increment(1);
+}
+
+/// A session in memory whose automatic compaction rests, counted until this is dropped.
+#[derive(Debug)]
+pub struct RestingSession(BreakerReason);
+
+impl RestingSession {
+    /// Counts a session whose automatic compaction begins to rest.
+    #[must_use]
+    pub fn new(reason: BreakerReason) -> Self {
+        if reason != BreakerReason::Undone {
+            // That is of the log: it is so anew each time the session is opened.
+            BREAKERS_OPENED_TOTAL.counter([rest(reason)]).increment(1);
+        }
+        BREAKERS_OPEN.gauge([rest(reason)]).increment(1.0);
+        Self(reason)
+    }
+
+    /// Why it rests.
+    #[must_use]
+    pub fn reason(&self) -> BreakerReason {
+        self.0
+    }
+}
+
+impl Drop for RestingSession {
+    fn drop(&mut self) {
+        BREAKERS_OPEN.gauge([rest(self.0)]).decrement(1.0);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{super::tests::rendered, *};
+    use reseed_protocol::event::Retained;
+    use serde_json::{Value, json};
+
+    /// A compaction from 1,000 tokens to 400, changed so.
+    pub(crate) fn committed(change: impl FnOnce(&mut ContextCompacted)) -> ContextCompacted {
+        let breakdown: Value = serde_json::to_value(reseed_protocol::context::Breakdown::default()).unwrap();
+        let mut event: ContextCompacted = serde_json::from_value(json!({
+            "oldTokenCount": 1_000, "newTokenCount": 400, "reductionPercent": 60.0, "strategy": "threshold",
+            "jobId": "job1", "entryId": "entry1", "keptEntryIds": [], "trigger": "threshold", "rung": "model_summary",
+            "summary": "secret words", "generation": 2, "durationMs": 700, "pausedMs": 0, "cachedTokensLost": 0,
+            "breakdown": { "before": breakdown, "after": breakdown },
+        }))
+        .unwrap();
+        change(&mut event);
+        event
+    }
+
+    pub(crate) fn failed(code: ErrorCode, change: impl FnOnce(&mut CompactionFailed)) -> CompactionFailed {
+        let mut event = CompactionFailed {
+            job_id: "job1".parse().unwrap(),
+            command_id: None,
+            trigger: Some(CompactionTrigger::Threshold),
+            background: false,
+            failed_rungs: Vec::new(),
+            duration_ms: 20,
+            paused_ms: 0,
+            code,
+            message: "secret words".to_owned(),
+        };
+        change(&mut event);
+        event
+    }
+
+    fn rungs(table: &[(CompactionRung, &str)]) -> Vec<FailedRung> {
+        table.iter().map(|(rung, reason)| FailedRung { rung: *rung, reason: (*reason).to_owned() }).collect()
+    }
+
+    /// Every sample that is not zero, without the buckets.
+    fn samples(record: impl FnOnce()) -> Vec<String> {
+        let text = rendered(record);
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
+        let lines = lines.filter_map(|line| line.strip_prefix("reseed_")).filter(|line| !line.ends_with(" 0"));
+        let mut samples: Vec<String> = lines.filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        samples.sort();
+        samples
+    }
+
+    #[track_caller]
+    fn check(record: impl FnOnce(), expected: &[&str]) {
+        let found = samples(record);
+        assert_eq!(found, expected, "{found:#?}");
+    }
+
+    #[test]
+    fn a_committed_compaction_is_counted_with_all_it_took() {
+        check(
+            || {
+                compaction_committed(&committed(|event| {
+                    event.background = true;
+                    event.rung = CompactionRung::Extract;
+                    event.failed_rungs = rungs(&[
+                        (CompactionRung::ModelSummary, "context_overflow"),
+                        (CompactionRung::ChunkedSummary, "upstream_rate_limited"),
+                        (CompactionRung::ChunkedSummary, "words of somebody's own"),
+                    ]);
+                    event.paused_ms = 250;
+                    event.cached_tokens_lost = 900;
+                    event.retained = Some(Retained { checked: 12, restored: 3 });
+                }));
+            },
+            &[
+                r#"compaction_cached_tokens_lost_total 900"#,
+                r#"compaction_duration_seconds_count{mode="background"} 1"#,
+                r#"compaction_duration_seconds_sum{mode="background"} 0.7"#,
+                r#"compaction_paused_seconds_count 1"#,
+                r#"compaction_paused_seconds_sum 0.25"#,
+                r#"compaction_reduction_ratio_count 1"#,
+                r#"compaction_reduction_ratio_sum 0.6"#,
+                r#"compaction_rungs_failed_total{rung="chunked_summary",reason="other"} 1"#,
+                r#"compaction_rungs_failed_total{rung="chunked_summary",reason="upstream_rate_limited"} 1"#,
+                r#"compaction_rungs_failed_total{rung="model_summary",reason="context_overflow"} 1"#,
+                r#"compaction_tokens_saved_total 600"#,
+                r#"compactions_total{trigger="threshold",rung="extract",outcome="committed",mode="background"} 1"#,
+                r#"summary_facts_checked_total 12"#,
+                r#"summary_facts_restored_total 3"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn what_comes_to_nothing_is_counted_by_how() {
+        for (code, outcome) in [
+            (ErrorCode::CompactionCancelled, "cancelled"),
+            (ErrorCode::CompactionVoid, "void"),
+            (ErrorCode::NothingToCompact, "no_gain"),
+            (ErrorCode::UpstreamTimeout, "failed"),
+            (ErrorCode::Internal, "failed"),
+        ] {
+            let counted = format!(
+                r#"compactions_total{{trigger="threshold",rung="none",outcome="{outcome}",mode="foreground"}} 1"#
+            );
+            check(
+                || {
+                    compaction_failed(&failed(code, |event| {
+                        event.failed_rungs = rungs(&[(CompactionRung::Truncate, "too_little")]);
+                    }));
+                },
+                &[
+                    r#"compaction_duration_seconds_count{mode="foreground"} 1"#,
+                    r#"compaction_duration_seconds_sum{mode="foreground"} 0.02"#,
+                    r#"compaction_paused_seconds_count 1"#,
+                    r#"compaction_rungs_failed_total{rung="truncate",reason="too_little"} 1"#,
+                    &counted,
+                ],
+            );
+        }
+        // The summary of a branch is no compaction.
+        check(|| compaction_failed(&failed(ErrorCode::NavigationCancelled, |event| event.trigger = None)), &[]);
+    }
+
+    #[test]
+    fn a_session_that_rests_is_counted_until_it_does_not() {
+        check(
+            || {
+                let first = RestingSession::new(BreakerReason::Failures);
+                drop(RestingSession::new(BreakerReason::NoGain));
+                std::mem::forget((first, RestingSession::new(BreakerReason::Undone)));
+            },
+            &[
+                r#"breakers_opened_total{reason="failures"} 1"#,
+                r#"breakers_opened_total{reason="no_gain"} 1"#,
+                r#"breakers_open{reason="failures"} 1"#,
+                r#"breakers_open{reason="undone"} 1"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn every_reason_that_a_step_gives_is_known_or_other() {
+        for known in ["too_little", "timeout", "upstream_error", "context_overflow"] {
+            assert_eq!(reason(known), known);
+        }
+        for unknown in ["", "Too_Little", "queue_full", "my secret"] {
+            assert_eq!(reason(unknown), "other");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What operators are told of compactions: numbers, the list of sessions, and the log, of the real binary over a scripted
+//! model's server.
+
+use super::{folder, samples};
+use crate::support::{
+    binary::{Binary, LOG},
+    client::Client,
+    http,
+    talk::{is_summary, reply_to, words},
+    upstream::{Reply, Upstream},
+};
+use reseed::provider::scripted::Gate;
+use serde_json::{Value, json};
+use std::{
+    collections::VecDeque,
+    fs,
+    sync::{Arc, Mutex},
+};
+
+/// Tokens that make a compaction worth it in a window of 2,000.
+const WORTH_TOKENS: u64 = 1_000;
+
+async fn fill(client: &mut Client) {
+    for number in 0..40 {
+        let finished = client.turn(&words(number, 100)).await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+        if finished["contextInfo"]["tokenCount"].as_u64() >= Some(WORTH_TOKENS) {
+            return;
+        }
+    }
+    panic!("forty turns did not come to {WORTH_TOKENS} tokens");
+}
+
+/// Orders a compaction and returns how it ended.
+async fn compact(client: &mut Client, payload: Value) -> Value {
+    let ordered = client.ask("manual_compact", payload).await;
+    assert_eq!(ordered["type"], "ok", "{ordered}");
+    client.event("context_compacted").await["payload"].clone()
+}
+
+#[tokio::test]
+async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
+    // What the next requests for a summary get; where nothing waits, an honest one.
+    let unusual: Arc<Mutex<VecDeque<Reply>>> = Arc::default();
+    let (next, mut number) = (unusual.clone(), 0);
+    let model = Upstream::start(move |asked| {
+        number += 1;
+        let unusual = is_summary(asked).then(|| next.lock().unwrap().pop_front()).flatten();
+        unusual.unwrap_or_else(|| reply_to(asked, number, 40))
+    })
+    .await;
+    let base_url = model.base_url();
+    let folder = folder();
+    let settings = [
+        ("OPENAI_BASE_URL", base_url.as_str()),
+        ("MODEL", "test"),
+        ("CONTEXT_WINDOW", "2000"),
+        ("CONTEXT_BACKGROUND", "1"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+
+    fill(&mut client).await;
+    assert_eq!(compact(&mut client, json!({})).await["rung"], "model_summary");
+
+    fill(&mut client).await;
+    unusual.lock().unwrap().push_back(Reply::text("I am sorry, I cannot do that."));
+    assert_eq!(compact(&mut client, json!({})).await["rung"], "extract");
+
+    // One is stopped, one is overtaken.
+    for (stop, payload) in [("cancel_compaction", json!({})), ("set_context_strategy", json!({ "strategy": "manual" }))]
+    {
+        fill(&mut client).await;
+        let asked = model.requests().len();
+        unusual.lock().unwrap().push_back(Reply::text("late").held_by(&Gate::new()));
+        client.ask("manual_compact", json!({})).await;
+        model.wait_for_requests(asked + 1).await;
+        assert_eq!(client.ask(stop, payload).await["type"], "ok", "{stop}");
+        client.event("compaction_failed").await;
+    }
+
+    let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
+    let applied = compact(&mut client, json!({ "previewId": preview["previewId"] })).await;
+    client.ask("undo_compaction", json!({})).await;
+    client.event("compaction_undone").await;
+
+    let samples_now = samples(&server.address).await;
+    let ended = |rung: &str, outcome: &str| {
+        format!(r#"reseed_compactions_total{{trigger="manual",rung="{rung}",outcome="{outcome}",mode="foreground"}}"#)
+    };
+    let table = [
+        (ended("model_summary", "committed"), Some(2.0)),
+        (ended("extract", "committed"), Some(1.0)),
+        (ended("none", "cancelled"), Some(1.0)),
+        (ended("none", "void"), Some(1.0)),
+        (r#"reseed_compaction_rungs_failed_total{rung="model_summary",reason="malformed"}"#.to_owned(), Some(1.0)),
+        ("reseed_compaction_reduction_ratio_count".to_owned(), Some(3.0)),
+        ("reseed_compaction_paused_seconds_count".to_owned(), Some(5.0)),
+        (r#"reseed_compaction_duration_seconds_count{mode="foreground"}"#.to_owned(), Some(5.0)),
+        ("reseed_compaction_tokens_saved_total".to_owned(), None),
+        (r#"reseed_tokens_total{purpose="summary",kind="input"}"#.to_owned(), None),
+        (r#"reseed_compaction_previews_total{outcome="shown"}"#.to_owned(), Some(1.0)),
+        (r#"reseed_compaction_previews_total{outcome="applied"}"#.to_owned(), Some(1.0)),
+        ("reseed_compactions_undone_total".to_owned(), Some(1.0)),
+        (r#"reseed_breakers_open{reason="undone"}"#.to_owned(), Some(1.0)),
+    ];
+    for (name, expected) in table {
+        let value = samples_now.get(&name).copied().unwrap_or(0.0);
+        assert!(expected.map_or(value > 0.0, |expected| (value - expected).abs() < 0.5), "{name} is {value}");
+    }
+
+    let listed = http::get(&server.address, "/api/sessions").await.json()["items"][0]["compaction"].clone();
+    assert_eq!((&listed["count"], &listed["rests"]), (&json!(3), &json!("undone")), "{listed}");
+    let last = &listed["last"];
+    assert_eq!(
+        (&last["outcome"], &last["trigger"], &last["rung"], &last["reductionPercent"]),
+        (&json!("committed"), &json!("manual"), &applied["rung"], &applied["reductionPercent"]),
+        "{listed}"
+    );
+
+    // Whoever leaves takes the session out of memory, and out of what is counted there.
+    client.hang_up();
+    let left = async {
+        while samples(&server.address).await[r#"reseed_breakers_open{reason="undone"}"#] > 0.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), left).await.expect("it is counted for ever");
+    let listed = http::get(&server.address, "/api/sessions").await.json()["items"][0].clone();
+    assert_eq!((&listed["open"], listed.get("compaction")), (&json!(false), None), "{listed}");
+
+    server.stop().await;
+    let log = fs::read_to_string(folder.path().join(LOG)).unwrap();
+    assert!(!log.contains("sorry") && !log.contains(&words(1, 5)), "{log}");
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.filter(|line| line["target"] == "reseed::compaction").collect();
+    assert!(lines.iter().all(|line| line["session"] == opened["sessionId"]), "{lines:#?}");
+    let ends: Vec<(&str, &str, &str)> = lines
+        .iter()
+        .filter(|line| line["message"] == "compaction ended")
+        .map(|line| {
+            let word = |field: &str| line[field].as_str().unwrap_or_default();
+            (word("outcome"), word("rung"), word("failed"))
+        })
+        .collect();
+    let expected = [
+        ("committed", "model_summary", ""),
+        ("committed", "extract", "model_summary:malformed"),
+        ("cancelled", "", ""),
+        ("void", "", ""),
+        ("committed", "model_summary", ""),
+    ];
+    assert_eq!(ends, expected, "{lines:#?}");
+    model.assert_clean();
+}
