@@ -85,6 +85,31 @@ async fn a_turn_goes_on_when_its_compaction_is_cancelled_or_fails() {
 }
 
 #[tokio::test]
+async fn what_waits_for_a_compaction_goes_on_when_another_strategy_is_chosen() {
+    for in_turn in [true, false] {
+        let (model, gate) = (talker(100), Gate::new());
+        let (_server, mut client) = session(&model, &[("CONTEXT_BACKGROUND", "1")]).await;
+        fill(&mut client, TRIGGER_TOKENS - 250).await;
+        let asked = model.requests().len();
+        model.push(held_summary(&gate));
+        if in_turn {
+            client.ask("user_input", json!({ "input": words(99, 200) })).await;
+        } else {
+            client.ask("manual_compact", json!({})).await;
+        }
+        model.wait_for_requests(asked + 1).await;
+        client.ask("set_context_strategy", json!({ "strategy": "manual" })).await;
+        assert_eq!(client.event("compaction_failed").await["payload"]["code"], "compaction_void");
+        if !in_turn {
+            client.ask("user_input", json!({ "input": "Go on." })).await;
+        }
+        let finished = client.event("turn_finished").await["payload"].clone();
+        assert_eq!(finished["status"], "completed", "{finished}");
+        assert_eq!(model.requests().len(), asked + 2, "the request goes out as it was");
+    }
+}
+
+#[tokio::test]
 async fn a_summary_that_fails_changes_nothing() {
     for code in [
         ErrorCode::UpstreamError,

@@ -65,7 +65,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     assert_eq!(compact(&mut client, json!({})).await["rung"], "model_summary");
 
     fill(&mut client).await;
-    unusual.lock().unwrap().push_back(Reply::text("I am sorry, I cannot do that."));
+    unusual.lock().unwrap().push_back(Reply::text("The harbour is lovely, is it not?"));
     assert_eq!(compact(&mut client, json!({})).await["rung"], "extract");
 
     // One is stopped, one is overtaken.
@@ -132,7 +132,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
 
     server.stop().await;
     let log = fs::read_to_string(folder.path().join(LOG)).unwrap();
-    assert!(!log.contains("sorry") && !log.contains(&words(1, 5)), "{log}");
+    assert!(!log.contains("lovely") && !log.contains(&words(1, 5)), "{log}");
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let lines: Vec<Value> = lines.filter(|line| line["target"] == "reseed::compaction").collect();
     assert!(lines.iter().all(|line| line["session"] == opened["sessionId"]), "{lines:#?}");
