@@ -80,21 +80,31 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   await page.waitForSelector(".toast.error:has-text('nothing_to_undo')");
 });
 
-onPage("a preview of what has moved on is refused, and another is made", {}, async ({ page }) => {
+onPage("another window that takes over closes the dialog, and what it does is seen here", {}, async ({ page }) => {
   await longTalk(page);
   await preview(page, "");
-  // The same window, from beside: another compaction takes the preview's place.
-  const { page: other } = await newPage(browser.context);
+  const { page: other, faults } = await newPage(browser.context);
   await other.goto(page.url());
   await other.click("#role-line button");
-  await page.waitForSelector("dialog.compact", { state: "detached" }).catch(() => undefined);
+  await page.waitForSelector("dialog.compact", { state: "detached" });
   await say(other, "/compact");
   await other.waitForSelector("#log .compaction");
-  await other.close();
-  await page.keyboard.press("Escape");
   await page.click("#connection-line button");
-  await page.waitForSelector("#log .compaction");
-  await page.waitForSelector("#log .undo-row button");
+  await page.waitForSelector("#log .compaction .undo-row button");
+  assert.deepEqual(faults, []);
+  await other.close();
+});
+
+onPage("a compaction in the background: nobody is stopped, nobody waits", { settings: { OFFLINE_WORD_MILLIS: "3" } }, async ({ page }) => {
+  await longTalk(page);
+  for (let answers = 6; (await page.locator("#log .compaction").count()) === 0; answers += 1) {
+    assert.ok(answers < 14, "no compaction was made");
+    await say(page, "Write 300 words");
+    await settled(page, answers + 1);
+  }
+  await page.locator("#log .compaction summary").first().click();
+  assert.match(await page.innerText("#log .compaction .facts"), /Nobody waited\s+Made while you talked/);
+  assert.equal(await page.locator("[data-ended], .toast").count(), 0);
 });
 
 onPage("pins: shown in the list, kept by a compaction, let go", {}, async ({ page }) => {

@@ -75,6 +75,7 @@ onPage("tool results that would be cleared are marked as shortened", {}, async (
   await talk(page, ["two"], 2);
   await preview(page, "please clear");
   assert.deepEqual(await column(page, "The model sees now"), ["You stays", "Answer stays", "Tool shortened", "Answer stays", "You stays", "Answer stays"]);
+  assert.match(await page.innerText("dialog .preview"), /Stays: 6 messages, \d+ tokens\s+Shortened: 1 of them/);
   assert.match(await page.innerText("dialog .side[aria-label='It would see'] li.shortened"), /short note/);
   assert.equal(await page.locator("dialog li.new").count(), 0);
   await page.click("dialog button:has-text('Apply')");
@@ -361,6 +362,8 @@ onPage("on a phone the dialog fits", { viewport: { width: 360, height: 640 } }, 
   await page.waitForSelector("dialog .difference");
   const box = await page.locator("dialog").boundingBox();
   assert.ok(box.x >= 0 && box.x + box.width <= 360 && box.y + box.height <= 640);
+  const apply = await page.locator("dialog button:has-text('Apply')").boundingBox();
+  assert.ok(apply.y + apply.height <= 640, "what decides is in reach");
   assert.equal(await page.evaluate(() => document.querySelector("dialog").scrollWidth > document.querySelector("dialog").clientWidth), false);
   await page.locator("dialog button:has-text('Apply')").click();
   await page.waitForSelector("#log .compaction");

@@ -4,6 +4,9 @@
  * comes to nothing, `soon` makes a preview that expires while one looks.
  */
 
+/** Features of the welcome that these commands stand for. */
+export const CONTEXT_FEATURES = ["strategies", "preview", "undo", "pins"];
+
 const SUMMARY = "## Goal\nTalk with the mock.\n\n## Progress\n- Several messages were exchanged.\n\n## Critical Context\nThe code word is `plover`.";
 
 /** Strategies, and what the mock allows of their settings. */

@@ -8,7 +8,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname } from "node:path";
 import { WebSocketServer } from "ws";
-import { contextCommands } from "./mock-context.mjs";
+import { CONTEXT_FEATURES, contextCommands } from "./mock-context.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
@@ -41,7 +41,7 @@ function answerTo(text, world) {
 const REFUSED = Symbol("refused");
 
 export class MockServer {
-  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = TREE_FEATURES, nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
     /** Whether the envelope is refused, as one that is too large. */
     this.hidesContext = false;

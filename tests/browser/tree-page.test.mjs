@@ -294,10 +294,15 @@ onPage("a server that can none of it: a chat as before", { features: [] }, async
   await page.waitForSelector("#stop:not([hidden])");
   await say(page, "waits");
   await page.waitForSelector("[data-queued]");
-  assert.equal(await page.locator("#tree-open, #steer, [data-queued] button, #log [aria-label='Edit and ask again'], #log [aria-label='Label']").filter({ visible: true }).count(), 0);
+  assert.equal(await page.locator("#tree-open, #steer, [data-queued] button, #log [aria-label='Edit and ask again'], #log [aria-label='Label'], #log [aria-label='Pin']").filter({ visible: true }).count(), 0);
   server.wordMillis = 1;
   await settled(page, 4);
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
+  await say(page, "/preview");
+  assert.deepEqual(await page.locator("dialog button:not([hidden])").allInnerTexts(), ["Close", "Compact now"]);
+  await page.click("dialog button:has-text('Compact now')");
+  await page.waitForSelector("#log .compaction");
+  assert.equal(await page.locator("#log .undo-row button").count(), 0);
 });
 
 onPage("an observer reads along, sees moves, and can do nothing before taking over", {}, async ({ page }) => {

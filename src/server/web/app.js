@@ -386,7 +386,7 @@ export class App {
       this.aim(null);
       void this.connection.connect();
     }
-    this.listeners.onChange();
+    this.changed();
   }
 
   /** @param {import("reseed-protocol").Welcome} welcome */

@@ -45,8 +45,10 @@ export class CompactDialog {
     this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
     this.form = el("form", {},
       el("label", { for: "compact-about" }, "Instructions"), this.about,
-      el("label", { for: "compact-strategy" }, "In the way of"), this.strategy,
-      el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything anew, instead of adding to the summary there is")));
+      ...(app.can("strategies") ? [
+        el("label", { for: "compact-strategy" }, "In the way of"), this.strategy,
+        el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything anew, instead of adding to the summary there is")),
+      ] : []));
     this.said = el("p", { class: "said", role: "status" });
     this.progress = el("progress", { "aria-label": "Making the preview", hidden: true });
     this.heading = el("h3", { tabindex: "-1" }, "What it would come to");
@@ -58,7 +60,7 @@ export class CompactDialog {
       this.form, this.said, this.progress, this.result, this.actions);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.preview();
+      void (app.can("preview") ? this.preview() : this.compactNow());
     });
     this.look = () => this.sessionChanged() && this.dialog.close();
   }
@@ -82,7 +84,8 @@ export class CompactDialog {
 
   /** Whether what this is about is not shown any more, or not this window's to change. */
   sessionChanged() {
-    return this.app.state?.sessionId !== this.sessionId || this.app.readOnly;
+    const { state, readOnly, status } = this.app;
+    return state?.sessionId !== this.sessionId || readOnly || status.phase === "stopped" || status.phase === "login";
   }
 
   /** @returns {Wishes} */
@@ -115,8 +118,9 @@ export class CompactDialog {
 
   toForm() {
     const close = { label: "Close", run: () => this.dialog.close() };
-    const now = { label: "Compact now", run: () => void this.compactNow() };
-    this.display("form", [close, now, { label: "Preview", run: () => void this.preview(), kind: "primary" }]);
+    const mayLook = this.app.can("preview");
+    const now = { label: "Compact now", run: () => void this.compactNow(), kind: mayLook ? "" : "primary" };
+    this.display("form", [close, now, ...(mayLook ? [{ label: "Preview", run: () => void this.preview(), kind: "primary" }] : [])]);
     if (this.dialog.open) this.about.focus();
   }
 

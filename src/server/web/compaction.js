@@ -42,7 +42,7 @@ export class CompactionRow {
     if (!state) return;
     const report = state.reports.get(entry.entryId);
     const isUndone = state.undone.includes(entry.entryId);
-    const mayUndo = !isUndone && !app.readOnly && inEffect(state)?.entryId === entry.entryId;
+    const mayUndo = !isUndone && !app.readOnly && app.can("undo") && inEffect(state)?.entryId === entry.entryId;
     const of = [report, isUndone, mayUndo, app.moves.busy];
     if (of.every((part, index) => part === this.shown[index]) && this.shown.length > 0) return;
     this.shown = of;

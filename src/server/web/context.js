@@ -10,6 +10,7 @@
 
 import { CommandError } from "./connection.js";
 import { SUMMARISING_BRANCH, isHeldUp, withContextInfo } from "./fold.js";
+import { failedText } from "./report.js";
 
 export class Context {
   /** @param {import("./app.js").App} app */
@@ -127,10 +128,12 @@ export class Context {
         if (event.payload.phase !== SUMMARISING_BRANCH && state?.compaction?.jobId !== event.payload.jobId) this.onPreviewProgress?.(event.payload);
         break;
       case "compaction_failed": {
-        const { commandId, code, message, background } = event.payload;
+        const { commandId, code, background, failedRungs = [] } = event.payload;
         // Whoever asked is told by the reply; what was only prepared is made again when it is due.
         if (code === "compaction_void" || (commandId && moves.asked.has(commandId))) break;
-        listeners.onNotice({ kind: background || code === "compaction_cancelled" ? "info" : "error", code, message });
+        const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
+        const kind = background || code === "compaction_cancelled" ? "info" : "error";
+        listeners.onNotice({ kind, code, message: event.payload.message + tried });
         void this.refresh();
         break;
       }

@@ -26,27 +26,28 @@ const FATES = { goes: "goes", stays: "stays", shortened: "shortened" };
 export function previewView(preview, messages, app) {
   const { state } = app;
   const { oldTokenCount: before, newTokenCount: after, dropped, kept } = preview;
+  const isSummary = (/** @type {string} */ id) => state?.known.get(id)?.type === "compaction" || app.tree.nodes.get(id)?.type === "compaction";
+  const compared = messages && state && difference(messages, preview, {
+    isSummary,
+    isPinned: (id) => pinOf(state, id) !== null,
+    cleared: inEffect(state)?.clearedEntryIds ?? [],
+  });
+  const shortened = compared ? compared.then.filter(({ fate }) => fate === "shortened").length : 0;
   const facts = [
-    `Goes: ${count(dropped)}`, `Stays: ${count(kept)}`, ...toldFacts(preview),
+    `Goes: ${count(dropped)}`, `Stays: ${count(kept)}`, ...(shortened > 0 ? [`Shortened: ${number(shortened)} of them`] : []), ...toldFacts(preview),
   ];
   const head = [
     el("p", { class: "sum" }, el("b", {}, number(before)), " → ", el("b", {}, number(after)), ` tokens${changeText(before, after)}`),
     bars(before, after),
     el("div", { class: "facts" }, ...facts.map((fact) => el("span", {}, fact))),
   ];
-  if (!messages || !state) {
+  if (!compared) {
     return [...head, el("p", { class: "hint" }, "What the model sees now could not be shown."), column("Then", preview.summary, [])];
   }
-  const isSummary = (/** @type {string} */ id) => state.known.get(id)?.type === "compaction" || app.tree.nodes.get(id)?.type === "compaction";
-  const { now, then } = difference(messages, preview, {
-    isSummary,
-    isPinned: (id) => pinOf(state, id) !== null,
-    cleared: inEffect(state)?.clearedEntryIds ?? [],
-  });
   const summary = preview.rung === "clear_tool_results" ? "" : preview.summary;
   return [
     ...head,
-    el("div", { class: "difference" }, column("The model sees now", "", ends(now)), column("It would see", summary, ends(then.map(asThen)))),
+    el("div", { class: "difference" }, column("The model sees now", "", ends(compared.now)), column("It would see", summary, ends(compared.then.map(asThen)))),
   ];
 }
 

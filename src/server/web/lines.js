@@ -49,8 +49,10 @@ export class LinesView {
     const percent = Math.round(state?.contextInfo.usagePercent ?? 0);
     // That an undone compaction is left alone is what was asked for: the breakdown says so.
     const breaker = state?.contextInfo.breaker?.reason === "undone" ? undefined : state?.contextInfo.breaker;
-    const rests = breaker ? breakerText(breaker, clock) : null;
-    const warning = state?.warning ?? rests ?? (full ? `The context window is ${percent} % full.` : null);
+    const fullness = `The context window is ${percent} % full.`;
+    // What the server says of a window nearly full may count on a compaction that rests.
+    const rests = breaker ? `${breakerText(breaker, clock)}${percent >= WARN_PERCENT ? ` ${fullness}` : ""}` : null;
+    const warning = rests ?? state?.warning ?? (full ? fullness : null);
     this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
   }
 

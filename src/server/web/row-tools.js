@@ -49,7 +49,8 @@ export class RowTools {
     const isLeaf = leafId !== null && tree.saidAt(leafId) === entryId;
     const can = ["navigate", "labels", "fork"].map((feature) => this.whole && app.can(feature));
     const pin = app.state ? pinOf(app.state, entryId) : null;
-    const key = JSON.stringify([others, label, may, isLeaf, can, pin]);
+    const mayPin = may && app.can("pins");
+    const key = JSON.stringify([others, label, may, isLeaf, can, pin, mayPin]);
     if (key === this.shown) return;
     this.shown = key;
     const [navigate, labels, fork] = can;
@@ -66,7 +67,7 @@ export class RowTools {
       !mine && this.whole && text && navigator.clipboard && iconButton("copy", "Copy answer", () => void navigator.clipboard.writeText(text)),
       may && navigate && !isLeaf && iconButton("here", "Continue from here", () => actions.goOnFrom(entryId)),
       may && labels && iconButton("label", label ? "Change label" : "Label", () => actions.label(entryId)),
-      may && this.pinButton(pin),
+      mayPin && this.pinButton(pin),
       may && fork && iconButton("fork", "Fork into a new session", () => actions.fork(entry)),
     ];
     this.buttons.replaceChildren(...buttons.filter((button) => button instanceof HTMLElement));
