@@ -5,7 +5,8 @@
 
 const ZERO = { system: 0, tools: 0, summary: 0, user: 0, assistant: 0, reasoning: 0, toolResults: 0, images: 0, uncached: 0 };
 
-export const CLEARED = "[This old tool result was cleared to save room; call the tool again if it is needed.]";
+export const CLEARED = "[This old tool result was cut to save room; call the tool again if more of it is needed.]";
+const cleared = (output) => `${CLEARED}\n${[...output.trimStart()].slice(0, 160).join("")}…`;
 
 /** Tokens of a text, roughly. The page only shows what it is told. */
 export const tokens = (text) => Math.ceil(text.length / 4);
@@ -37,7 +38,7 @@ export const contextRules = {
     return seen.map((entry) => {
       if (entry.summary !== undefined) return { entryId: entry.entryId, kind: "summary", message: { role: "user", content: [{ type: "text", text: entry.summary }] } };
       const isCleared = (summary?.clearedEntryIds ?? []).includes(entry.entryId);
-      const content = entry.content.map((part) => (isCleared && part.type === "tool_result" ? { ...part, output: CLEARED } : part));
+      const content = entry.content.map((part) => (isCleared && part.type === "tool_result" ? { ...part, output: cleared(part.output) } : part));
       return { entryId: entry.entryId, kind: "said", message: { role: entry.role ?? "user", content } };
     });
   },

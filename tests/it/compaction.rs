@@ -22,9 +22,13 @@ use serde_json::{Value, json};
 /// Where `threshold` compacts in the usual window of 2,000 tokens: a fifth of it is kept for the answer.
 const TRIGGER_TOKENS: u64 = 1_600;
 
-/// Opens a session on this model.
+/// Nothing is prepared in the background: what is compacted is waited for.
+const WAITED_FOR: (&str, &str) = ("CONTEXT_BACKGROUND", "1");
+
+/// Opens a session on this model, in which compactions are waited for.
 async fn session(model: &Scripted, settings: &[(&str, &str)]) -> (Server, Client) {
-    let server = Server::start(model.clone(), settings).await;
+    let settings: Vec<(&str, &str)> = [WAITED_FOR].iter().chain(settings).copied().collect();
+    let server = Server::start(model.clone(), &settings).await;
     let (client, _) = Client::v2_session(&server.ws()).await;
     (server, client)
 }

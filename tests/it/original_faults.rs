@@ -240,17 +240,11 @@ async fn a_failed_summary_is_no_history() {
             let next = upstream.requests().pop().unwrap();
             assert!(!next.text().contains("1729"), "{reply:?}: {}", next.text());
             upstream.assert_clean();
-            if let Some(code) = code {
-                let payload = &outcome["payload"];
-                let told = if dialect == Dialect::V1 { &payload["details"]["code"] } else { &payload["code"] };
-                assert_eq!(told, code, "{reply:?}");
-                assert_eq!(after, before, "{reply:?}: the context is as it was");
-                let said = (0..).take_while(|turn| next.contains(&filler(*turn))).count();
-                assert_eq!((next.messages().len(), &before["transcriptLength"]), (2 * said + 1, &json!(2 * said)));
-            } else {
-                assert_eq!(outcome["payload"]["rung"], "extract", "{reply:?}: {outcome}");
-                assert!(!outcome.to_string().contains("1729"), "{outcome}");
-            }
+            assert_eq!(outcome["payload"]["rung"], "extract", "{reply:?}: {outcome}");
+            assert!(!outcome.to_string().contains("1729"), "{outcome}");
+            assert!(after["tokenCount"].as_u64() < before["tokenCount"].as_u64(), "{reply:?}");
+            let reasons = outcome["payload"]["failedRungs"].to_string();
+            assert!(code.is_none_or(|code| reasons.contains(code)), "{reply:?}: {reasons}");
         }
     }
 }

@@ -193,6 +193,8 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
         self.remember(caller);
+        let tokens = self.context_info().token_count;
+        self.guards.declined(tokens);
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Compacting => {
                 if let Some(trigger) = self.cancel_running() {

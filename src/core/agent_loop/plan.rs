@@ -44,6 +44,9 @@ impl AgentLoop {
         if !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() {
             return;
         }
+        if self.manager.options().background >= 1.0 {
+            return;
+        }
         let count = self.count(&self.context());
         if matches!(self.manager.before_request(&count, self.window_tokens()), Decision::Prepare | Decision::Compact) {
             self.prepare(now, &count);
@@ -95,7 +98,7 @@ impl AgentLoop {
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
         let asked_for = order.trigger == CompactionTrigger::Manual && order.strategy.is_none();
-        if asked_for && steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
+        if asked_for && manager.summarises() {
             // Who asks for a compaction wants a summary, not less.
             steps.retain(|step| matches!(step, Step::Summarise(_)));
         }

@@ -3,8 +3,8 @@
 use crate::core::context::{build::Counted, strategy::Planning};
 use reseed_protocol::Role;
 
-/// A result of fewer tokens than this is left alone: the note that stands in its place has about thirty.
-const RESULT_TOKENS_MIN: u64 = 60;
+/// A result of fewer tokens than this is left alone: the note that stands in its place has about seventy.
+const RESULT_TOKENS_MIN: u64 = 140;
 
 /// The tool results that may be cleared, as places in the context, oldest first: not the newest `keep` ones, none that
 /// is pinned, none of the tail that is to be kept, none that is short or cleared already, and none that the model has not

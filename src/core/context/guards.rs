@@ -31,6 +31,8 @@ pub struct Guards {
     futile: u32,
     rests_until: Option<Timestamp>,
     rests_below_tokens: Option<u64>,
+    /// A person stopped a compaction at this count: it does not begin again by itself before more is said.
+    declined_tokens: Option<u64>,
 }
 
 /// What automatic compaction may do now.
@@ -52,7 +54,8 @@ impl Guards {
         if self.rests_below_tokens.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
-        if !is_needed && undone_rest.is_some_and(|below| tokens <= below) {
+        let left_alone = undone_rest.max(self.declined_tokens);
+        if !is_needed && left_alone.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
         match self.rests_until {
@@ -74,6 +77,11 @@ impl Guards {
             let doubled = REST_MILLIS.saturating_mul(1 << (self.failures - FAILURES_MAX).min(10));
             self.rests_until = Some(now.plus_millis(doubled.min(REST_MILLIS_MAX)));
         }
+    }
+
+    /// A person stopped a compaction of a request of so many tokens.
+    pub fn declined(&mut self, tokens: u64) {
+        self.declined_tokens = Some(tokens);
     }
 
     /// A compaction was made, or could not be since there was nothing to gain, at so many tokens.

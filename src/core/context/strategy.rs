@@ -70,6 +70,11 @@ pub trait ContextManager: Send + std::fmt::Debug {
         CompactionTrigger::Threshold
     }
 
+    /// Whether it makes summaries at all: a compaction that a person asks for is then one, and nothing less.
+    fn summarises(&self) -> bool {
+        true
+    }
+
     /// Whether it acts by itself, also on a refusal of the provider as too large.
     fn is_automatic(&self) -> bool {
         true

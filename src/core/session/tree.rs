@@ -10,6 +10,7 @@
 use super::SessionState;
 use crate::core::context::{
     counter::{Counter, MessageTokens},
+    serialize::prefix,
     summary,
 };
 use reseed_protocol::{Entry, EntryData, EntryId, Message, Part, Role, entry::Compaction};
@@ -32,8 +33,11 @@ pub struct Node {
     pub cleared: bool,
 }
 
-/// What stands in the place of a tool's answer that was cleared.
-pub const CLEARED: &str = "[This old tool result was cleared to save room; call the tool again if it is needed.]";
+/// What stands in front of the beginning of a tool's answer that was cleared.
+pub const CLEARED: &str = "[This old tool result was cut to save room; call the tool again if more of it is needed.]";
+
+/// Characters of a cleared answer that stay: enough to tell what it was about.
+const CLEARED_CHARS: usize = 160;
 
 impl Node {
     /// The entry, counted.
@@ -90,7 +94,8 @@ impl Node {
         let mut message = message.clone();
         for part in &mut message.content {
             if let Part::ToolResult { output, .. } = part {
-                CLEARED.clone_into(output);
+                let beginning = prefix(output.trim_start(), CLEARED_CHARS);
+                *output = format!("{CLEARED}\n{beginning}…");
             }
         }
         let tokens = counter.entry(&self.entry_with(&message), Some(&message));

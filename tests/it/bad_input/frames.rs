@@ -44,7 +44,7 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     (Said, r#"{"id":"$ID","type":"fly"}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"USER_INPUT","payload":{"input":"hi"}}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"turn_started","payload":{}}"#, "unknown_command", "type"),
-    (Said, r#"{"id":"$ID","type":"pin_entry","payload":{"entryId":"x"}}"#, "unknown_command", "type"),
+    (Said, r#"{"id":"$ID","type":"praise_entry","payload":{"entryId":"x"}}"#, "unknown_command", "type"),
     (Negotiated, r#"{"id":"$ID","type":"fly"}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"ping","parentId":null}"#, "unknown_field", "parentId"),
     (Said, r#"{"id":"$ID","type":"ping","payload":{"sequence":1}}"#, "unknown_field", "sequence"),

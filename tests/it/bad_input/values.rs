@@ -124,7 +124,8 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "set_model", r#"{"model":"test","reasoningEffort":" "}"#, "invalid_field", "reasoningEffort"),
     (Said, "set_instructions", r#"{"instructions":null}"#, "invalid_field", "instructions"),
     (Said, "get_context", r#"{"format":"pdf"}"#, "invalid_field", "format"),
-    (Said, "manual_compact", r#"{"previewId":"p"}"#, "unknown_field", "previewId"),
+    (Said, "manual_compact", r#"{"previewed":"p"}"#, "unknown_field", "previewed"),
+    (Said, "manual_compact", r#"{"previewId":"p"}"#, "preview_not_found", "previewId"),
     (Said, "manual_compact", r#"{"instructions":7}"#, "invalid_field", "instructions"),
     // Tools
     (Said, "register_tools", "{}", "missing_field", "tools"),

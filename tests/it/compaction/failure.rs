@@ -69,18 +69,25 @@ async fn a_turn_goes_on_when_its_compaction_is_cancelled_or_fails() {
         if cancel {
             model.wait_for_requests(asked + 1).await;
             assert_eq!(client.ask("cancel_compaction", json!({})).await["type"], "ok");
+            let failed = client.event("compaction_failed").await["payload"].clone();
+            assert_eq!(failed["code"], "compaction_cancelled");
+        } else {
+            let compacted = client.event("context_compacted").await["payload"].clone();
+            assert_eq!(compacted["rung"], "extract", "{compacted}");
+            assert_eq!(compacted["failedRungs"][0]["reason"], "upstream_error", "{compacted}");
         }
-        let failed = client.event("compaction_failed").await["payload"].clone();
-        assert_eq!(failed["code"], if cancel { "compaction_cancelled" } else { "upstream_error" });
         let finished = client.event("turn_finished").await["payload"].clone();
         assert_eq!(finished["status"], "completed", "{finished}");
         let requests = model.requests();
-        assert_eq!(requests.len(), asked + 2, "the summary once, then the request as it was");
-        assert_eq!(requests[asked + 1].messages().count(), requests[asked - 1].messages().count() + 2);
-        // The next turn tries again.
-        assert_eq!(client.turn("Go on.").await["status"], "completed");
-        client.event("context_compacted").await;
-        assert!(summaries(&model.requests()) >= 2);
+        assert_eq!(requests.len(), asked + 2, "the summary once, then the request");
+        if cancel {
+            let as_it_was = requests[asked - 1].messages().count() + 2;
+            assert_eq!(requests[asked + 1].messages().count(), as_it_was);
+            // The next turn tries again.
+            assert_eq!(client.turn("Go on.").await["status"], "completed");
+            client.event("context_compacted").await;
+            assert!(summaries(&model.requests()) >= 2);
+        }
     }
 }
 
@@ -88,7 +95,7 @@ async fn a_turn_goes_on_when_its_compaction_is_cancelled_or_fails() {
 async fn what_waits_for_a_compaction_goes_on_when_another_strategy_is_chosen() {
     for in_turn in [true, false] {
         let (model, gate) = (talker(100), Gate::new());
-        let (_server, mut client) = session(&model, &[("CONTEXT_BACKGROUND", "1")]).await;
+        let (_server, mut client) = session(&model, &[]).await;
         fill(&mut client, TRIGGER_TOKENS - 250).await;
         let asked = model.requests().len();
         model.push(held_summary(&gate));
@@ -110,7 +117,7 @@ async fn what_waits_for_a_compaction_goes_on_when_another_strategy_is_chosen() {
 }
 
 #[tokio::test]
-async fn a_summary_that_fails_changes_nothing() {
+async fn a_summary_that_fails_is_made_by_rule_and_can_be_taken_back() {
     for code in [
         ErrorCode::UpstreamError,
         ErrorCode::UpstreamTimeout,
@@ -123,29 +130,25 @@ async fn a_summary_that_fails_changes_nothing() {
         fill(&mut client, 1_000).await;
         let before = context(&mut client).await;
         model.push(fault(code));
-        let ordered = client.ask("manual_compact", json!({})).await;
-        let failed = client.event("compaction_failed").await["payload"].clone();
-        assert_eq!(failed["code"], code.as_str());
-        assert_eq!(failed["jobId"], ordered["payload"]["jobId"]);
-        assert_eq!(context(&mut client).await, before, "{code}");
-        assert!(path(&mut client).await.1.iter().all(|kind| kind == "message"), "{code}");
-        compact(&mut client, json!({})).await;
+        let compacted = compact(&mut client, json!({})).await;
+        assert_eq!(compacted["rung"], "extract", "{code}");
+        let failed = json!([{ "rung": "model_summary", "reason": code.as_str() }]);
+        assert_eq!(compacted["failedRungs"], failed, "{code}");
+        assert_eq!(client.ask("undo_compaction", json!({})).await["type"], "ok", "{code}");
+        assert_eq!(context(&mut client).await["envelope"], before["envelope"], "{code}");
     }
 }
 
 #[tokio::test]
-async fn a_turn_that_cannot_fit_fails_and_can_be_retried() {
+async fn a_turn_goes_on_by_rule_when_its_summary_fails() {
     let model = talker(100);
     let (_server, mut client) = session(&model, &[]).await;
     fill(&mut client, TRIGGER_TOKENS - 250).await;
     model.push(fault(ErrorCode::UpstreamOverloaded));
     let asked = model.requests().len();
     let finished = client.turn(&words(99, 1_200)).await;
-    assert_eq!(finished["error"]["code"], "context_overflow", "{finished}");
-    assert_eq!(model.requests().len(), asked + 1, "what cannot fit is not sent");
-    client.ask("retry_turn", json!({})).await;
-    let finished = client.event("turn_finished").await["payload"].clone();
     assert_eq!(finished["status"], "completed", "{finished}");
+    assert_eq!(model.requests().len(), asked + 2, "the summary that failed, and the request");
 }
 
 #[tokio::test]
@@ -161,7 +164,6 @@ async fn what_is_no_summary_is_never_stored() {
         ("a call", Reply::parts(vec![call])),
         ("nothing", fault(ErrorCode::UpstreamEmpty)),
         ("filtered", fault(ErrorCode::ContentFiltered)),
-        ("refused as too large", fault(ErrorCode::ContextOverflow)),
     ];
     for (name, reply) in table {
         let model = talker(100);
@@ -223,7 +225,8 @@ impl Doomed {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let store = Arc::new(SqliteStore::open(path).unwrap());
         let model = model.clone();
-        let server = runtime.spawn(async move { Server::over(model, store, &[]).await }).await.unwrap();
+        let server =
+            runtime.spawn(async move { Server::over(model, store, &[super::WAITED_FOR]).await }).await.unwrap();
         Self { runtime, server }
     }
 

@@ -98,6 +98,15 @@ pub struct Job {
     usage: Option<Usage>,
 }
 
+/// How long a summary by rule may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// As long as the model's.
+    Full,
+    /// At most half of what it replaces: the full one was no smaller.
+    Half,
+}
+
 /// Where on the ladder a job is.
 #[derive(Debug, Clone)]
 enum At {
@@ -106,9 +115,9 @@ enum At {
     /// The model is summarising what this cut takes out.
     Asking(Box<Asking>, Cut),
     /// A summary by rule is due of what this cut takes out, merged into this text.
-    ByRule(Cut, Option<String>),
+    ByRule(Cut, Option<String>, Extent),
     /// What this cut's summary came to is being looked at.
-    Offered(CompactionRung, Option<(Cut, Option<String>)>),
+    Offered(CompactionRung, Option<(Cut, Option<String>, Extent)>),
 }
 
 impl Job {
@@ -187,7 +196,7 @@ impl Job {
                     Some(Step::Summarise(cut)) => {
                         let previous = self.previous(&cut);
                         if !self.asks_model {
-                            self.at = At::ByRule(cut, previous);
+                            self.at = At::ByRule(cut, previous, Extent::Full);
                             continue;
                         }
                         let split_turn = cut.turn_prefix.is_some();
@@ -204,13 +213,15 @@ impl Job {
                     let rung = asking.rung();
                     let text = asking.summary.clone().unwrap_or_default();
                     let outcome = self.summarised(&cut, &text, rung);
-                    self.at = At::Offered(rung, Some((cut, asking.summary)));
+                    self.at = At::Offered(rung, Some((cut, asking.summary, Extent::Full)));
                     return Next::Offer(Box::new(outcome));
                 }
-                At::ByRule(cut, previous) => {
-                    let text = self.extract(&cut, previous.as_deref());
-                    self.at = At::Offered(CompactionRung::Extract, None);
-                    return Next::Offer(Box::new(self.summarised(&cut, &text, CompactionRung::Extract)));
+                At::ByRule(cut, previous, extent) => {
+                    let text = self.extract(&cut, previous.as_deref(), extent);
+                    let outcome = self.summarised(&cut, &text, CompactionRung::Extract);
+                    let shorter = (extent == Extent::Full).then_some((cut, previous, Extent::Half));
+                    self.at = At::Offered(CompactionRung::Extract, shorter);
+                    return Next::Offer(Box::new(outcome));
                 }
                 // Whoever asks twice without refusing gives it up.
                 At::Offered(..) => {}
@@ -264,7 +275,7 @@ impl Job {
         if let At::Asking(asking, cut) = std::mem::replace(&mut self.at, At::Between) {
             self.note(asking.rung(), why);
             let previous = self.previous(&cut);
-            self.at = At::ByRule(cut, previous);
+            self.at = At::ByRule(cut, previous, Extent::Full);
         }
     }
 
@@ -281,8 +292,8 @@ impl Job {
         if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
             self.best = Some((tokens, outcome));
         }
-        if let Some((cut, text)) = summary {
-            self.at = At::ByRule(cut, text);
+        if let Some((cut, text, extent)) = summary {
+            self.at = At::ByRule(cut, text, extent);
         }
     }
 
@@ -320,11 +331,13 @@ impl Job {
         summary::unseed(&text).map(Cow::into_owned)
     }
 
-    /// An extract that is smaller than what it replaces, and within the summary's bound.
-    fn extract(&self, cut: &Cut, previous: Option<&str>) -> String {
+    fn extract(&self, cut: &Cut, previous: Option<&str>, extent: Extent) -> String {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        let tokens_max = self.task.summary_tokens_max.min(cut.dropped_tokens / 2);
+        let tokens_max = match extent {
+            Extent::Full => self.task.summary_tokens_max,
+            Extent::Half => self.task.summary_tokens_max.min(cut.dropped_tokens / 2),
+        };
         summary::presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
     }
 

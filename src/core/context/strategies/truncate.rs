@@ -33,6 +33,10 @@ impl ContextManager for Truncate {
         &self.options
     }
 
+    fn summarises(&self) -> bool {
+        false
+    }
+
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
         let (context, structure) = (planning.context, planning.structure);
         let beside = structure.summary_tokens.min(planning.summary_tokens).max(NOTE_TOKENS);
