@@ -339,7 +339,7 @@ impl Actor {
                     let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
                     let generation = old.generation() + 1;
                     let mut seed = old.into_seed();
-                    seed.calibration = self.shared.calibration(&seed.session.state.model);
+                    seed.calibration = self.shared.calibration_of(&seed.session);
                     tracing::debug!(session = %self.id, generation, "loop seeded");
                     let mut agent = Box::new(AgentLoop::seeded(generation, seed));
                     waiting.extend(agent.handle(now, Input::Seeded));

@@ -162,9 +162,7 @@ impl Effects {
                 self.feed.emit(&event);
             }
             Effect::CallModel(call) => self.call_model(*call),
-            Effect::Calibrate { model, estimated, reported } => {
-                self.shared.calibrate(&model, estimated, reported);
-            }
+            Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
             // The actor's own.
             Effect::CancelModel(_) | Effect::Reseed => {}
         }

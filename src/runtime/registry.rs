@@ -386,7 +386,7 @@ impl Registry {
     }
 
     fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
-        let calibration = self.shared.calibration(&session.state.model);
+        let calibration = self.shared.calibration_of(&session);
         let ids = IdSource::seeded(self.random_bits()?);
         Ok(Seed::new(session, self.shared.deployment.clone(), calibration, ids))
     }

@@ -4,7 +4,12 @@ use crate::{
     clock::Clock,
     core::{
         agent_loop::Deployment,
-        context::counter::{Calibration, Counter},
+        context::{
+            build_context,
+            count::relearnt,
+            counter::{Calibration, Counter, Report},
+        },
+        session::Session,
     },
     provider::Provider,
     store::{Error as StoreError, Part, SessionStore},
@@ -57,18 +62,40 @@ impl Shared {
         self.damaged.get(session).map(|told| told.clone())
     }
 
-    pub(super) fn calibrate(&self, model: &str, estimated: u64, reported: u64) {
-        if self.calibrations.len() >= CALIBRATIONS_MAX && !self.calibrations.contains_key(model) {
+    pub(super) fn calibrate(&self, model: &str, report: &Report) {
+        if let Some(mut calibration) = self.calibrations.get_mut(model) {
+            calibration.observe(report);
             return;
         }
         let mut calibration = self.calibration(model);
-        calibration.observe(estimated, reported);
-        self.calibrations.insert(model.to_owned(), calibration);
+        calibration.observe(report);
+        self.remember(model, calibration);
     }
 
     pub(super) fn calibration(&self, model: &str) -> Calibration {
-        let known = self.calibrations.get(model).map(|calibration| *calibration);
+        let known = self.calibrations.get(model).map(|calibration| calibration.clone());
         known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
+    }
+
+    /// How far the estimates for a session's model are off. Where no session has told yet since the server started,
+    /// this one's own history does.
+    pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
+        let model = &session.state.model;
+        if !self.calibrations.contains_key(model) {
+            let counter = Counter::chosen(self.deployment.estimator, model);
+            let relearnt = relearnt(&build_context(session.tree.path()), model, &counter);
+            if relearnt.reports() > 0 {
+                self.remember(model, relearnt.clone());
+            }
+            return relearnt;
+        }
+        self.calibration(model)
+    }
+
+    fn remember(&self, model: &str, calibration: Calibration) {
+        if self.calibrations.len() < CALIBRATIONS_MAX {
+            self.calibrations.insert(model.to_owned(), calibration);
+        }
     }
 }
 

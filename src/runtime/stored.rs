@@ -4,7 +4,7 @@ use super::{load, shared::store_error};
 use crate::{
     core::{
         agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed},
-        context::counter::{Calibration, Counter},
+        context::{build_context, count::relearnt, counter::Counter},
         session::{IdSource, SessionState},
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
@@ -39,7 +39,8 @@ pub async fn context(
     deployment: Arc<Deployment>,
 ) -> Result<Context, ErrorBody> {
     let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
-    let calibration = Calibration::new(Counter::for_model(&session.state.model).method());
+    let counter = Counter::chosen(deployment.estimator, &session.state.model);
+    let calibration = relearnt(&build_context(session.tree.path()), &session.state.model, &counter);
     let generation = session.state.generation.max(1);
     let mut agent = AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0)));
     let command = Command::GetContext(GetContext { format: None, ephemeral: None });

@@ -1,6 +1,7 @@
 //! What the loop is told, and what it wants done.
 
 use crate::core::{
+    context::counter::Report,
     model::{Answer, ModelFault, ModelRequest},
     session::Place,
 };
@@ -103,10 +104,8 @@ pub enum Effect {
     Calibrate {
         /// The model.
         model: String,
-        /// What was estimated for the request.
-        estimated: u64,
-        /// What the provider counted.
-        reported: u64,
+        /// What was estimated and what the provider counted.
+        report: Box<Report>,
     },
     /// This loop is done: seed the next one from what the tree says and tell it [`Input::Seeded`].
     Reseed,

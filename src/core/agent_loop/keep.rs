@@ -51,7 +51,6 @@ impl AgentLoop {
             self.session.tree = tree;
         }
         self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        self.refresh_fixed();
         Ok(())
     }
 
@@ -65,7 +64,6 @@ impl AgentLoop {
         let pinned = found.with.clone().unwrap_or_else(|| id.clone());
         pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
         self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        self.refresh_fixed();
         Ok(())
     }
 
@@ -88,7 +86,6 @@ impl AgentLoop {
         let mut state = self.session.state.clone();
         state.undone.push(found.clone());
         self.session.tree.mark(&state);
-        self.refresh_fixed();
         let undone = CompactionUndone {
             entry_id: found,
             command_id: Some(caller.id.clone()),

@@ -457,11 +457,8 @@ impl AgentLoop {
         let own = self.session.state.settings.instructions.as_deref();
         self.system = system_prompt(own.unwrap_or(&self.deployment.instructions));
         let definitions = self.tools.definitions();
-        self.fixed = Fixed {
-            system: self.counter.system(&self.system.compiled) + self.counter.request_overhead(),
-            tools: definitions.iter().map(|tool| self.counter.tool(tool)).sum(),
-        };
-        self.envelope_key = envelope_key(&self.system, definitions, self.session.tree.path());
+        self.fixed = Fixed::counted(&self.counter, &self.system.compiled, definitions);
+        self.envelope_key = envelope_key(&self.system, definitions);
     }
 
     fn context(&self) -> Context {
@@ -474,7 +471,7 @@ impl AgentLoop {
             envelope_key: &self.envelope_key,
             estimator: self.counter.estimator(),
         };
-        count(context, self.fixed, fresh, &self.calibration)
+        count(context, self.fixed, fresh, &self.counter, &self.calibration)
     }
 
     fn window_tokens(&self) -> u64 {

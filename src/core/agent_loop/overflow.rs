@@ -3,7 +3,7 @@
 use super::{AgentLoop, Asked, Effect, Stage, compact::Use, info};
 use crate::core::{
     context::{
-        RequestCount, compaction::Order, cut::must_stay, guards::Leave, structure::Structure,
+        RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
         windows::WINDOW_TOKENS_MIN,
     },
     model::ModelFault,
@@ -69,7 +69,7 @@ impl AgentLoop {
         // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
         let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
         if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
-            self.calibrate(&asked.model, asked.count.estimated, refused);
+            self.calibrate(&asked.model, asked.count.basis.report(refused));
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
         self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
@@ -128,8 +128,10 @@ impl AgentLoop {
     /// Refuses input that no compaction could make room for.
     pub(super) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
-        let estimated = self.counter.message(&message).total();
-        let least = self.calibration.apply(estimated).saturating_sub(self.calibration.error_bound(estimated));
+        let mut mix = Mix::default();
+        mix.add_message(&self.counter.message(&message));
+        let estimated = self.calibration.tokens(&mix);
+        let least = estimated.saturating_sub(self.calibration.error_bound(&mix));
         let window = self.window_tokens();
         if least > window {
             let text = format!(

@@ -1,7 +1,7 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
 use super::{AgentLoop, Stage, commands::Caller, info, schema::check_schema, turn::appended};
-use crate::core::context::serialize::clip;
+use crate::core::context::{counter::Mix, serialize::clip};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
@@ -146,7 +146,7 @@ impl AgentLoop {
     /// beginning and the end are kept, with a note between them.
     fn fitting_output(&self, output: String) -> String {
         let tokens_max = (self.window_tokens() / 4).max(1);
-        let tokens = self.calibration.apply(self.counter.text(&output));
+        let tokens = self.calibration.tokens(&Mix::of_text(&self.counter.scripts(&output)));
         if tokens <= tokens_max {
             return output;
         }

@@ -2,7 +2,12 @@
 
 use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
 use crate::core::{
-    context::{Decision, counter::Estimator, envelope::envelope},
+    context::{
+        Decision,
+        count::{answer_report, sent_key},
+        counter::{Estimator, Report},
+        envelope::envelope,
+    },
     model::{Answer, ModelRequest, Purpose},
     session::input::name_from,
 };
@@ -15,10 +20,6 @@ use reseed_protocol::{
     },
     reply::{Accepted, Reply},
 };
-
-/// A report is taken to correct the estimate only of requests of at least so many tokens: in smaller ones the
-/// provider's own wrapping outweighs what we estimated.
-const CALIBRATE_TOKENS_MIN: u64 = 200;
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
@@ -83,7 +84,8 @@ impl AgentLoop {
         };
         let shown_as = Some((item.clone(), turn.turn_id));
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as })));
-        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key: self.envelope_key.clone() };
+        let envelope_key = sent_key(&self.envelope_key, &context);
+        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key };
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
     }
 
@@ -114,8 +116,11 @@ impl AgentLoop {
             }
         }
         let message = self.answer_message(&answer, &asked);
-        if let Some(reported) = answer.usage.filter(|usage| usage.input_tokens >= CALIBRATE_TOKENS_MIN) {
-            self.calibrate(&asked.model, asked.count.estimated, reported.input_tokens);
+        if let Some(reported) = answer.usage {
+            self.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
+            if let Some(report) = answer_report(&message, &self.counter) {
+                self.calibrate(&asked.model, report);
+            }
         }
         let calls: Vec<(reseed_protocol::CallId, String, String)> = message
             .tool_calls()
@@ -204,14 +209,15 @@ impl AgentLoop {
         message
     }
 
-    pub(super) fn calibrate(&mut self, model: &str, estimated: u64, reported: u64) {
+    /// Learns from a report, here and for the sessions to come.
+    pub(super) fn calibrate(&mut self, model: &str, report: Report) {
         if self.counter.estimator() != Estimator::Own {
             return;
         }
         if model == self.session.state.model {
-            self.calibration.observe(estimated, reported);
+            self.calibration.observe(&report);
         }
-        self.out.push(Effect::Calibrate { model: model.to_owned(), estimated, reported });
+        self.out.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
     }
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.

@@ -5,16 +5,19 @@
 
 use crate::core::context::{
     build::{Context, Counted, Kind},
-    counter::{Calibration, Estimator},
+    counter::{Calibration, Counter, Estimator, Method, Mix, Of, Report},
 };
 use reseed_protocol::{
-    EntryId, Part, Role, UsageSource,
-    context::{Breakdown, CountSource},
+    EntryId, Message, Part, Role, UsageSource,
+    context::{Breakdown, CountSource, ToolDefinition},
 };
 
 /// A report that differs from the estimate by more than this factor either way counts another thing than the request:
 /// some servers invent counts. Real tokenizers stay within it even on scripts they know badly.
 const PLAUSIBLE_FACTOR: u64 = 8;
+
+/// Answers of a session that its model's calibration is learnt from anew: the newest ones, more than it remembers.
+const RELEARNT_ANSWERS_MAX: usize = 32;
 
 /// What is sent besides the messages, as estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,6 +26,26 @@ pub struct Fixed {
     pub system: u64,
     /// The tool definitions.
     pub tools: u64,
+    /// Both, by what they are made of.
+    pub mix: Mix,
+}
+
+impl Fixed {
+    /// Counts what is sent besides the messages.
+    #[must_use]
+    pub fn counted(counter: &Counter, system: &str, tools: &[ToolDefinition]) -> Self {
+        let overhead = counter.request_overhead();
+        let fixed = Self {
+            system: counter.system(system) + overhead,
+            tools: tools.iter().map(|tool| counter.tool(tool)).sum(),
+            mix: Mix::default(),
+        };
+        let mut mix = Mix::of_text(&counter.scripts(system));
+        // By pi's rule both are free.
+        mix.add_frame(fixed.system.saturating_sub(mix.total()));
+        mix.add_tools(fixed.tools);
+        Self { mix, ..fixed }
+    }
 }
 
 /// Which reports hold for the next request.
@@ -41,8 +64,6 @@ pub struct Freshness<'a> {
 pub struct RequestCount {
     /// All of it.
     pub tokens: u64,
-    /// The same as estimated without any report, not corrected: what a report is compared with.
-    pub estimated: u64,
     /// By kind; adds up to `tokens`.
     pub breakdown: Breakdown,
     /// Where it comes from.
@@ -61,65 +82,240 @@ pub struct RequestCount {
     pub messages: u64,
     /// Of them, what users said, without what a compaction kept one by one.
     pub turns: u64,
+    /// What the report of this very request will teach.
+    pub basis: Basis,
+}
+
+/// What is known of a request before it is sent, and what was estimated: its report tells the true size of the second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Basis {
+    /// Tokens that an earlier report says; 0 where there is none.
+    pub known_tokens: u64,
+    /// What the rest was estimated at, not corrected.
+    pub rest: Mix,
+    /// How.
+    pub method: Method,
+}
+
+impl Basis {
+    /// What is learnt from the provider's count of the request; nothing where that is below what it said before.
+    #[must_use]
+    pub fn report(&self, input_tokens: u64) -> Report {
+        Report {
+            method: self.method,
+            of: if self.known_tokens == 0 { Of::Whole } else { Of::Added },
+            mix: self.rest,
+            tokens: input_tokens.saturating_sub(self.known_tokens),
+        }
+    }
 }
 
 /// Counts the next request.
 #[must_use]
-pub fn count(context: &Context, fixed: Fixed, fresh: Freshness<'_>, calibration: &Calibration) -> RequestCount {
+pub fn count(
+    context: &Context,
+    fixed: Fixed,
+    fresh: Freshness<'_>,
+    counter: &Counter,
+    calibration: &Calibration,
+) -> RequestCount {
     let messages = &context.messages;
-    let estimate_of = |range: &[Counted]| range.iter().map(|counted| counted.tokens.total()).sum::<u64>();
-    let estimated = fixed.system + fixed.tools + estimate_of(messages);
-    let anchor = messages.iter().enumerate().rev().find_map(|(at, counted)| {
-        let total = report(counted, fresh)?;
-        let prefix = fixed.system + fixed.tools + estimate_of(&messages[..=at]);
-        let plausible = fresh.estimator == Estimator::Pi
-            || total.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && total <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
-        plausible.then_some((at, total))
-    });
+    let anchor = newest_report(messages, fixed, fresh);
     let raw = breakdown(messages, fixed);
-    let (tokens, usage_tokens, trailing_estimate, source) = match anchor {
-        None => (calibration.apply(estimated), 0, estimated, CountSource::Estimated),
-        Some((at, reported)) => {
-            let trailing = estimate_of(&messages[at + 1..]);
-            let source = if trailing == 0 { CountSource::Reported } else { CountSource::Mixed };
-            (reported + calibration.apply(trailing), reported, trailing, source)
+    let (rest, known) = match &anchor {
+        None => {
+            let mut rest = fixed.mix;
+            messages.iter().for_each(|counted| rest.add_message(&counted.tokens));
+            (rest, 0)
         }
+        Some(anchor) => (added(&messages[anchor.at + 1..], counter), anchor.tokens),
     };
-    let usage_of = |at: usize| messages[at].message.usage.as_ref().map_or(0, |usage| usage.cached_tokens);
+    let estimate = calibration.tokens(&rest);
+    let source = match &anchor {
+        None => CountSource::Estimated,
+        Some(_) if rest.total() == 0 => CountSource::Reported,
+        Some(_) => CountSource::Mixed,
+    };
+    let tokens = known.saturating_add(estimate);
+    let usage = anchor.as_ref().and_then(|anchor| messages[anchor.at].message.usage.as_ref());
+    let basis = match &anchor {
+        Some(anchor) => anchor.basis(messages, rest, counter, calibration),
+        None => Basis { known_tokens: 0, rest, method: counter.method() },
+    };
     RequestCount {
         tokens,
-        estimated,
         breakdown: scaled(raw, tokens),
         source,
-        usage_tokens,
-        trailing_tokens: tokens - usage_tokens,
-        last_usage_entry_id: anchor.and_then(|(at, _)| messages[at].entry_id.clone()),
-        cached_tokens: anchor.map_or(0, |(at, _)| usage_of(at)),
-        error_bound_tokens: calibration.error_bound(trailing_estimate),
+        usage_tokens: known,
+        trailing_tokens: tokens - known,
+        last_usage_entry_id: anchor.as_ref().and_then(|anchor| messages[anchor.at].entry_id.clone()),
+        cached_tokens: usage.map_or(0, |usage| usage.cached_tokens),
+        error_bound_tokens: calibration.error_bound(&rest),
         messages: messages.len() as u64,
         turns: messages.iter().filter(|counted| counted.is_input && counted.kind != Kind::Beside).count() as u64,
+        basis,
     }
 }
 
+/// Names what a request sends before its answer: the system prompt and the tools by their key, and the messages. A
+/// report holds for as long as the very same is sent before it: not after a compaction, and not after that is undone.
+#[must_use]
+pub fn sent_key(envelope_key: &str, context: &Context) -> String {
+    let sent = context.messages.iter().fold(SENT_NOTHING, |sent, counted| sent.and(counted));
+    sent.key(envelope_key)
+}
+
+/// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by their entries and their size.
+#[derive(Clone, Copy)]
+struct Sent(u64);
+
+const SENT_NOTHING: Sent = Sent(0xcbf2_9ce4_8422_2325);
+
+impl Sent {
+    fn and(self, counted: &Counted) -> Self {
+        let id = counted.entry_id.as_ref().map_or("-", EntryId::as_str);
+        let bytes = id.bytes().map(u64::from).chain([counted.tokens.total()]);
+        Self(bytes.fold(self.0, |sum, byte| (sum ^ byte).wrapping_mul(0x0100_0000_01b3)))
+    }
+
+    fn key(self, envelope_key: &str) -> String {
+        format!("{envelope_key}-{:016x}", self.0)
+    }
+
+    /// Whether an answer was made for exactly this. Answers of older versions name only the system prompt and the
+    /// tools.
+    fn is_of(self, key: &str, envelope_key: &str) -> bool {
+        match key.strip_prefix(envelope_key) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('-').and_then(|sent| u64::from_str_radix(sent, 16).ok()) == Some(self.0),
+            None => false,
+        }
+    }
+}
+
+/// The estimate of what follows a report. It ends in another start of an answer: the earlier one became part of the
+/// answer that was reported.
+fn added(messages: &[Counted], counter: &Counter) -> Mix {
+    let mut mix = Mix::default();
+    messages.iter().for_each(|counted| mix.add_message(&counted.tokens));
+    if !messages.is_empty() {
+        mix.add_frame(counter.request_overhead());
+    }
+    mix
+}
+
+/// The newest report that holds.
+struct Anchor {
+    at: usize,
+    /// Of the request and its answer, as far as that is sent back.
+    tokens: u64,
+}
+
+impl Anchor {
+    /// What the next report teaches: of what was added since the answer, or, where the answer was reported as another
+    /// size than it can have, with the answer: some servers count thoughts in it that they do not show.
+    fn basis(&self, messages: &[Counted], rest: Mix, counter: &Counter, calibration: &Calibration) -> Basis {
+        let method = counter.method();
+        let basis = Basis { known_tokens: self.tokens, rest, method };
+        let answer = &messages[self.at];
+        let Some(usage) = answer.message.usage.as_ref().filter(|usage| usage.input_tokens > 0) else { return basis };
+        let written = counter.written(&answer.tokens);
+        let reported = self.tokens.saturating_sub(usage.input_tokens);
+        if calibration.is_believable(&written, reported) {
+            return basis;
+        }
+        let mut with_answer = rest;
+        with_answer.add_message(&answer.tokens);
+        Basis { known_tokens: usage.input_tokens, rest: with_answer, method }
+    }
+}
+
+fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>) -> Option<Anchor> {
+    let (mut sent, mut prefix) = (SENT_NOTHING, fixed.system.saturating_add(fixed.tools));
+    let mut newest = None;
+    for (at, counted) in messages.iter().enumerate() {
+        let report = report(counted, fresh, sent);
+        sent = sent.and(counted);
+        prefix = prefix.saturating_add(counted.tokens.total());
+        let Some(tokens) = report else { continue };
+        let plausible = fresh.estimator == Estimator::Pi
+            || tokens.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && tokens <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
+        if plausible {
+            newest = Some(Anchor { at, tokens });
+        }
+    }
+    newest
+}
+
 /// What the provider reported for the prefix up to and including this answer, where that still holds.
-fn report(counted: &Counted, fresh: Freshness<'_>) -> Option<u64> {
+fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
-    if fresh.estimator == Estimator::Pi {
-        let holds = counted.kind == Kind::Recent && message.role == Role::Assistant && !message.incomplete;
-        return Some(usage.total_tokens()).filter(|tokens| holds && *tokens > 0);
-    }
-    let holds = counted.kind == Kind::Recent
-        && message.role == Role::Assistant
-        && message.model.as_deref() == Some(fresh.model)
-        && message.envelope_key.as_deref() == Some(fresh.envelope_key);
-    if !holds || usage.total_tokens() == 0 {
+    if counted.kind != Kind::Recent || message.role != Role::Assistant || usage.total_tokens() == 0 {
         return None;
     }
-    // Reasoning is paid for but sent back only where the provider gave an opaque payload for it.
+    if fresh.estimator == Estimator::Pi {
+        return Some(usage.total_tokens()).filter(|_| !message.incomplete);
+    }
+    let holds = message.model.as_deref() == Some(fresh.model)
+        && message.envelope_key.as_deref().is_some_and(|key| sent.is_of(key, fresh.envelope_key));
+    holds.then(|| usage.total_tokens().saturating_sub(not_sent_back(counted)))
+}
+
+/// Tokens of an answer that are paid for but not sent back: thoughts without an opaque payload. Where they are shown
+/// but not counted apart, their estimate has to do.
+fn not_sent_back(counted: &Counted) -> u64 {
+    let message = &counted.message;
     let sent_back = message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }));
-    let dropped = if sent_back { 0 } else { usage.reasoning_tokens.unwrap_or(0) };
-    Some(usage.total_tokens().saturating_sub(dropped))
+    let reported = message.usage.as_ref().and_then(|usage| usage.reasoning_tokens);
+    if sent_back { 0 } else { reported.unwrap_or(u64::from(counted.tokens.unsent)) }
+}
+
+/// What the size of an answer teaches.
+#[must_use]
+pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
+    let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
+    let tokens = counter.message(message);
+    // A sealed thought is part of what was paid for, and of what nobody can estimate.
+    let thought = usage.reasoning_tokens.unwrap_or(u64::from(tokens.unsent));
+    (tokens.reasoning == 0).then(|| Report {
+        method: counter.method(),
+        of: Of::Answer,
+        mix: counter.written(&tokens),
+        tokens: usage.output_tokens.saturating_sub(thought),
+    })
+}
+
+/// Learns anew from the reports that a session holds: for the first session of a model since the server started.
+#[must_use]
+pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibration {
+    let mut calibration = Calibration::new(counter.method());
+    if counter.estimator() != Estimator::Own {
+        return calibration;
+    }
+    let messages = &context.messages;
+    let mut sent = SENT_NOTHING;
+    let mut before: Option<(Anchor, &str)> = None;
+    let answers = messages.iter().filter(|counted| counted.message.role == Role::Assistant).count();
+    let mut left_out = answers.saturating_sub(RELEARNT_ANSWERS_MAX);
+    for (at, counted) in messages.iter().enumerate() {
+        let key = counted.message.envelope_key.as_deref().and_then(|key| key.split('-').next()).unwrap_or_default();
+        let holds = report(counted, Freshness { model, envelope_key: key, estimator: Estimator::Own }, sent);
+        sent = sent.and(counted);
+        let (Some(tokens), Some(usage)) = (holds, &counted.message.usage) else { continue };
+        if left_out > 0 {
+            left_out -= 1;
+        } else {
+            if let Some((anchor, _)) = before.as_ref().filter(|(_, earlier)| *earlier == key) {
+                let rest = added(&messages[anchor.at + 1..at], counter);
+                let basis = anchor.basis(messages, rest, counter, &calibration);
+                calibration.observe(&basis.report(usage.input_tokens));
+            }
+            answer_report(&counted.message, counter).iter().for_each(|report| calibration.observe(report));
+        }
+        before = Some((Anchor { at, tokens }, key));
+    }
+    calibration
 }
 
 fn breakdown(messages: &[Counted], fixed: Fixed) -> Breakdown {

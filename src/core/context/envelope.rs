@@ -1,14 +1,11 @@
 //! The context envelope: all that one request sends.
 
-use crate::core::{
-    context::build::Context,
-    session::{Node, fingerprint::fingerprint},
-};
+use crate::core::{context::build::Context, session::fingerprint::fingerprint};
 use reseed_protocol::{
     Part, Role,
     context::{ContextEnvelope, EnvelopeMessages, RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
 };
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
 /// Name of the system part that holds the instructions.
 pub const BASE_PART: &str = "base";
@@ -39,22 +36,11 @@ pub fn envelope(
     }
 }
 
-/// Names what stands before the messages that were said since the last compaction, so that a report made with another
-/// prefix is known to be stale: the system prompt, the tools, the compaction in effect and what was pinned under it.
+/// Names a system prompt and tools, so that a report made with others is known to be stale.
 #[must_use]
-pub fn envelope_key(system: &SystemPrompt, tools: &[ToolDefinition], path: &[Arc<Node>]) -> String {
+pub fn envelope_key(system: &SystemPrompt, tools: &[ToolDefinition]) -> String {
     let tools = serde_json::to_string(tools).expect("tool definitions have text keys");
-    let mut text = format!("{}\u{0}{tools}", system.compiled);
-    let compaction = path.iter().rposition(|node| node.compaction().is_some());
-    if let Some(at) = compaction {
-        let first = path[at].compaction().and_then(|compaction| compaction.first_kept_entry_id.as_ref());
-        let beside = path[..at].iter().take_while(|node| Some(node.id()) != first).filter(|node| node.pinned);
-        for node in beside.chain([&path[at]]) {
-            text.push('\u{0}');
-            text.push_str(node.id().as_str());
-        }
-    }
-    format!("{:08x}", fingerprint(text.as_bytes()) & 0xffff_ffff)
+    format!("{:08x}", fingerprint(format!("{}\u{0}{tools}", system.compiled).as_bytes()) & 0xffff_ffff)
 }
 
 /// The envelope as text to read.

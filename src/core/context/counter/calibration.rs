@@ -1,148 +1,265 @@
-//! Learns how far a model's reported usage is from our estimate.
+//! Learns how far a model's reported usage is from our estimate, for each script and for what surrounds the text.
 //!
-//! Held at all times: the factor is finite and within [`FACTOR_MIN`] and [`FACTOR_MAX`]; one report, however wrong,
-//! moves it by a bounded share; small requests hardly count, since in them what the provider adds of its own
-//! (a hidden prompt, a template's preface) drowns what we estimate.
+//! Each report is one equation: this mix of estimated tokens was counted as so many. The factors are followed by a
+//! Kalman filter. It knows how sure it is of every factor and of how they hang together, so a conversation in two
+//! scripts teaches both, a factor never seen stays loose, and the bound of an estimate is that of its own mix.
+//!
+//! Held at all times: every factor is finite and within its limits; one report, however wrong, moves an estimate by
+//! a bounded share, by little once some have agreed; reports of another method change nothing.
 
-use super::Method;
+use super::{
+    Method,
+    mix::{FRAME, IMAGES, Mix, ROWS, SCRIPTS, SEALED, TOOLS},
+};
+
+/// What a report counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A whole request: with whatever the provider adds unseen.
+    Whole,
+    /// What was added to a request since an earlier report: what the provider adds to both cancels out.
+    Added,
+    /// An answer, as the model wrote it. Some servers count thoughts in it that nobody sees, so one of a size that
+    /// is not believable teaches nothing.
+    Answer,
+}
+
+/// What was estimated, and what the provider counted for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// How it was estimated. A calibration learns only of its own method.
+    pub method: Method,
+    /// What was counted.
+    pub of: Of,
+    /// The estimate, not corrected.
+    pub mix: Mix,
+    /// What the provider counted. Zero is how providers say that they do not know: it teaches nothing.
+    pub tokens: u64,
+}
+
+/// How much is known before the first report, and how well texts keep to their factors.
+struct Prior {
+    /// How far all scripts may be off together, as a share (one standard deviation, like all that follow).
+    together: f64,
+    /// How far each script may be off by itself: what vocabularies of different makers differ by.
+    scripts: [f64; SCRIPTS],
+    /// How far one stretch of text may be off although its script's factor is right: one subject is written in longer
+    /// words than another. Does not shrink with the length.
+    stretch: f64,
+    /// What each estimated token adds to the variance by chance, in tokens: shrinks with the length.
+    chance: f64,
+}
+
+/// Character weights are made for one vocabulary; the figures are what others differ from it by, and what windows of
+/// the samples scatter by.
+const CHARACTERS: Prior = Prior {
+    together: 0.08,
+    scripts: [0.10, 0.30, 0.20, 0.35, 0.35, 0.35, 0.40, 0.35, 0.50, 0.60, 0.50, 0.40],
+    stretch: 0.05,
+    chance: 0.30,
+};
+
+/// A tokenizer is exact for the text that it is given, but a server may call another model by a known name.
+const TOKENIZER: Prior = Prior { together: 0.012, scripts: [0.008; SCRIPTS], stretch: 0.002, chance: 0.005 };
+
+/// What surrounds text, tools, pictures, sealed thoughts: guesses by either method. Row, deviation, least and most.
+const GUESSES: [(usize, f64, f64, f64); 4] =
+    [(FRAME, 0.60, 0.0, 8.0), (TOOLS, 0.40, 0.05, 8.0), (IMAGES, 0.60, 0.02, 40.0), (SEALED, 0.50, 0.05, 8.0)];
 
 /// No tokenizer in use is four times coarser or finer than ours: what is beyond is a provider's mistake.
 const FACTOR_MIN: f64 = 0.25;
 /// See [`FACTOR_MIN`].
 const FACTOR_MAX: f64 = 4.0;
-/// How many times larger or smaller than expected a report may be taken to be.
-const SURPRISE_MAX: f64 = 2.0;
-/// A request of this many tokens counts half as much as a very large one.
-const HALF_WEIGHT_TOKENS: f64 = 400.0;
-/// Reports remembered, in full weights: an older one fades with every new one, because what a conversation is made
-/// of (prose, code, another language) changes.
-const MEMORY: f64 = 8.0;
-/// No estimate is claimed to be better than this share.
-const BOUND_SHARE_MIN: f64 = 0.01;
-/// Tokens by which the surroundings of messages may be wrong in any request.
-const BOUND_TOKENS_MIN: u64 = 8;
+/// Tokens by which any report may be off: marks at the seams, roundings.
+const SEAM_TOKENS: f64 = 1.0;
+/// Tokens that a provider may add unseen to a whole request, and the share by which it may render it otherwise.
+const UNSEEN: (f64, f64) = (40.0, 0.03);
+/// A whole request is taken to teach only from so many tokens on: in smaller ones what is unseen drowns the rest.
+const WHOLE_TOKENS_MIN: u64 = 200;
+/// Deviations by which a report may miss what was expected and still be believed in full.
+const BELIEVED: f64 = 3.0;
+/// Share of the first uncertainty that comes back with each report: conversations change their subject, names their
+/// model.
+const FORGOTTEN: f64 = 0.002;
+/// The same after a report that missed by all that is believed: the sooner what changed is learnt anew.
+const FORGOTTEN_SURPRISED: f64 = 0.15;
+/// Reports that the first guess of the scatter is worth, and after how many an older miss has faded.
+const SCATTER_REPORTS: (f64, f64) = (4.0, 24.0);
+/// Least and most by which the scatter may be taken to differ from the first guess, as a ratio of variances.
+const SCATTER: (f64, f64) = (0.2, 16.0);
+/// Deviations that a bound claims.
+const BOUND: f64 = 2.0;
+/// No estimate is claimed to be better than this share, nor than so many tokens.
+const BOUND_MIN: (f64, u64) = (0.01, 8);
+/// Share of what was estimated lately that a new report leaves of the older.
+const RECENT_KEPT: f64 = 0.8;
+
+type Row = [f64; ROWS];
 
 /// Corrects the estimates for one model from each reported usage.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
-    /// Reported tokens for each estimated one.
-    factor: f64,
-    /// Mean share by which reports missed the corrected estimate.
-    miss: f64,
-    /// Weight of what was seen so far, the first guess included.
-    weight: f64,
+    method: Method,
+    /// Reported tokens for each estimated one, by row.
+    factors: Row,
+    /// How unsure the factors are, and how they hang together.
+    covariance: [Row; ROWS],
+    /// Variance of the misses, as a ratio to what was expected.
+    scatter: f64,
+    /// What was estimated lately, by row; older reports fade.
+    recent: Row,
+    reports: u64,
 }
 
 impl Calibration {
-    /// Knows nothing yet: factor 1, and the error that the method shows on text it was not fitted to.
+    /// Knows nothing yet: factors of 1, as unsure as the method is on models it was not made for.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        // The miss is half of the bound that is claimed. A tokenizer's first guess is worth a report; that of
-        // character weights, for a vocabulary we do not know, is worth less.
-        match method {
-            Method::Tokenizer(_) => Self { factor: 1.0, miss: 0.025, weight: 1.0 },
-            Method::Characters | Method::Pi => Self { factor: 1.0, miss: 0.125, weight: 0.25 },
+        Self {
+            method,
+            factors: [1.0; ROWS],
+            covariance: first_covariance(method),
+            scatter: 1.0,
+            recent: [0.0; ROWS],
+            reports: 0,
         }
     }
 
-    /// Learns that a request estimated (before correction) at `estimated` tokens was reported as `reported`. Zeros are
-    /// ignored: they are how providers say that they do not know.
-    pub fn observe(&mut self, estimated: u64, reported: u64) {
-        if estimated == 0 || reported == 0 {
+    /// Reports learnt from so far.
+    #[must_use]
+    pub fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// Learns from a report.
+    pub fn observe(&mut self, report: &Report) {
+        let estimated = report.mix.total();
+        let too_small = report.of == Of::Whole && report.tokens < WHOLE_TOKENS_MIN;
+        if report.method != self.method || estimated == 0 || report.tokens == 0 || too_small {
             return;
         }
-        let (estimated, reported) = (estimated as f64, reported as f64);
-        let surprise = (reported / estimated / self.factor).clamp(1.0 / SURPRISE_MAX, SURPRISE_MAX);
-        let weight = estimated / (estimated + HALF_WEIGHT_TOKENS);
-        self.weight = (self.weight + weight).min(MEMORY);
-        let share = weight / self.weight;
-        self.miss += share * ((surprise - 1.0).abs() - self.miss);
-        self.factor = (self.factor * (1.0 + share * (surprise - 1.0))).clamp(FACTOR_MIN, FACTOR_MAX);
+        // As shares of the estimate: numbers near 1, whatever the size.
+        let size = estimated as f64;
+        let shares = report.mix.0.map(|tokens| tokens as f64 / size);
+        let spread = times(&self.covariance, &shares);
+        let variance = dot(&spread, &shares) + self.noise(&shares, size, report.of);
+        let deviation = (variance * self.scatter.max(1.0)).sqrt();
+        let missed = report.tokens as f64 / size - dot(&self.factors, &shares);
+        if report.of == Of::Answer && missed.abs() > BELIEVED * deviation {
+            return;
+        }
+        let miss = (missed / deviation).clamp(-BELIEVED, BELIEVED);
+        for row in 0..ROWS {
+            let (least, most) = limits(row);
+            self.factors[row] = (self.factors[row] + spread[row] / variance * miss * deviation).clamp(least, most);
+        }
+        // The same miss in expected deviations: 1 on average when the scatter is as guessed.
+        let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * self.scatter.max(1.0));
+        let forgotten = if miss.abs() < BELIEVED { FORGOTTEN } else { FORGOTTEN_SURPRISED };
+        let first = first_covariance(self.method);
+        for row in 0..ROWS {
+            for column in 0..ROWS {
+                let learnt = self.covariance[row][column] - spread[row] * spread[column] / variance;
+                self.covariance[row][column] = learnt + forgotten * (first[row][column] - learnt);
+            }
+        }
+        let weight = 1.0 / (SCATTER_REPORTS.0 + self.reports as f64).min(SCATTER_REPORTS.1);
+        self.scatter = (self.scatter + weight * (surprise - self.scatter)).clamp(SCATTER.0, SCATTER.1);
+        for (recent, tokens) in self.recent.iter_mut().zip(report.mix.0) {
+            *recent = RECENT_KEPT * *recent + tokens as f64;
+        }
+        self.reports = self.reports.saturating_add(1);
+    }
+
+    /// Whether the provider's count of an answer is one that this estimate can have, or too far from it.
+    #[must_use]
+    pub fn is_believable(&self, mix: &Mix, tokens: u64) -> bool {
+        let estimated = mix.total();
+        if estimated == 0 {
+            return true;
+        }
+        let size = estimated as f64;
+        let shares = mix.0.map(|tokens| tokens as f64 / size);
+        let variance = dot(&times(&self.covariance, &shares), &shares) + self.noise(&shares, size, Of::Answer);
+        let missed = tokens as f64 / size - dot(&self.factors, &shares);
+        missed.abs() <= BELIEVED * (variance * self.scatter.max(1.0)).sqrt()
     }
 
     /// The estimate as the provider would probably report it.
     #[must_use]
-    pub fn apply(&self, estimated: u64) -> u64 {
+    pub fn tokens(&self, mix: &Mix) -> u64 {
         // Float to integer casts saturate.
-        (estimated as f64 * self.factor).round() as u64
+        dot(&self.factors, &mix.0.map(|tokens| tokens as f64)).round() as u64
     }
 
-    /// Tokens by which [`Self::apply`] of this estimate may be wrong, either way.
+    /// Tokens by which [`Self::tokens`] of this estimate may be wrong, either way.
     #[must_use]
-    pub fn error_bound(&self, estimated: u64) -> u64 {
-        let share = (2.0 * self.miss).max(BOUND_SHARE_MIN);
-        let tokens = (estimated as f64 * self.factor * share).ceil() as u64;
-        if estimated == 0 { 0 } else { tokens.saturating_add(BOUND_TOKENS_MIN) }
+    pub fn error_bound(&self, mix: &Mix) -> u64 {
+        let estimated = mix.total();
+        if estimated == 0 {
+            return 0;
+        }
+        let size = estimated as f64;
+        let shares = mix.0.map(|tokens| tokens as f64 / size);
+        let noise = self.noise(&shares, size, Of::Added);
+        let variance = self.scatter * (dot(&times(&self.covariance, &shares), &shares).max(0.0) + noise);
+        let share = (BOUND * variance.sqrt()).max(BOUND_MIN.0 * dot(&self.factors, &shares));
+        ((share * size).ceil() as u64).max(BOUND_MIN.1)
     }
 
-    /// Reported tokens for each estimated one, as learnt so far.
+    /// Reported tokens for each estimated one of text like that of the reports so far: what turns a budget in the
+    /// model's tokens into one in our estimates.
     #[must_use]
     pub fn factor(&self) -> f64 {
-        self.factor
+        let mut recent = self.recent;
+        // Pictures and tools are not what budgets are cut from, and their factors may be far from those of text.
+        (recent[IMAGES], recent[TOOLS]) = (0.0, 0.0);
+        let all: f64 = recent.iter().sum();
+        if all > 0.0 { (dot(&self.factors, &recent) / all).clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 }
+    }
+
+    /// Variance of what one report of this mix misses by, as a share of the estimate, though all factors be right.
+    fn noise(&self, shares: &Row, size: f64, of: Of) -> f64 {
+        let Prior { stretch, chance, .. } = prior(self.method);
+        let seam = (SEAM_TOKENS / size).powi(2);
+        // Scripts stray each for itself.
+        let strayed: f64 = shares.iter().map(|share| (stretch * share).powi(2)).sum();
+        let unseen = match of {
+            Of::Whole => (UNSEEN.0 / size).powi(2) + UNSEEN.1.powi(2),
+            Of::Added | Of::Answer => 0.0,
+        };
+        seam + strayed + chance / size + unseen
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::ops::RangeInclusive;
-
-    /// Pairs of estimated and reported tokens.
-    type Reports = Vec<(u64, u64)>;
-
-    fn after(method: Method, reports: &[(u64, u64)]) -> Calibration {
-        let mut calibration = Calibration::new(method);
-        reports.iter().for_each(|&(estimated, reported)| calibration.observe(estimated, reported));
-        calibration
+fn prior(method: Method) -> &'static Prior {
+    match method {
+        Method::Tokenizer(_) => &TOKENIZER,
+        Method::Characters | Method::Pi => &CHARACTERS,
     }
+}
 
-    #[test]
-    fn the_factor_follows_the_reports() {
-        let o200k = Method::Tokenizer("o200k");
-        let cases: [(&str, Method, Reports, RangeInclusive<u64>); 9] = [
-            ("knows nothing", Method::Characters, vec![], 1_000..=1_000),
-            ("zeros say nothing", Method::Characters, vec![(0, 500), (500, 0), (0, 0)], 1_000..=1_000),
-            ("a first report counts much for characters", Method::Characters, vec![(8_000, 10_400)], 1_230..=1_245),
-            ("and less for a tokenizer", o200k, vec![(8_000, 10_400)], 1_140..=1_150),
-            ("agreement settles", Method::Characters, vec![(8_000, 10_400); 20], 1_295..=1_301),
-            ("a small request says little", Method::Characters, vec![(20, 90)], 1_000..=1_200),
-            (
-                "one outlier is bounded",
-                o200k,
-                [vec![(8_000, 8_000); 20], vec![(8_000, 80_000)]].concat(),
-                1_000..=1_130,
-            ),
-            ("nonsense is bounded above", Method::Characters, vec![(1_000, u64::MAX); 200], 4_000..=4_000),
-            ("nonsense is bounded below", Method::Characters, vec![(u64::MAX, 1); 200], 250..=250),
-        ];
-        for (name, method, reports, expected) in cases {
-            let applied = after(method, &reports).apply(1_000);
-            assert!(expected.contains(&applied), "{name}: {applied} is not in {expected:?}");
-        }
+fn first_covariance(method: Method) -> [Row; ROWS] {
+    let prior = prior(method);
+    let mut covariance = [[0.0; ROWS]; ROWS];
+    for (row, own) in prior.scripts.iter().enumerate() {
+        covariance[row][..SCRIPTS].fill(prior.together.powi(2));
+        covariance[row][row] += own.powi(2);
     }
+    for (row, deviation, ..) in GUESSES {
+        covariance[row][row] = deviation.powi(2);
+    }
+    covariance
+}
 
-    #[test]
-    fn the_bound_shrinks_while_reports_agree_and_grows_when_they_do_not() {
-        for method in [Method::Characters, Method::Tokenizer("o200k")] {
-            let fresh = after(method, &[]).error_bound(10_000);
-            let agreed = after(method, &[(9_000, 9_000); 30]).error_bound(10_000);
-            let disagreed = after(method, &[(9_000, 9_000), (9_000, 16_000)].repeat(15)).error_bound(10_000);
-            assert!(agreed < fresh / 2 && fresh < disagreed, "{method:?}: {agreed} {fresh} {disagreed}");
-        }
-        assert_eq!(after(Method::Characters, &[]).error_bound(10_000), 2_508);
-        assert_eq!(after(Method::Characters, &[]).error_bound(0), 0);
-    }
+fn limits(row: usize) -> (f64, f64) {
+    GUESSES.into_iter().find(|guess| guess.0 == row).map_or((FACTOR_MIN, FACTOR_MAX), |(_, _, least, most)| (least, most))
+}
 
-    proptest! {
-        #[test]
-        fn any_reports_leave_it_usable(reports in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50)) {
-            let calibration = after(Method::Characters, &reports);
-            prop_assert!((FACTOR_MIN..=FACTOR_MAX).contains(&calibration.factor()));
-            prop_assert_eq!(calibration.apply(0), 0);
-            prop_assert!((250..=4_000).contains(&calibration.apply(1_000)));
-            prop_assert!((10..=8_008).contains(&calibration.error_bound(1_000)));
-            prop_assert!(calibration.error_bound(u64::MAX) > 0);
-        }
-    }
+fn dot(a: &Row, b: &Row) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn times(matrix: &[Row; ROWS], row: &Row) -> Row {
+    matrix.map(|line| dot(&line, row))
 }

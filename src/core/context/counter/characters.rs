@@ -8,6 +8,8 @@
 //! What always holds: a text never costs less than a beginning of it; two texts joined cost what they cost apart,
 //! within a few tokens; one pass, no memory.
 
+use super::mix::{SCRIPTS, Script};
+
 /// Weights are in thousandths of a token, so that counts are the same on every machine.
 const UNITS_PER_TOKEN: u64 = 1_000;
 
@@ -119,6 +121,24 @@ impl Class {
         }
     }
 
+    /// Where reports correct its weights: together with what most tokenizers treat alike.
+    fn script(self) -> Script {
+        match self {
+            Self::Lower | Self::Upper => Script::Latin,
+            Self::Accented | Self::Toned => Script::Accented,
+            Self::Space | Self::LineEnd | Self::Mark => Script::Mark,
+            Self::Digit => Script::Digit,
+            Self::Han => Script::Han,
+            Self::Kana => Script::Kana,
+            Self::Hangul => Script::Hangul,
+            Self::Cyrillic | Self::Greek => Script::Cyrillic,
+            Self::Arabic | Self::Hebrew => Script::Arabic,
+            Self::Indic | Self::Thai => Script::Indic,
+            Self::Emoji | Self::Joiner => Script::Emoji,
+            Self::WideMark | Self::Other => Script::Other,
+        }
+    }
+
     fn weights(self) -> Weights {
         match self {
             Self::Space => weights(180, 900, 3, 8),
@@ -163,7 +183,17 @@ const LINE_END_AFTER_MARK: u16 = 100;
 
 /// Tokens of a text, rounded up.
 pub(super) fn count(text: &str) -> u64 {
-    let mut units = 0;
+    total(&by_script(text))
+}
+
+/// Tokens of what [`by_script`] weighed, rounded up.
+pub(super) fn total(weights: &[u64; SCRIPTS]) -> u64 {
+    weights.iter().sum::<u64>().div_ceil(UNITS_PER_TOKEN)
+}
+
+/// The weight of a text by script, in thousandths of a token.
+pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
+    let mut units = [0; SCRIPTS];
     let mut before = None;
     // The character's place in its run, from 1; where it stops growing the price has long been `late`.
     let mut place = 0u16;
@@ -171,13 +201,13 @@ pub(super) fn count(text: &str) -> u64 {
         let class = Class::of(c);
         let continues = before.is_some_and(|before| class.continues(before));
         place = if continues { place.saturating_add(1) } else { 1 };
-        units += u64::from(match (class, before) {
+        units[class.script() as usize] += u64::from(match (class, before) {
             (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
             _ => class.weights().at(place),
         });
         before = Some(class);
     }
-    units.div_ceil(UNITS_PER_TOKEN)
+    units
 }
 
 #[cfg(test)]

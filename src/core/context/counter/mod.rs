@@ -14,11 +14,13 @@ mod characters;
 #[cfg(test)]
 #[cfg(feature = "exact-tokens")]
 mod measured;
+mod mix;
 mod payload;
 #[cfg(feature = "exact-tokens")]
 mod tokenizer;
 
-pub use calibration::Calibration;
+pub use calibration::{Calibration, Of, Report};
+pub use mix::{Mix, SCRIPTS, Script, Scripts};
 
 use crate::core::pi;
 use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
@@ -91,10 +93,16 @@ enum Rule {
 pub struct MessageTokens {
     /// Text, tool calls, tool results, and what surrounds the message.
     pub text: u64,
-    /// What the model thought.
+    /// What the model thought, as far as it is sent back.
     pub reasoning: u64,
     /// Pictures.
     pub images: u64,
+    /// Of the text, what is written, by script.
+    pub scripts: Scripts,
+    /// Of the text, what surrounds the message and its parts.
+    pub frame: u32,
+    /// What the model thought and no request sends back: in none of the others.
+    pub unsent: u32,
 }
 
 impl MessageTokens {
@@ -162,6 +170,17 @@ impl Counter {
         }
     }
 
+    /// Tokens of a text by script; they add up to [`Self::text`].
+    #[must_use]
+    pub fn scripts(&self, text: &str) -> Scripts {
+        let weights = characters::by_script(text);
+        let tokens = match self.rule {
+            Rule::Characters => characters::total(&weights),
+            _ => self.text(text),
+        };
+        Scripts::dealt(tokens, &weights)
+    }
+
     /// Tokens of a message, with what surrounds it. Each tool result is sent as a message of its own.
     #[must_use]
     pub fn message(&self, message: &Message) -> MessageTokens {
@@ -169,26 +188,43 @@ impl Counter {
             return MessageTokens { text: pi::estimate::message_tokens(message), ..MessageTokens::default() };
         }
         let mut tokens = MessageTokens::default();
-        let mut results = 0;
+        let (mut results, mut frame) = (0, 0);
         for part in &message.content {
             match part {
-                Part::Text { text } => tokens.text += self.text(text),
+                Part::Text { text } => tokens.scripts.add(&self.scripts(text)),
                 Part::Image { detail, .. } => tokens.images += image(detail.as_deref()),
-                Part::Reasoning { text, payload } => {
-                    let sealed = payload.as_ref().map_or(0, |payload| payload::tokens(self, payload));
-                    tokens.reasoning += self.text(text).max(sealed);
+                Part::Reasoning { text, payload: Some(payload) } => {
+                    tokens.reasoning += self.text(text).max(payload::tokens(self, payload));
+                }
+                // Without a payload no dialect has a place for it.
+                Part::Reasoning { text, payload: None } => {
+                    tokens.unsent = tokens.unsent.saturating_add(u32::try_from(self.text(text)).unwrap_or(u32::MAX));
                 }
                 Part::ToolCall { name, arguments, .. } => {
-                    tokens.text += self.text(name) + self.text(arguments) + TOOL_CALL_TOKENS;
+                    tokens.scripts.add(&self.scripts(name));
+                    tokens.scripts.add(&self.scripts(arguments));
+                    frame += TOOL_CALL_TOKENS;
                 }
                 Part::ToolResult { output, .. } => {
-                    tokens.text += self.text(output) + TOOL_RESULT_TOKENS;
+                    tokens.scripts.add(&self.scripts(output));
+                    frame += TOOL_RESULT_TOKENS;
                     results += 1;
                 }
             }
         }
-        tokens.text += MESSAGE_TOKENS * results.max(1);
+        frame += MESSAGE_TOKENS * results.max(1);
+        tokens.frame = u32::try_from(frame).unwrap_or(u32::MAX);
+        tokens.text = tokens.scripts.total() + frame;
         tokens
+    }
+
+    /// What a model has to write for this message to be its answer: what surrounds the message is not written by it.
+    #[must_use]
+    pub fn written(&self, tokens: &MessageTokens) -> Mix {
+        let frame = tokens.frame.saturating_sub(u32::try_from(MESSAGE_TOKENS).unwrap_or(u32::MAX));
+        let mut mix = Mix::of_text(&tokens.scripts);
+        mix.add_frame(u64::from(frame));
+        mix
     }
 
     /// Tokens of an entry that stands in a context as this message; none where it stands for nothing.
@@ -255,7 +291,11 @@ mod tests {
             (json!([{ "type": "image", "url": "https://a.example/b.png", "detail": "low" }]), (4, 0, 85)),
             (json!([{ "type": "image", "url": "https://a.example/b.png", "detail": "high" }]), (4, 0, 1_105)),
             (json!([{ "type": "image", "url": long }]), (4, 0, 1_105)),
-            (json!([{ "type": "reasoning", "text": "I wonder." }]), (4, text("I wonder."), 0)),
+            (json!([{ "type": "reasoning", "text": "I wonder." }]), (4, 0, 0)),
+            (
+                json!([{ "type": "reasoning", "text": "I wonder.", "payload": { "id": "rs_1" } }]),
+                (4, text("I wonder."), 0),
+            ),
             (json!([{ "type": "reasoning", "text": "", "payload": sealed(10_000) }]), (4, 1_712, 0)),
             (json!([{ "type": "reasoning", "text": "", "payload": sealed(400) }]), (4, 0, 0)),
             (
@@ -272,7 +312,7 @@ mod tests {
         ];
         for (content, (text, reasoning, images)) in cases {
             let tokens = counter.message(&parts(content.clone()));
-            assert_eq!(tokens, MessageTokens { text, reasoning, images }, "{content}");
+            assert_eq!((tokens.text, tokens.reasoning, tokens.images), (text, reasoning, images), "{content}");
             assert_eq!(tokens.total(), text + reasoning + images);
         }
     }

@@ -1,0 +1,158 @@
+//! What a count is made of, as far as tokenizers and providers differ in it.
+//!
+//! Two models may agree on English and differ by half on Arabic, on a picture or on what they wrap around a message. So
+//! what a report teaches is kept apart for each, and an estimate is a sum with a row for each.
+
+use super::MessageTokens;
+
+/// Kinds of text that tokenizers treat alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    /// Latin letters of English.
+    Latin,
+    /// Latin letters with signs: German, French, Vietnamese.
+    Accented,
+    /// Spaces, line ends and ASCII marks: what code has more of than prose.
+    Mark,
+    /// Digits.
+    Digit,
+    /// Chinese characters, also where Japanese uses them.
+    Han,
+    /// The syllables of Japanese.
+    Kana,
+    /// Korean.
+    Hangul,
+    /// Cyrillic and Greek.
+    Cyrillic,
+    /// Arabic and Hebrew.
+    Arabic,
+    /// The scripts of India and of South-East Asia.
+    Indic,
+    /// Emoji and what joins them.
+    Emoji,
+    /// Typographic and wide marks, symbols, other scripts.
+    Other,
+}
+
+/// How many scripts are told apart.
+pub const SCRIPTS: usize = Script::Other as usize + 1;
+
+/// Rows of a [`Mix`]: the scripts, then what follows here.
+pub(super) const ROWS: usize = SCRIPTS + 4;
+/// What surrounds messages, tool calls and the answer.
+pub(super) const FRAME: usize = SCRIPTS;
+/// Tool definitions, which providers render each in a way of their own.
+pub(super) const TOOLS: usize = SCRIPTS + 1;
+/// Pictures.
+pub(super) const IMAGES: usize = SCRIPTS + 2;
+/// What cannot be read: sealed thoughts.
+pub(super) const SEALED: usize = SCRIPTS + 3;
+
+/// Tokens of text by script.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scripts([u32; SCRIPTS]);
+
+impl Scripts {
+    /// Deals `tokens` out in proportion to the weights, so that nothing is lost to rounding.
+    pub(super) fn dealt(tokens: u64, weights: &[u64; SCRIPTS]) -> Self {
+        let all = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
+        let (mut dealt, mut weighed, mut given) = (Self::default(), 0, 0);
+        for (share, weight) in dealt.0.iter_mut().zip(weights) {
+            weighed += u128::from(*weight);
+            let due = u128::from(tokens) * weighed / all;
+            *share = u32::try_from(due - given).unwrap_or(u32::MAX);
+            given = due;
+        }
+        dealt
+    }
+
+    /// Adds those of another text.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, tokens)| *sum = sum.saturating_add(tokens));
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.0.iter().map(|tokens| u64::from(*tokens)).sum()
+    }
+}
+
+/// An estimate by what it is made of, not corrected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mix(pub(super) [u64; ROWS]);
+
+impl Mix {
+    /// Of this text alone.
+    #[must_use]
+    pub fn of_text(scripts: &Scripts) -> Self {
+        let mut mix = Self::default();
+        mix.add_text(scripts);
+        mix
+    }
+
+    /// Adds a message.
+    pub fn add_message(&mut self, tokens: &MessageTokens) {
+        self.add_text(&tokens.scripts);
+        self.add_frame(u64::from(tokens.frame));
+        self.add(IMAGES, tokens.images);
+        let read = tokens.scripts.total().saturating_add(u64::from(tokens.frame));
+        self.add(SEALED, tokens.text.saturating_add(tokens.reasoning).saturating_sub(read));
+    }
+
+    /// Adds a text.
+    pub fn add_text(&mut self, scripts: &Scripts) {
+        for (row, tokens) in scripts.0.iter().enumerate() {
+            self.add(row, u64::from(*tokens));
+        }
+    }
+
+    /// Adds what surrounds messages.
+    pub fn add_frame(&mut self, tokens: u64) {
+        self.add(FRAME, tokens);
+    }
+
+    /// Adds tool definitions.
+    pub fn add_tools(&mut self, tokens: u64) {
+        self.add(TOOLS, tokens);
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, tokens| sum.saturating_add(*tokens))
+    }
+
+    fn add(&mut self, row: usize, tokens: u64) {
+        self.0[row] = self.0[row].saturating_add(tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_dealt_out_adds_up(tokens in 0..u64::from(u32::MAX), weights in any::<[u32; SCRIPTS]>()) {
+            let weights = weights.map(u64::from);
+            let dealt = Scripts::dealt(tokens, &weights);
+            let all: u64 = weights.iter().sum();
+            prop_assert_eq!(dealt.total(), if all == 0 { 0 } else { tokens });
+            for (share, weight) in dealt.0.iter().zip(weights) {
+                let fair = tokens as f64 * weight as f64 / all.max(1) as f64;
+                prop_assert!((f64::from(*share) - fair).abs() <= 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_adds_up_to_its_total() {
+        let scripts = Scripts::dealt(90, &[1; SCRIPTS]);
+        let tokens = MessageTokens { text: 100, reasoning: 7, images: 85, scripts, frame: 8, unsent: 50 };
+        let mut mix = Mix::default();
+        mix.add_message(&tokens);
+        assert_eq!((mix.total(), mix.0[FRAME], mix.0[IMAGES], mix.0[SEALED]), (tokens.total(), 8, 85, 9));
+        mix.add_message(&MessageTokens { text: u64::MAX, ..tokens });
+        assert_eq!(mix.total(), u64::MAX);
+    }
+}
