@@ -369,3 +369,6 @@ fn scaled(raw: Breakdown, tokens: u64) -> Breakdown {
     }
     scaled
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,8 @@ enum Class {
     /// ASCII marks, of prose and of code.
     Mark,
     Han,
-    Kana,
+    Hiragana,
+    Katakana,
     Hangul,
     Cyrillic,
     Greek,
@@ -41,9 +42,14 @@ enum Class {
     Thai,
     /// Full-width and typographic marks.
     WideMark,
+    /// Emoji of the blocks that vocabularies learnt first: in UTF-8 they share their first three bytes with many others.
     Emoji,
-    /// What joins or colours emoji: joiners, variation selectors, skin tones, flag letters.
+    /// Emoji of the blocks that are newer or less used: a byte more is a token of its own.
+    RareEmoji,
+    /// What joins or colours emoji: joiners, variation selectors, skin tones.
     Joiner,
+    /// Letters that make a flag in pairs.
+    FlagLetter,
     /// Everything else: other scripts, symbols, private use.
     Other,
 }
@@ -61,10 +67,10 @@ struct Weights {
 
 impl Weights {
     /// The price of the character at this place of its run, from 1.
-    fn at(&self, place: u16) -> u16 {
+    fn at(&self, place: u32) -> u16 {
         match place {
             1 => self.first,
-            place if place < self.late_from => self.next,
+            place if place < u32::from(self.late_from) => self.next,
             _ => self.late,
         }
     }
@@ -95,18 +101,20 @@ impl Class {
             '\u{900}'..='\u{dff}' => Self::Indic,
             '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' => Self::Thai,
             '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => Self::Hangul,
-            '\u{3041}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => Self::Kana,
+            '\u{3041}'..='\u{309f}' => Self::Hiragana,
+            '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => Self::Katakana,
             '\u{3400}'..='\u{4dbf}'
             | '\u{4e00}'..='\u{9fff}'
             | '\u{f900}'..='\u{faff}'
             | '\u{20000}'..='\u{323af}'
             | '々' => Self::Han,
-            '\u{200d}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{1f3fb}'..='\u{1f3ff}'
-            | '\u{1f1e6}'..='\u{1f1ff}'
-            | '\u{20e3}' => Self::Joiner,
-            '\u{2600}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f300}'..='\u{1faff}' => Self::Emoji,
+            '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{20e3}' => Self::Joiner,
+            '\u{1f1e6}'..='\u{1f1ff}' => Self::FlagLetter,
+            '\u{26c0}'..='\u{26ff}'
+            | '\u{1f540}'..='\u{1f5ff}'
+            | '\u{1f6c0}'..='\u{1f8ff}'
+            | '\u{1f980}'..='\u{1faff}' => Self::RareEmoji,
+            '\u{2600}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f300}'..='\u{1f97f}' => Self::Emoji,
             '\u{2010}'..='\u{2027}'
             | '\u{2030}'..='\u{205e}'
             | '\u{3001}'..='\u{3020}'
@@ -129,12 +137,12 @@ impl Class {
             Self::Space | Self::LineEnd | Self::Mark => Script::Mark,
             Self::Digit => Script::Digit,
             Self::Han => Script::Han,
-            Self::Kana => Script::Kana,
+            Self::Hiragana | Self::Katakana => Script::Kana,
             Self::Hangul => Script::Hangul,
             Self::Cyrillic | Self::Greek => Script::Cyrillic,
             Self::Arabic | Self::Hebrew => Script::Arabic,
             Self::Indic | Self::Thai => Script::Indic,
-            Self::Emoji | Self::Joiner => Script::Emoji,
+            Self::Emoji | Self::RareEmoji | Self::Joiner | Self::FlagLetter => Script::Emoji,
             Self::WideMark | Self::Other => Script::Other,
         }
     }
@@ -147,20 +155,23 @@ impl Class {
             Self::Upper => weights(690, 40, 7, 120),
             Self::Accented => weights(300, 930, 7, 1_200),
             Self::Toned => weights(340, 200, 7, 290),
-            Self::Digit => weights(1_640, 40, 4, 230),
+            Self::Digit => weights(1_400, 10, 4, 740),
             Self::Mark => weights(840, 160, 2, 160),
-            Self::Han => weights(750, 770, 2, 770),
-            Self::Kana => weights(1_190, 510, 2, 510),
+            Self::Han => weights(750, 745, 2, 745),
+            Self::Hiragana => weights(1_120, 465, 2, 465),
+            Self::Katakana => weights(1_160, 485, 2, 485),
             Self::Hangul => weights(1_090, 460, 2, 460),
             Self::Cyrillic => weights(1_360, 40, 7, 120),
             Self::Greek => weights(490, 350, 7, 350),
-            Self::Arabic => weights(400, 290, 7, 760),
+            Self::Arabic => weights(590, 275, 8, 780),
             Self::Hebrew => weights(510, 370, 7, 460),
             Self::Indic => weights(400, 320, 7, 510),
             Self::Thai => weights(1_060, 290, 7, 410),
-            Self::WideMark => weights(1_250, 880, 2, 880),
-            Self::Emoji => weights(1_790, 2_230, 2, 2_230),
-            Self::Joiner => weights(1_080, 1_650, 2, 1_650),
+            Self::WideMark => weights(1_220, 880, 2, 880),
+            Self::Emoji => weights(1_850, 1_850, 2, 1_850),
+            Self::RareEmoji => weights(2_900, 2_900, 2, 2_900),
+            Self::Joiner => weights(1_000, 1_000, 2, 1_000),
+            Self::FlagLetter => weights(2_000, 2_000, 2, 2_000),
             Self::Other => weights(1_400, 300, 2, 300),
         }
     }
@@ -181,6 +192,9 @@ impl Class {
 /// A line that ends in a mark: the two are usually one token, as in `;` and a line end.
 const LINE_END_AFTER_MARK: u16 = 100;
 
+/// A space before a number is a token of its own: unlike words, numbers are not learnt together with it.
+const SPACE_BEFORE_DIGIT: u16 = 740;
+
 /// Tokens of a text, rounded up.
 pub(super) fn count(text: &str) -> u64 {
     total(&by_script(text))
@@ -196,13 +210,16 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
     let mut units = [0; SCRIPTS];
     let mut before = None;
     // The character's place in its run, from 1; where it stops growing the price has long been `late`.
-    let mut place = 0u16;
+    let mut place = 0u32;
     for c in text.chars() {
         let class = Class::of(c);
         let continues = before.is_some_and(|before| class.continues(before));
         place = if continues { place.saturating_add(1) } else { 1 };
         units[class.script() as usize] += u64::from(match (class, before) {
             (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
+            (Class::Digit, Some(Class::Space)) => class.weights().first + SPACE_BEFORE_DIGIT,
+            // Vocabularies read numbers by three digits or by one.
+            (Class::Digit, _) if place > 1 && place % 3 != 1 => class.weights().next,
             _ => class.weights().at(place),
         });
         before = Some(class);
@@ -227,7 +244,8 @@ mod tests {
             (Class::Digit, "09"),
             (Class::Mark, "!\"{}[]_~`"),
             (Class::Han, "語中々"),
-            (Class::Kana, "あンーｱ"),
+            (Class::Hiragana, "あんゞ"),
+            (Class::Katakana, "ンーｱ"),
             (Class::Hangul, "한ㄱ"),
             (Class::Cyrillic, "яЇ"),
             (Class::Greek, "ωΑ"),
@@ -237,7 +255,9 @@ mod tests {
             (Class::Thai, "ก็ລ"),
             (Class::WideMark, "“—…、。！«"),
             (Class::Emoji, "🙂🚀✅⚠⭐"),
-            (Class::Joiner, "\u{200d}\u{fe0f}\u{1f3fd}🇯"),
+            (Class::RareEmoji, "🪫🦔🛌⛺"),
+            (Class::Joiner, "\u{200d}\u{fe0f}\u{1f3fd}"),
+            (Class::FlagLetter, "🇯🇵"),
             (Class::Other, "ა∑→\u{0}\u{e000}"),
         ];
         for (class, characters) in cases {

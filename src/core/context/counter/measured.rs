@@ -2,12 +2,10 @@
 
 use super::{characters, tokenizer::Vocabulary};
 use reseed_protocol::content::utf16_len;
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Mutex};
 
 /// Error up to which the character weights are trusted on any sample.
 const CHARACTERS_ERROR_MAX: f64 = 0.10;
-const BEGIN: &str = "<!-- table: begin -->\n";
-const END: &str = "<!-- table: end -->";
 
 struct Sample {
     name: String,
@@ -21,7 +19,8 @@ struct Sample {
 fn samples() -> Vec<Sample> {
     // cargo runs tests in the folder of their crate.
     let folder = Path::new("tests/fixtures/counting");
-    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()).collect();
     paths.sort();
     paths
         .iter()
@@ -91,18 +90,26 @@ fn table(samples: &[Sample]) -> String {
     table
 }
 
-#[test]
-fn the_table_in_the_readme_is_what_is_measured() {
+/// Holds the table of this name in the README to what was measured.
+pub(super) fn check_table(name: &str, table: &str) {
+    // Two tests may rewrite their tables at the same time.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let path = Path::new("src/core/context/counter/README.md");
     let committed = fs::read_to_string(path).unwrap();
-    let (head, rest) = committed.split_once(BEGIN).unwrap();
-    let (_, tail) = rest.split_once(END).unwrap();
-    let measured = format!("{head}{BEGIN}{}{END}{tail}", table(&samples()));
+    let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
+    let (head, rest) = committed.split_once(&begin).unwrap();
+    let (stands, tail) = rest.split_once(&end).unwrap();
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(path, measured).unwrap();
+        fs::write(path, format!("{head}{begin}{table}{end}{tail}")).unwrap();
     } else {
-        assert_eq!(committed, measured, "run `UPDATE=1 cargo test` to rewrite it");
+        assert_eq!(stands, table, "run `UPDATE=1 cargo test` to rewrite it");
     }
+}
+
+#[test]
+fn the_table_in_the_readme_is_what_is_measured() {
+    check_table("table", &table(&samples()));
 }
 
 #[test]

@@ -13,6 +13,9 @@ mod calibration;
 mod characters;
 #[cfg(test)]
 #[cfg(feature = "exact-tokens")]
+mod learning;
+#[cfg(test)]
+#[cfg(feature = "exact-tokens")]
 mod measured;
 mod mix;
 mod payload;
