@@ -140,8 +140,8 @@ pub struct Message {
     /// What the request cost; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Names the system prompt and the tools that were sent with the request, so that its `usage` is known to be
-    /// stale when they change; on assistant messages.
+    /// Names the system prompt, the tools and the messages that were sent with the request, so that its `usage` is
+    /// known to be stale when they change; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope_key: Option<String>,
     /// Why the answer ended; on assistant messages.

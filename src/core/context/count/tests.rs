@@ -1,3 +1,5 @@
+//! The count of the next request: which reports hold for it, and what its own report teaches.
+
 use super::*;
 use crate::core::{
     context::{build_context, testing::path},

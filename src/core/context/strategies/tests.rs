@@ -138,7 +138,8 @@ fn counted(turns: u64, tokens_each: usize) -> RequestCount {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let context = build_context(&path(&lines, &Counter::for_model("test")));
     let fresh = Freshness { model: "test", envelope_key: "", estimator: Estimator::Own };
-    count(&context, Fixed::default(), fresh, &Calibration::new(Counter::for_model("test").method()))
+    let counter = Counter::for_model("test");
+    count(&context, Fixed::default(), fresh, &counter, &Calibration::new(counter.method()))
 }
 
 #[test]
