@@ -13,8 +13,8 @@ export interface Message {
   /** What the request cost; on assistant messages. */
   usage?: Usage;
   /**
-   * Names the system prompt and the tools that were sent with the request, so that its `usage` is known to be
-   * stale when they change; on assistant messages.
+   * Names the system prompt, the tools and the messages that were sent with the request, so that its `usage` is
+   * known to be stale when they change; on assistant messages.
    */
   envelopeKey?: string;
   /** Why the answer ended; on assistant messages. */
