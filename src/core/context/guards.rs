@@ -163,16 +163,19 @@ mod tests {
             let told = guards.breaker(NOW, 1, None).map(|breaker| (breaker.reason, breaker.failures));
             assert_eq!(told, (rest > 0).then_some((BreakerReason::Failures, u64::from(failures))));
         }
+        assert_eq!(guards.breaker(NOW.plus_millis(3_600_000), 1, None), None, "its time is over");
+        assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "and nothing has gained yet");
         guards.gained(true, 1, 1);
-        assert_eq!(guards, Guards::default());
+        assert_eq!((guards, guards.tripped()), (Guards::default(), None));
     }
 
     #[test]
     fn without_gain_it_rests_until_more_is_said() {
         let mut guards = Guards::default();
         guards.gained(false, 900, 1_000);
-        assert_eq!(guards.leave(NOW, 900, None, true), Leave::Free);
+        assert_eq!((guards.leave(NOW, 900, None, true), guards.tripped()), (Leave::Free, None));
         guards.gained(false, 900, 1_000);
+        assert_eq!(guards.tripped(), Some(BreakerReason::NoGain));
         for (tokens, expected) in [(900, Leave::Rest), (1_000, Leave::Rest), (1_001, Leave::Free)] {
             assert_eq!(guards.leave(NOW, tokens, None, true), expected, "{tokens}");
         }
