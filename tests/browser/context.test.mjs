@@ -76,7 +76,7 @@ onPage("tool results that would be cleared are marked as shortened", {}, async (
   await preview(page, "please clear");
   assert.deepEqual(await column(page, "The model sees now"), ["You stays", "Answer stays", "Tool shortened", "Answer stays", "You stays", "Answer stays"]);
   assert.match(await page.innerText("dialog .preview"), /Stays: 6 messages, \d+ tokens\s+Shortened: 1 of them/);
-  assert.match(await page.innerText("dialog .side[aria-label='It would see'] li.shortened"), /short note/);
+  assert.match(await page.innerText("dialog .side[aria-label='It would see'] li.shortened"), /Only its beginning/);
   assert.equal(await page.locator("dialog li.new").count(), 0);
   await page.click("dialog button:has-text('Apply')");
   await page.waitForSelector("#log .compaction");

@@ -48,7 +48,7 @@ test("a long message is one line, a long column its two ends", () => {
 });
 
 test("how a compaction went, in words", () => {
-  assert.deepEqual(toldFacts({ rung: "clear_tool_results" }), ["How: old tool results gave way to a short note"]);
+  assert.deepEqual(toldFacts({ rung: "clear_tool_results" }), ["How: old tool results were cut to their beginning"]);
   assert.equal(failedText({ rung: "model_summary", reason: "upstream_overloaded" }), "a summary by the model (upstream_overloaded)");
   const retained = (checked, restored) => toldFacts({ rung: "extract", retained: { checked, restored } })[1];
   assert.deepEqual([retained(0, 0), retained(5, 0), retained(5, 2)], [undefined, "Exact facts looked after: 5, none was lost", "Exact facts looked after: 5, 2 put back word for word"]);

@@ -61,7 +61,7 @@ function count({ count: messages, tokens }) {
  * @returns {Row}
  */
 function asThen(row) {
-  return row.fate === "shortened" ? { ...row, text: "A short note in the place of this tool result" } : row;
+  return row.fate === "shortened" ? { ...row, text: "Only its beginning, and a note that it was cut" } : row;
 }
 
 /**

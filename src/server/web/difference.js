@@ -27,7 +27,7 @@ export const ROWS_MAX = 120;
  * @param {object} known
  * @param {(entryId: string) => boolean} known.isSummary whether an entry is a compaction
  * @param {(entryId: string) => boolean} known.isPinned
- * @param {string[]} known.cleared entries whose tool results are a short note already
+ * @param {string[]} known.cleared entries whose tool results are cut already
  * @returns {{ now: Row[], then: Row[] }} `then` without the new summary, which stands first
  */
 export function difference(messages, preview, { isSummary, isPinned, cleared }) {

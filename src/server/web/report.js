@@ -15,7 +15,7 @@ import { number } from "./dom.js";
 
 /** @type {Record<Rung, string>} */
 const RUNGS = {
-  clear_tool_results: "old tool results gave way to a short note",
+  clear_tool_results: "old tool results were cut to their beginning",
   model_summary: "a summary by the model",
   chunked_summary: "a summary by the model, piece by piece",
   extract: "an extract by rule, without the model",
