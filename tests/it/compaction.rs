@@ -1,5 +1,6 @@
 //! Compaction over v2: when it happens, what it asks, and that what it tells is true.
 
+mod background;
 mod context;
 mod failure;
 mod overflow;

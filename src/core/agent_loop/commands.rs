@@ -226,10 +226,6 @@ impl AgentLoop {
         });
         self.guards.reset();
         self.void_running("another strategy was chosen");
-        if matches!(self.stage, Stage::Compacting) {
-            // What waited for it goes on as the new strategy has it.
-            self.stage = Stage::Idle;
-        }
         self.reseed_soon(now);
         Ok(())
     }
