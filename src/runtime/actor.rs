@@ -263,9 +263,7 @@ impl Actor {
         let session = agent.session();
         let places =
             Places { store: &*self.shared.store, session: &self.id, state: &session.state, tree: &session.tree };
-        // A busy session goes nowhere, and says so without a place.
-        let place = if agent.is_busy() { places.exists(&command).await } else { places.of(&command).await };
-        let place = match place {
+        let place = match places.of(&command, agent.is_busy()).await {
             Ok(place) => place,
             Err(error) => {
                 refuse(error);

@@ -109,9 +109,9 @@ impl Registry {
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state).await?;
-            copy.path(&path).await?;
+            copy.path(&path, &state.undone).await?;
             copy.labels(&path).await?;
-            copy.end(&state.name, &head.head).await?;
+            copy.end(&path, &state, &head.head).await?;
             self.mark_source(order, &id, input).await.map(|reply| (copy, reply))
         };
         match made.await {

@@ -8,7 +8,7 @@ use crate::{
     store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
 use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// Entries read at once on the way to the root.
 const PATH_PAGE: u32 = 128;
@@ -62,11 +62,13 @@ pub(super) async fn path_to(
     }
     let mut reader = PathReader::new(state, counter);
     let mut back = WayBack::from(leaf);
+    let mut seqs: HashMap<EntryId, Option<u64>> = HashMap::new();
     'pages: loop {
         let page = back.next_page(store, session).await?;
         if page.is_empty() {
             break;
         }
+        let oldest = page.last().map_or(0, |(seq, _)| *seq);
         for (_, entry) in page {
             if reader.may_join()
                 && let Some(known) = known.upto(&entry.entry_id)
@@ -76,6 +78,19 @@ pub(super) async fn path_to(
             if !reader.take(entry) {
                 break 'pages;
             }
+        }
+        // An entry is newer than its ancestors: what is newer than where we are and was not met is on another branch.
+        for pinned in reader.sought().to_vec() {
+            let seq = match seqs.get(&pinned) {
+                Some(seq) => *seq,
+                None => *seqs.entry(pinned.clone()).or_insert(store.entry_seq(session, &pinned).await?),
+            };
+            if seq.is_none_or(|seq| seq >= oldest) {
+                reader.give_up(&pinned);
+            }
+        }
+        if !reader.wants_more() {
+            break;
         }
         if let Some(missing) = reader.missing() {
             // Only single older entries are missing now: read one by one, however far back they are.

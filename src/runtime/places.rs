@@ -7,18 +7,21 @@ use super::{
 };
 use crate::{
     core::{
-        context::counter::Counter,
-        session::{Place, SessionState, SessionTree, place::landing},
+        agent_loop::undo_target,
+        context::{build::remaining, counter::Counter},
+        session::{Place, SessionState, SessionTree, place::landing, unit::UnitReader},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, SessionId,
     command::{Command, Navigate, NavigatePosition},
+    reply::Pin,
 };
 use std::collections::VecDeque;
 
-/// Bytes of a left branch that are read for its summary: several times what any model reads, and little memory.
+/// Bytes of a path that are read for a summary, of a branch that is left or made anew: several times what any model
+/// reads, and little memory.
 const LEFT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Who asks: a session's store and where it stands.
@@ -30,12 +33,26 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Where a command goes; `None` for those that stay.
+    /// What is read for a command; `None` for those that need nothing. A busy session goes nowhere and says so without a
+    /// place; what is pinned or summarised anew is read then too.
     ///
     /// # Errors
-    /// `entry_not_found` where the command names an entry that this session does not have; the store's.
-    pub(super) async fn of(&self, command: &Command) -> Result<Option<Box<Place>>, ErrorBody> {
+    /// `entry_not_found` where the command names an entry that this session does not have; `nothing_to_undo`; the store's.
+    pub(super) async fn of(&self, command: &Command, is_busy: bool) -> Result<Option<Box<Place>>, ErrorBody> {
         match command {
+            Command::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
+            Command::PinEntry(pin) => self.pinned(&pin.entry_id).await,
+            Command::ManualCompact(compact) if compact.rebuild == Some(true) && compact.preview_id.is_none() => {
+                self.raw().await
+            }
+            Command::PreviewCompact(preview) if preview.rebuild == Some(true) => self.raw().await,
+            _ if is_busy => Ok(None),
+            Command::UndoCompaction(undo) => {
+                let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
+                let mut then = self.state.clone();
+                then.undone.push(undone);
+                self.seen(&then).await
+            }
             Command::Navigate(navigate) => self.of_move(navigate).await.map(|place| Some(Box::new(place))),
             Command::UserInput(input) => match &input.parent_id {
                 // Where the session stands already.
@@ -49,18 +66,63 @@ impl Places<'_> {
                 }
                 None => Ok(None),
             },
-            other => self.exists(other).await,
+            _ => Ok(None),
         }
     }
 
-    /// Nowhere; only whether the entry is there that a command names.
-    ///
-    /// # Errors
-    /// As [`Self::of`].
-    pub(super) async fn exists(&self, command: &Command) -> Result<Option<Box<Place>>, ErrorBody> {
-        let Command::SetLabel(set) = command else { return Ok(None) };
-        let seq = self.store.entry_seq(self.session, &set.entry_id).await.map_err(|error| store_error(&error))?;
-        seq.map(|_| None).ok_or_else(|| not_found(&set.entry_id, "entryId"))
+    /// The place in the log of the entry that a command names.
+    async fn seq(&self, id: &EntryId) -> Result<u64, ErrorBody> {
+        let seq = self.store.entry_seq(self.session, id).await.map_err(|error| store_error(&error))?;
+        seq.ok_or_else(|| not_found(id, "entryId"))
+    }
+
+    /// The path to where the session stands, as it would be seen with these pins and undone compactions. All of it is
+    /// read: what is in memory lacks what a compaction had taken out.
+    async fn seen(&self, then: &SessionState) -> Result<Option<Box<Place>>, ErrorBody> {
+        let counter = Counter::for_model(&self.state.model);
+        let (leaf, none) = (self.state.leaf.clone(), SessionTree::default());
+        let tree = path_to(self.store, self.session, leaf.clone(), then, &counter, &none).await;
+        let tree = tree.map_err(|error| store_error(&error))?;
+        Ok(Some(Box::new(Place { leaf, tree, ..Place::default() })))
+    }
+
+    /// What is seen once this entry is pinned, where it is on the path and out of sight. `None` where it is in sight, and
+    /// where it is on another branch.
+    async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Place>>, ErrorBody> {
+        if remaining(self.tree.path()).iter().any(|(_, node)| node.id() == id) {
+            return Ok(None);
+        }
+        let seq = self.seq(id).await?;
+        let mut reader = UnitReader::new(id.clone());
+        let mut back = WayBack::from(self.state.leaf.clone());
+        'pages: loop {
+            let page = back.next_page(self.store, self.session).await.map_err(|error| store_error(&error))?;
+            let Some(oldest) = page.last().map(|(seq, _)| *seq) else { break };
+            for (_, entry) in &page {
+                if !reader.take(entry) {
+                    break 'pages;
+                }
+            }
+            // An entry is newer than its ancestors: this one would have been met.
+            if oldest <= seq && !reader.has_met() {
+                break;
+            }
+        }
+        let Some(unit) = reader.finish() else { return Ok(None) };
+        let under =
+            self.tree.path().iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
+        let mut then = self.state.clone();
+        then.pins.extend(unit.into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() }));
+        self.seen(&then).await
+    }
+
+    /// Everything on the path, for a summary that is made anew; `None` where the model sees all of it.
+    async fn raw(&self) -> Result<Option<Box<Place>>, ErrorBody> {
+        if !self.tree.path().iter().any(|node| node.compaction().is_some()) {
+            return Ok(None);
+        }
+        let (left, left_cut) = self.left(None).await?;
+        Ok(Some(Box::new(Place { left, left_cut, ..Place::default() })))
     }
 
     async fn of_move(&self, navigate: &Navigate) -> Result<Place, ErrorBody> {
@@ -73,11 +135,11 @@ impl Places<'_> {
             }
             (Some(id), position) => landing(&self.entry(id, "entryId").await?, position),
         };
-        let left = match navigate.summarize {
+        let (left, left_cut) = match navigate.summarize {
             Some(true) => self.left(leaf.clone()).await?,
-            _ => Vec::new(),
+            _ => (Vec::new(), false),
         };
-        Ok(Place { tree: self.path(&leaf).await?, leaf, input, left })
+        Ok(Place { tree: self.path(&leaf).await?, leaf, input, left, left_cut })
     }
 
     /// The path to an entry. What of it is in memory is neither read nor counted again.
@@ -105,8 +167,9 @@ impl Places<'_> {
 
     /// The entries from where the session stands back to the deepest one that is also on the path to `target`, that one
     /// left out, newest first. Both ways are walked back by the log's order, the newer end first: an entry is always
-    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read.
-    async fn left(&self, target: Option<EntryId>) -> Result<Vec<Entry>, ErrorBody> {
+    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. Also whether there is
+    /// more than is read at once.
+    async fn left(&self, target: Option<EntryId>) -> Result<(Vec<Entry>, bool), ErrorBody> {
         let mut ours = Way::new(self.state.leaf.clone());
         let mut theirs = Way::new(target);
         let mut left = Vec::new();
@@ -125,10 +188,10 @@ impl Places<'_> {
             bytes += serde_json::to_vec(&entry).map_or(0, |json| json.len());
             left.push(entry);
             if bytes > LEFT_BYTES_MAX {
-                break;
+                return Ok((left, true));
             }
         }
-        Ok(left)
+        Ok((left, false))
     }
 }
 

@@ -176,7 +176,7 @@ impl AgentLoop {
                 Next::Exhausted => {
                     // Where nothing gets down to the target, the most that is gained is better than nothing.
                     let best = running.job.best();
-                    let gains = best.filter(|(tokens, _)| self.is_gain(before.tokens, *tokens));
+                    let gains = best.filter(|(tokens, _)| self.does(&running.job, before.tokens, *tokens));
                     return match gains {
                         Some((_, outcome)) => self.made(now, running, outcome),
                         None => {
@@ -204,7 +204,7 @@ impl AgentLoop {
     ) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
         let after = self.would_be(now, job, outcome, &entry, before.tokens).1.tokens;
-        if !self.is_gain(before.tokens, after) {
+        if !self.does(job, before.tokens, after) {
             let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
             return Err((why, after));
         }
@@ -217,6 +217,12 @@ impl AgentLoop {
             return Ok(());
         }
         Err(("too_little", after))
+    }
+
+    /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
+    fn does(&self, job: &Job, before: u64, after: u64) -> bool {
+        let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
+        self.is_gain(before, after) || job.is_rebuild() && fits()
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
@@ -411,7 +417,8 @@ impl AgentLoop {
         let before = self.count(&self.context());
         let entry_id: EntryId = self.ids.next_id();
         let (entry, after) = self.would_be(now, &job, &outcome, &entry_id, before.tokens);
-        if after.tokens >= before.tokens {
+        let is_enough = self.does(&job, before.tokens, after.tokens);
+        if after.tokens >= before.tokens && !(job.is_rebuild() && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
@@ -420,11 +427,10 @@ impl AgentLoop {
             self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
             return Err(error);
         }
-        let is_enough = self.is_gain(before.tokens, after.tokens);
         self.guards.gained(is_enough, after.tokens, self.window_tokens());
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
-        let reduction_percent = (before.tokens - after.tokens) as f64 * 100.0 / before.tokens as f64;
+        let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
         let Outcome { summary, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
         let compacted = ContextCompacted {
             old_token_count: before.tokens,

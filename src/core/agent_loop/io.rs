@@ -44,7 +44,9 @@ pub enum Input {
         fingerprint: u64,
         /// The command.
         command: Box<Command>,
-        /// Where it goes, for commands that go elsewhere in the tree: `navigate`, and `user_input` with a `parentId`.
+        /// What was read from the store for it: where it goes, for commands that go elsewhere in the tree (`navigate`,
+        /// `user_input` with a `parentId`), and what the model does not see any more, for those that bring it back
+        /// (`undo_compaction`, `pin_entry`) or summarise it anew (`rebuild`).
         place: Option<Box<Place>>,
     },
     /// A request was answered.

@@ -24,6 +24,7 @@ impl AgentLoop {
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
+        // What is on the path and not in sight was read for this: see `Place`.
         let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
         let tree = place.map(|place| place.tree);
         let path = tree.as_ref().unwrap_or(&self.session.tree).path();
@@ -37,8 +38,12 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
         }
         let mut pins = self.session.state.pins.clone();
-        for entry_id in unit_of(path, id) {
-            let with = (entry_id != *id).then(|| id.clone());
+        let unit = unit_of(path, id);
+        // What goes together was pinned by one of its entries, and is let go of as one.
+        let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
+        let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
+        for entry_id in unit {
+            let with = (entry_id != root).then(|| root.clone());
             if !pins.iter().any(|pin| pin.entry_id == entry_id) {
                 pins.push(Pin { entry_id, with, under: under.clone() });
             }
@@ -47,7 +52,9 @@ impl AgentLoop {
             let message = format!("{PINS_MAX} entries may be pinned, this would make {}", pins.len());
             return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
         }
-        if let Some(tree) = tree {
+        if let Some(mut tree) = tree {
+            // Whoever read the path counted it by the model that the session has now.
+            tree.recount(&self.counter);
             self.session.tree = tree;
         }
         self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));

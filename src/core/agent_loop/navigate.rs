@@ -67,7 +67,7 @@ impl AgentLoop {
             free_form: navigate.replace_instructions == Some(true),
             instructions,
             strategy: None,
-            rebuild: false,
+            rebuild: None,
         };
         let window = self.window_tokens();
         let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));

@@ -6,7 +6,7 @@ use crate::core::{
         Context, Decision, RequestCount,
         compaction::{Job, Order, SummaryRequest, Surroundings, summary_tokens_max},
         counter::Counter,
-        cut::{Cut, CutRule, Keep, pi_cut},
+        cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
         envelope::envelope,
         factory::strategy,
         guards::Leave,
@@ -101,6 +101,12 @@ impl AgentLoop {
         if asked_for && manager.summarises() {
             // Who asks for a compaction wants a summary, not less.
             steps.retain(|step| matches!(step, Step::Summarise(_)));
+        }
+        if order.rebuild.is_some() {
+            steps.retain(|step| matches!(step, Step::Summarise(_)));
+            if steps.is_empty() {
+                steps.extend(summary_cut(context, &structure).map(Step::Summarise));
+            }
         }
         Ok(steps)
     }

@@ -6,11 +6,14 @@ use super::{
     compact::{Ready, Use},
     info,
 };
-use crate::core::context::{
-    Context,
-    build::Kind,
-    compaction::{Job, Order, Outcome},
-    factory::{resolve, unknown},
+use crate::core::{
+    context::{
+        Context,
+        build::Kind,
+        compaction::{Job, Order, Outcome, Raw},
+        factory::{resolve, unknown},
+    },
+    session::Place,
 };
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
@@ -18,7 +21,7 @@ use reseed_protocol::{
     event::CompactionTrigger,
     reply::{CompactionPreview, Reply, Stretch},
 };
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 /// How long a preview can be applied, in milliseconds: as long as somebody thinks about it.
 const PREVIEW_MILLIS: u64 = 600_000;
@@ -45,6 +48,7 @@ impl AgentLoop {
         now: Timestamp,
         caller: &Caller,
         compact: ManualCompact,
+        place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let ManualCompact { instructions, preview_id, strategy, rebuild } = compact;
         if let Some(job) = self.blocking_job() {
@@ -58,7 +62,8 @@ impl AgentLoop {
             }
             return self.apply_preview(now, caller, &preview);
         }
-        let order = self.ordered_by(caller, instructions, strategy.as_deref(), rebuild)?;
+        let raw = place.filter(|_| rebuild == Some(true));
+        let order = self.ordered_by(caller, instructions, strategy.as_deref(), raw)?;
         self.check_worth(&order)?;
         self.answer_job(caller, order.job_id.clone());
         self.guards.reset();
@@ -75,13 +80,15 @@ impl AgentLoop {
         now: Timestamp,
         caller: &Caller,
         preview: PreviewCompact,
+        place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let PreviewCompact { instructions, strategy, rebuild } = preview;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
-        let order = self.ordered_by(caller, instructions, strategy.as_deref(), rebuild)?;
+        let raw = place.filter(|_| rebuild == Some(true));
+        let order = self.ordered_by(caller, instructions, strategy.as_deref(), raw)?;
         self.check_worth(&order)?;
         self.void_running("a preview was asked for");
         self.start_job(now, order, Use::Preview(caller.clone()), true)
@@ -92,7 +99,7 @@ impl AgentLoop {
         caller: &Caller,
         instructions: Option<String>,
         strategy: Option<&str>,
-        rebuild: Option<bool>,
+        raw: Option<Place>,
     ) -> Result<Order, ErrorBody> {
         let strategy = match strategy {
             Some(name) => Some(resolve(name).ok_or_else(|| unknown(name, "strategy"))?),
@@ -102,7 +109,7 @@ impl AgentLoop {
             command_id: Some(caller.id.clone()),
             instructions: instructions.filter(|text| !text.trim().is_empty()),
             strategy,
-            rebuild: rebuild == Some(true),
+            rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
             ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
         })
     }

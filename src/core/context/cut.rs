@@ -143,9 +143,21 @@ pub fn must_stay(context: &Context, structure: &Structure) -> Vec<bool> {
     structure.units.iter().enumerate().map(|(at, unit)| unit.pinned || Some(at) == last).collect()
 }
 
+/// The cut that takes nothing out and only puts another summary in the place of the one there is.
+#[must_use]
+pub fn summary_cut(context: &Context, structure: &Structure) -> Option<Cut> {
+    structure.summary?;
+    Some(keeping(context, structure, &vec![true; structure.units.len()]))
+}
+
 /// The cut that keeps these units, one flag for each. `None` where what goes is not worth it.
 #[must_use]
 pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Option<Cut> {
+    let cut = keeping(context, structure, kept);
+    (cut.dropped_tokens - structure.summary_tokens >= GAIN_TOKENS_MIN).then_some(cut)
+}
+
+fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     let (units, messages) = (&structure.units, &context.messages);
     // The tail: as far back as everything is kept without a gap, also without one that an earlier compaction left.
     let keeps = |at: &usize| kept[*at] && units[*at].may_begin_tail;
@@ -173,15 +185,12 @@ pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Opt
             cut.first_kept = ids.into_iter().next();
         }
     }
-    if cut.dropped_tokens < GAIN_TOKENS_MIN {
-        return None;
-    }
     cut.turn_prefix = units.get(tail).filter(|first| !first.is_input).and_then(|first| {
         let begins = units.iter().enumerate().find(|(at, unit)| unit.turn == first.turn && !kept[*at]);
         begins.map(|(_, unit)| unit.messages.start)
     });
     cut.dropped_tokens += structure.summary_tokens;
-    Some(cut)
+    cut
 }
 
 /// The cut that pi makes of this path, whose context this is: backwards until `keep_tokens` of messages are kept, by

@@ -3,7 +3,8 @@
 //! Invariants of what [`PathCopy`] gives back: it is a chain, each entry's parent is the one before it; ids are kept; no
 //! entry names one that is not in the copy, except as a record of where a branch went on (`fromId`).
 
-use reseed_protocol::{Entry, EntryData, EntryId};
+use super::SessionState;
+use reseed_protocol::{Entry, EntryData, EntryId, reply::Pin};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is added to the name of a fork.
@@ -30,7 +31,8 @@ pub fn mentions(entry: &Entry) -> Vec<EntryId> {
     match &entry.data {
         EntryData::Label(label) => vec![label.target_id.clone()],
         EntryData::Compaction(compaction) => {
-            compaction.first_kept_entry_id.iter().chain(&compaction.kept_entry_ids).cloned().collect()
+            let kept = compaction.first_kept_entry_id.iter().chain(&compaction.kept_entry_ids);
+            kept.chain(&compaction.cleared_entry_ids).cloned().collect()
         }
         EntryData::BranchSummary(branch) => branch.left_leaf_id.iter().cloned().collect(),
         _ => Vec::new(),
@@ -58,6 +60,7 @@ impl PathCopy {
                     None => None,
                 };
                 compaction.kept_entry_ids.retain(|kept| there.contains(kept) && !self.is_left_out(kept));
+                compaction.cleared_entry_ids.retain(|cleared| there.contains(cleared));
             }
             EntryData::BranchSummary(branch) => {
                 branch.left_leaf_id = branch.left_leaf_id.take().filter(|left| there.contains(left));
@@ -88,6 +91,33 @@ impl PathCopy {
     fn is_left_out(&self, entry: &EntryId) -> bool {
         self.left_out.contains(entry) || self.next_of.contains_key(entry)
     }
+}
+
+/// Entries that a session's pins and undone compactions name: the copy must know whether they are on the path.
+#[must_use]
+pub fn marks_mention(state: &SessionState) -> Vec<EntryId> {
+    let pins = state.pins.iter().flat_map(|pin| [Some(&pin.entry_id), pin.with.as_ref(), pin.under.as_ref()]);
+    pins.flatten().chain(&state.undone).cloned().collect()
+}
+
+/// The pins and the undone compactions of a copy; `there` are those of [`marks_mention`] that are on the path.
+#[must_use]
+pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, Vec<EntryId>) {
+    let known = |id: &Option<EntryId>| id.clone().filter(|id| there.contains(id));
+    let here = state.pins.iter().filter(|pin| there.contains(&pin.entry_id));
+    let mut pins: Vec<Pin> = here
+        .map(|pin| Pin { entry_id: pin.entry_id.clone(), with: known(&pin.with), under: known(&pin.under) })
+        .collect();
+    // A path that ends among the results of an answer may lack the one by which they all were pinned: the answer, which is
+    // first, stands for it.
+    for at in 0..pins.len() {
+        let was_with = state.pins.iter().find(|pin| pin.entry_id == pins[at].entry_id).and_then(|pin| pin.with.clone());
+        if let Some(lost) = was_with.filter(|with| !there.contains(with)) {
+            let first = state.pins.iter().find(|pin| pin.with.as_ref() == Some(&lost) && there.contains(&pin.entry_id));
+            pins[at].with = first.map(|pin| pin.entry_id.clone()).filter(|first| *first != pins[at].entry_id);
+        }
+    }
+    (pins, state.undone.iter().filter(|id| there.contains(id)).cloned().collect())
 }
 
 /// The name of a fork: the session's with a mark, or a higher number in the mark that it has. A session without a name
@@ -130,7 +160,7 @@ mod tests {
         for word in words {
             let (key, text) = word.split_once('=').unwrap();
             value[key] = match key {
-                "keptEntryIds" => text.split(',').map(Value::from).collect(),
+                "keptEntryIds" | "clearedEntryIds" => text.split(',').map(Value::from).collect(),
                 "tokensBefore" => json!(1),
                 _ => json!(text),
             };
@@ -176,6 +206,11 @@ mod tests {
             ),
             (&["a message", &compaction("firstKeptEntryId=z")], &[], &[">a", "a>c"]),
             (&["a message", &compaction("firstKeptEntryId=c")], &[], &[">a", "a>c c"]),
+            (
+                &["a message", "b message", &compaction("firstKeptEntryId=a clearedEntryIds=z,b")],
+                &[],
+                &[">a", "a>b", "b>c a b"],
+            ),
             (&["a message", "s branch_summary fromId=a summary=S leftLeafId=z"], &[], &[">a", "a>s"]),
             (&["a message", "s branch_summary fromId=a summary=S leftLeafId=a"], &[], &[">a", "a>s a"]),
             (
@@ -193,6 +228,32 @@ mod tests {
                 entries.into_iter().filter_map(|entry| copy.take(entry, &on_path)).map(|entry| short(&entry)).collect();
             made.extend(labels.iter().filter_map(|text| copy.take_label(entry(text))).map(|entry| short(&entry)));
             assert_eq!(made, *expected, "{path:?} {labels:?}");
+        }
+    }
+
+    #[test]
+    fn pins_and_undone_compactions_go_with_the_entries_that_they_name() {
+        let pin = |text: &str| {
+            let ids: Vec<Option<EntryId>> = text.split(' ').map(|id| id.parse().ok().filter(|_| id != "-")).collect();
+            Pin { entry_id: ids[0].clone().unwrap(), with: ids[1].clone(), under: ids[2].clone() }
+        };
+        let table: &[(&[&str], &[&str], &[&str], &[&str], &[&str])] = &[
+            (&["a - -", "b - c"], &["c", "d"], &["a", "b", "c", "d"], &["a - -", "b - c"], &["c", "d"]),
+            (&["a - -", "b - c"], &["c", "d"], &["b", "d"], &["b - -"], &["d"]),
+            (&["a r -", "q r -", "r - -"], &[], &["a", "q", "r"], &["a r -", "q r -", "r - -"], &[]),
+            (&["a r -", "q r -", "r - -"], &[], &["a", "q"], &["a - -", "q a -"], &[]),
+            (&["a r c", "r - c"], &[], &[], &[], &[]),
+        ];
+        for (pins, undone, there, expected, expected_undone) in table {
+            let ids = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect::<Vec<EntryId>>();
+            let state = SessionState {
+                pins: pins.iter().map(|text| pin(text)).collect(),
+                undone: ids(undone),
+                ..SessionState::default()
+            };
+            let there: BTreeSet<EntryId> = ids(there).into_iter().collect();
+            let expected: Vec<Pin> = expected.iter().map(|text| pin(text)).collect();
+            assert_eq!(marks_of(&state, &there), (expected, ids(expected_undone)), "{pins:?} {undone:?}");
         }
     }
 

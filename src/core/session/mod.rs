@@ -11,6 +11,7 @@ pub mod place;
 pub mod preview;
 pub mod state;
 pub mod tree;
+pub mod unit;
 
 #[cfg(test)]
 mod random_trees;

@@ -13,7 +13,7 @@ use crate::core::context::{
     serialize::prefix,
     summary,
 };
-use reseed_protocol::{Entry, EntryData, EntryId, Message, Part, Role, entry::Compaction};
+use reseed_protocol::{Entry, EntryData, EntryId, Message, Part, Role, entry::Compaction, reply::Pin};
 use std::{collections::HashSet, sync::Arc};
 
 /// An entry with its count, made once.
@@ -43,17 +43,7 @@ impl Node {
     /// The entry, counted.
     #[must_use]
     pub fn counted(entry: Entry, counter: &Counter) -> Self {
-        let message = match &entry.data {
-            EntryData::Message(message) => Some(Arc::new(message.clone())),
-            EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
-                Some(Arc::new(Message::user(summary::seed_text(&compaction.summary))))
-            }
-            EntryData::CustomMessage(custom) => Some(Arc::new(Message::new(Role::User, custom.content.clone()))),
-            EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {
-                Some(Arc::new(Message::user(summary::branch_text(&branch.summary))))
-            }
-            _ => None,
-        };
+        let message = message_of(&entry).map(Arc::new);
         let tokens = counter.entry(&entry, message.as_deref());
         // What another program wrote is told as it wrote it, also in its own arithmetic.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
@@ -104,6 +94,22 @@ impl Node {
 
     fn entry_with(&self, message: &Message) -> Entry {
         Entry { data: EntryData::Message(message.clone()), ..self.entry.clone() }
+    }
+}
+
+/// The message as it is sent, for entries that hold one.
+#[must_use]
+pub fn message_of(entry: &Entry) -> Option<Message> {
+    match &entry.data {
+        EntryData::Message(message) => Some(message.clone()),
+        EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
+            Some(Message::user(summary::seed_text(&compaction.summary)))
+        }
+        EntryData::CustomMessage(custom) => Some(Message::new(Role::User, custom.content.clone())),
+        EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {
+            Some(Message::user(summary::branch_text(&branch.summary)))
+        }
+        _ => None,
     }
 }
 
@@ -242,7 +248,10 @@ pub struct PathReader<'a> {
 #[derive(Debug)]
 struct Boundary {
     first_kept: Option<EntryId>,
+    /// Single entries that are on the path and were not met yet.
     missing: Vec<EntryId>,
+    /// Pinned entries that were not met yet, and may be on another branch.
+    sought: Vec<EntryId>,
     kept: Vec<EntryId>,
     /// Where the compaction stands among the nodes.
     at: usize,
@@ -265,21 +274,24 @@ impl<'a> PathReader<'a> {
                 if let EntryData::Compaction(compaction) = &entry.data
                     && !undone
                 {
+                    let met: HashSet<&EntryId> = self.nodes.iter().map(|node| node.id()).collect();
                     let mut kept = compaction.kept_entry_ids.clone();
                     // Pinned when this compaction had already taken them out of sight.
-                    let later = self.state.pins.iter().filter(|pin| pin.under.as_ref() == Some(&id));
-                    kept.extend(later.map(|pin| pin.entry_id.clone()));
-                    self.boundary = Some(Boundary {
-                        first_kept: compaction.first_kept_entry_id.clone(),
-                        missing: kept.clone(),
-                        kept,
-                        at: self.nodes.len(),
-                    });
+                    let (later, others): (Vec<&Pin>, Vec<&Pin>) =
+                        self.state.pins.iter().partition(|pin| pin.under.as_ref() == Some(&id));
+                    kept.extend(later.into_iter().map(|pin| pin.entry_id.clone()));
+                    let others = others.into_iter().map(|pin| &pin.entry_id);
+                    let sought =
+                        others.filter(|pinned| !met.contains(pinned) && !kept.contains(pinned)).cloned().collect();
+                    let missing = kept.iter().filter(|kept| !met.contains(kept)).cloned().collect();
+                    let first_kept = compaction.first_kept_entry_id.clone();
+                    self.boundary = Some(Boundary { first_kept, missing, sought, kept, at: self.nodes.len() });
                 }
             }
             Some(boundary) => {
-                keep = boundary.first_kept.is_some() || boundary.missing.contains(&id);
+                keep = boundary.first_kept.is_some() || boundary.missing.contains(&id) || boundary.sought.contains(&id);
                 boundary.missing.retain(|missing| *missing != id);
+                boundary.sought.retain(|sought| *sought != id);
                 if boundary.first_kept.as_ref() == Some(&id) {
                     boundary.first_kept = None;
                 }
@@ -288,17 +300,36 @@ impl<'a> PathReader<'a> {
         if keep {
             self.nodes.push(Arc::new(Node::counted(entry, self.counter).marked(self.state)));
         }
-        match &self.boundary {
-            None => true,
-            Some(boundary) => boundary.first_kept.is_some() || !boundary.missing.is_empty(),
-        }
+        self.wants_more()
+    }
+
+    /// Whether something further back is needed.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.boundary.as_ref().is_none_or(|boundary| {
+            boundary.first_kept.is_some() || !boundary.missing.is_empty() || !boundary.sought.is_empty()
+        })
     }
 
     /// Once only single older entries are missing, which: whoever can read them by id need not walk on. They are taken
     /// as the others, newest first.
     #[must_use]
     pub fn missing(&self) -> Option<&[EntryId]> {
-        self.boundary.as_ref().filter(|boundary| boundary.first_kept.is_none()).map(|boundary| &*boundary.missing)
+        let single = |boundary: &&Boundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
+        self.boundary.as_ref().filter(single).map(|boundary| &*boundary.missing)
+    }
+
+    /// Pinned entries that are looked for further back, and may be on another branch.
+    #[must_use]
+    pub fn sought(&self) -> &[EntryId] {
+        self.boundary.as_ref().map_or(&[], |boundary| &*boundary.sought)
+    }
+
+    /// That pinned entry is on another branch: it is not looked for any more.
+    pub fn give_up(&mut self, pinned: &EntryId) {
+        if let Some(boundary) = &mut self.boundary {
+            boundary.sought.retain(|sought| sought != pinned);
+        }
     }
 
     /// Whether what came so far holds no compaction, so that a path that is known can follow ([`Self::finish_with`]).
@@ -314,7 +345,7 @@ impl<'a> PathReader<'a> {
         if let Some(Boundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
             let mut place = 0;
             self.nodes.retain(|node| {
-                let keep = place <= *at || kept.contains(node.id());
+                let keep = place <= *at || node.pinned || kept.contains(node.id());
                 place += 1;
                 keep
             });

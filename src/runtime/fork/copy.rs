@@ -7,14 +7,14 @@ use super::{
 use crate::{
     core::session::{
         SessionState,
-        fork::{PathCopy, fork_name, mentions},
+        fork::{PathCopy, fork_name, marks_mention, marks_of, mentions},
     },
     runtime::{labels::newest_labels, load::stored_state, registry::Registry, shared::store_error},
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
-    Entry, EntryData, ErrorBody,
-    event::{EntryAppended, Event, SessionUpdated},
+    Entry, EntryData, EntryId, ErrorBody,
+    event::{CompactionUndone, EntryAppended, Event, SessionUpdated},
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -60,13 +60,13 @@ impl<'a> Copy<'a> {
         Ok(this)
     }
 
-    pub(super) async fn path(&mut self, path: &Path) -> Result<(), ErrorBody> {
+    pub(super) async fn path(&mut self, path: &Path, undone: &[EntryId]) -> Result<(), ErrorBody> {
         for (from, limit) in path.pieces.iter().rev() {
             self.registry.check_running()?;
             let piece = self.source.read(EntryQuery::Path { from: from.clone(), limit: *limit }).await?;
             let mut events = Vec::with_capacity(piece.len());
             for (_, entry, bytes) in piece.into_iter().rev() {
-                if matches!(entry.data, EntryData::Compaction(_)) {
+                if matches!(entry.data, EntryData::Compaction(_)) && !undone.contains(&entry.entry_id) {
                     self.active_bytes = 0;
                 }
                 self.active_bytes += bytes;
@@ -96,24 +96,33 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes what comes last: the name, and what lists show. Where counting would hold much in memory, lists show the count
-    /// of the source until the first turn.
-    pub(super) async fn end(&mut self, name: &str, source: &Head) -> Result<(), ErrorBody> {
-        let name = fork_name(name);
-        if name != self.state.name {
-            let named = SessionUpdated { name: Some(name), ..SessionUpdated::default() };
-            self.append(vec![Event::SessionUpdated(Box::new(named))], Vec::new()).await?;
+    /// Writes what comes last: the name, pins and undone compactions, and what lists show. Where counting would hold much
+    /// in memory, lists show the count of the source until the first turn; what is undone must be counted.
+    pub(super) async fn end(&mut self, path: &Path, of: &SessionState, source: &Head) -> Result<(), ErrorBody> {
+        let there = self.source.on_path(path, marks_mention(of)).await?;
+        let (pins, undone) = marks_of(of, &there);
+        let name = Some(fork_name(&of.name)).filter(|name| *name != self.state.name);
+        let pins = Some(pins).filter(|pins| !pins.is_empty());
+        if name.is_some() || pins.is_some() {
+            let updated = SessionUpdated { name, pins, ..SessionUpdated::default() };
+            self.append(vec![Event::SessionUpdated(Box::new(updated))], Vec::new()).await?;
         }
-        if self.active_bytes > COUNTED_BYTES_MAX {
+        if self.active_bytes > COUNTED_BYTES_MAX && undone.is_empty() {
             self.head.token_count = source.token_count;
             self.head.window_tokens = source.window_tokens;
             return Ok(());
         }
-        let head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
+        let mut head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
+        head.head.state = stored_state(&SessionState { undone: undone.clone(), ..self.state.clone() });
         let info = self.registry.snapshot_of(&head).await?.context_info;
         self.head.token_count = info.token_count;
         self.head.window_tokens = info.max_tokens;
-        Ok(())
+        let undo = |entry_id| {
+            let (generation, context_info) = (self.state.generation, info.clone());
+            Event::CompactionUndone(CompactionUndone { entry_id, command_id: None, generation, context_info })
+        };
+        let events = undone.into_iter().map(undo).collect();
+        self.append(events, Vec::new()).await
     }
 
     async fn append(&mut self, events: Vec<Event>, marks: Vec<CommandMark>) -> Result<(), ErrorBody> {

@@ -1,7 +1,7 @@
 //! The ladder of one compaction.
 
 use super::{
-    Order, Outcome,
+    Order, Outcome, Raw,
     asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Ride, Task},
 };
 use crate::core::{
@@ -21,7 +21,11 @@ use reseed_protocol::{
     entry::{Compaction, CompactionDetails},
     event::{CompactionRung, FailedRung, Retained},
 };
-use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// Characters of the lists of files at the end of a summary: at most some hundred paths, and in a small window at most
 /// two for each token of the summary.
@@ -92,6 +96,8 @@ pub struct Job {
     asks_model: bool,
     restored_tokens_max: u64,
     conversation: Option<ModelRequest>,
+    /// The summary is made anew, from these words.
+    raw: Option<Arc<Raw>>,
     at: At,
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
@@ -125,7 +131,7 @@ impl Job {
     /// shown as a note.
     #[must_use]
     pub fn stage(
-        order: Order,
+        mut order: Order,
         base: Option<EntryId>,
         context: &Context,
         originals: impl Fn(&EntryId) -> Option<Arc<Message>>,
@@ -148,6 +154,7 @@ impl Job {
             delimiter: around.delimiter,
             messages: Vec::new(),
         };
+        let raw = order.rebuild.take();
         Self {
             order,
             started_at: around.now,
@@ -162,6 +169,7 @@ impl Job {
             asks_model: around.asks_model,
             restored_tokens_max: around.restored_tokens_max,
             conversation: around.conversation,
+            raw,
             at: At::Between,
             failed: Vec::new(),
             best: None,
@@ -322,11 +330,25 @@ impl Job {
         self.failed.push(FailedRung { rung, reason: why.to_owned() });
     }
 
+    /// Whether the summary is made anew: it takes the place of another, and need not gain anything.
+    #[must_use]
+    pub fn is_rebuild(&self) -> bool {
+        self.raw.is_some()
+    }
+
     fn taken_out(&self, cut: &Cut) -> Vec<Arc<Message>> {
-        cut.summarised.iter().map(|at| self.messages[*at].1.clone()).collect()
+        let goes = cut.summarised.iter().map(|at| &self.messages[*at]);
+        let Some(raw) = &self.raw else { return goes.map(|(_, message)| message.clone()).collect() };
+        let gone: HashSet<&EntryId> = goes.clone().filter_map(|(id, _)| id.as_ref()).collect();
+        let ids = self.messages.iter().filter_map(|(id, _)| id.as_ref());
+        let stays: HashSet<&EntryId> = ids.filter(|id| !gone.contains(id)).collect();
+        raw.without(&stays, goes.filter_map(|(id, message)| id.clone().map(|id| (id, message.clone()))))
     }
 
     fn previous(&self, cut: &Cut) -> Option<String> {
+        if self.raw.as_ref().is_some_and(|raw| raw.is_whole()) {
+            return None;
+        }
         let text = self.messages[cut.previous?].1.text();
         summary::unseed(&text).map(Cow::into_owned)
     }
@@ -336,9 +358,14 @@ impl Job {
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let tokens_max = match extent {
             Extent::Full => self.task.summary_tokens_max,
-            Extent::Half => self.task.summary_tokens_max.min(cut.dropped_tokens / 2),
+            Extent::Half => self.task.summary_tokens_max.min(self.room(cut)),
         };
         summary::presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
+    }
+
+    /// Half of what goes, so that something is gained; a summary that is made anew has its own bound alone.
+    fn room(&self, cut: &Cut) -> u64 {
+        if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 }
     }
 
     fn summarised(&self, cut: &Cut, text: &str, rung: CompactionRung) -> Outcome {
@@ -346,13 +373,13 @@ impl Job {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let count = |text: &str| self.task.counter.text(text);
-        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(cut.dropped_tokens / 4), count: &count };
+        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(self.room(cut) / 2), count: &count };
         let previous = self.previous(cut);
         // Of a form of the client's own nothing is known.
         let repaired = (!self.order.free_form).then(|| summary::repair(text, &messages, previous.as_deref(), bounds));
         let retained = repaired.as_ref().map(|found| Retained { checked: found.checked, restored: found.restored });
         let text = repaired.as_ref().map_or(text, |repaired| &repaired.text);
-        let files_chars_max = usize::try_from(self.files_chars_max().min(cut.dropped_tokens / 2)).unwrap_or(usize::MAX);
+        let files_chars_max = usize::try_from(self.files_chars_max().min(self.room(cut))).unwrap_or(usize::MAX);
         let summary = summary::with_files(text, &details, files_chars_max);
         Outcome { summary, details, retained, ..self.outcome(cut, rung) }
     }
@@ -363,7 +390,8 @@ impl Job {
 
     /// The conversation that a summary of what this cut takes out would ride on.
     fn ride(&self, cut: &Cut) -> Option<Ride> {
-        let conversation = self.conversation.clone()?;
+        // What a summary that is made anew is of, the conversation does not say any more.
+        let conversation = self.conversation.clone().filter(|_| !self.is_rebuild())?;
         let first = cut.first_kept.as_ref();
         let from = self.messages.iter().position(|(id, _)| first.is_some() && id.as_ref() == first);
         let from = from.unwrap_or(self.messages.len());
@@ -423,8 +451,7 @@ impl Job {
         // What was cleared and stays is still shown as a note.
         let stays: Vec<EntryId> =
             self.earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
-        let gone: std::collections::HashSet<&EntryId> =
-            cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
+        let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
         Outcome {
             summary: String::new(),
             rung,

@@ -7,15 +7,18 @@
 
 mod asking;
 mod job;
+mod raw;
 
 pub use asking::{Asking, summary_tokens_max};
 pub use job::{Job, Next, Surroundings};
+pub use raw::Raw;
 
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
     entry::CompactionDetails,
     event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
 };
+use std::sync::Arc;
 
 /// Where summaries are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,15 +46,15 @@ pub struct Order {
     pub free_form: bool,
     /// In whose way, by short name; absent for the session's strategy.
     pub strategy: Option<&'static str>,
-    /// Summarise from the entries themselves instead of merging into the summary there is.
-    pub rebuild: bool,
+    /// Summarise from these words, which were read from the history, instead of merging into the summary there is.
+    pub rebuild: Option<Arc<Raw>>,
 }
 
 impl Order {
     /// An order that nobody but the server gave.
     #[must_use]
     pub fn automatic(job_id: JobId, trigger: CompactionTrigger) -> Self {
-        Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: false }
+        Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: None }
     }
 }
 
