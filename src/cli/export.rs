@@ -2,10 +2,8 @@
 
 use crate::{
     config::Settings,
-    core::{
-        pi::Exporter,
-        session::{IdSource, SessionState},
-    },
+    core::{pi::Exporter, session::IdSource},
+    runtime::stored,
     store::{SessionStore, sqlite::SqliteStore},
 };
 use anyhow::Context as _;
@@ -55,10 +53,9 @@ pub async fn export(
     now: Timestamp,
     to: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let head = store.head(session).await?;
-    let mut exporter = Exporter::new(session.clone(), head.head.created_at);
-    // Where the session goes on follows from the whole log.
-    let mut state = SessionState::default();
+    // Where the session goes on, and which of its compactions count, follows from the whole log.
+    let (head, state) = stored::read(store, session).await?;
+    let mut exporter = Exporter::new(session.clone(), head.head.created_at).keeping(&state.pins, &state.undone);
     let mut after_seq = 0;
     let mut ids = IdSource::seeded(head.last_seq);
     loop {
@@ -68,7 +65,6 @@ pub async fn export(
         for record in page {
             let event: Event =
                 serde_json::from_str(&record.body).with_context(|| format!("read record {}", record.seq))?;
-            state.apply(&event);
             if let Event::EntryAppended(appended) = event {
                 for line in exporter.entry(&appended.entry) {
                     writeln!(to, "{line}").context("write")?;

@@ -18,8 +18,9 @@ use crate::{
 use anyhow::Context as _;
 use clap::Args;
 use reseed_protocol::{
-    Entry, EntryData, Role, SessionId, Timestamp,
-    event::{EntryAppended, Event, SessionUpdated},
+    Entry, EntryData, EntryId, Role, SessionId, Timestamp,
+    context::{Breakdown, ContextInfo, CountSource},
+    event::{CompactionUndone, EntryAppended, Event, SessionUpdated},
 };
 use std::{
     fs::File,
@@ -302,11 +303,22 @@ impl<'a> Writer<'a> {
                 _ => {}
             }
         }
+        let (pins, undone) = importer
+            .as_ref()
+            .map(|importer| (importer.pins().to_vec(), importer.undone().to_vec()))
+            .unwrap_or_default();
         if let Some(entry) = importer.and_then(Importer::finish) {
             self.entry(entry).await?;
         }
+        for entry_id in undone {
+            self.event(&undone_before(&self.lease.session, entry_id)).await?;
+        }
         let name = self.name.take().or(self.first_said.take()).unwrap_or_default();
-        self.event(&updated(|updated| updated.name = Some(name))).await?;
+        self.event(&updated(|updated| {
+            updated.name = Some(name);
+            updated.pins = Some(pins).filter(|pins| !pins.is_empty());
+        }))
+        .await?;
         self.flush(self.created_at, self.updated_at).await
     }
 
@@ -354,6 +366,35 @@ impl<'a> Writer<'a> {
         self.next_seq += count;
         Ok(())
     }
+}
+
+/// A compaction of the file that does not count. Nothing is counted here: the next turn does.
+fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
+    let context_info = ContextInfo {
+        token_count: 0,
+        usage_percent: 0.0,
+        transcript_length: 0,
+        max_tokens: 0,
+        strategy: String::new(),
+        warning: None,
+        usage_ratio: 0.0,
+        source: CountSource::Estimated,
+        usage_tokens: 0,
+        trailing_tokens: 0,
+        last_usage_entry_id: None,
+        error_bound_tokens: 0,
+        reserved_tokens: 0,
+        compact_at_tokens: None,
+        prepare_at_tokens: None,
+        cached_tokens: 0,
+        generation: 1,
+        compactions: 0,
+        session_id: session.clone(),
+        leaf_id: None,
+        breaker: None,
+        breakdown: Breakdown::default(),
+    };
+    Event::CompactionUndone(CompactionUndone { entry_id, command_id: None, generation: 1, context_info })
 }
 
 fn updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {

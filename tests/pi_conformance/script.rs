@@ -170,7 +170,7 @@ impl Script {
             .take_while(|entry| !theirs.contains(&entry.entry_id))
             .cloned()
             .collect();
-        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left }
+        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false }
     }
 
     fn tell(&mut self, input: Input) {

@@ -111,7 +111,7 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
     let compaction =
         path.iter().enumerate().rev().find_map(|(at, node)| node.compaction().map(|compaction| (at, node, compaction)));
     let Some((at, node, compaction)) = compaction else {
-        return path.iter().map(|node| (Kind::Recent, node)).collect();
+        return path.iter().filter(|node| !node.undone).map(|node| (Kind::Recent, node)).collect();
     };
     let before = &path[..at];
     let first_kept = compaction
@@ -127,7 +127,7 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
     let kept = beside.chain(tail).filter(|(_, node)| !matches!(node.entry.data, EntryData::Compaction(_)));
     std::iter::once((Kind::Summary, node))
         .chain(kept)
-        .chain(path[at + 1..].iter().map(|node| (Kind::Recent, node)))
+        .chain(path[at + 1..].iter().filter(|node| !node.undone).map(|node| (Kind::Recent, node)))
         .collect()
 }
 

@@ -199,7 +199,11 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
 /// The beginning of a turn that the cut parts is summarised with what came before it; nothing is kept beside the tail.
 #[must_use]
 pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option<Cut> {
-    let lines: Vec<pi::json::Object> = path.iter().map(|node| pi::export::object(&node.entry)).collect();
+    let line = |node: &Arc<Node>| {
+        let line = pi::export::object(&node.entry);
+        if node.undone { pi::export::passed_over(line) } else { line }
+    };
+    let lines: Vec<pi::json::Object> = path.iter().map(line).collect();
     let prepared = pi::prepare::prepare(&lines, keep_tokens)?;
     let said: HashSet<&EntryId> =
         prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| path[*at].id()).collect();

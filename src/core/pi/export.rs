@@ -9,14 +9,20 @@ use super::{
     json::{Json, Object},
     read::VERSION,
 };
-use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, entry::Opaque};
-use std::collections::HashMap;
+use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, entry::Opaque, reply::Pin};
+use std::collections::{HashMap, HashSet};
 
 /// The field of a line that says what pi has no place for.
 pub(super) const MARK: &str = "reseed";
 
 /// The `customType` of the line behind the last entry that says where the session goes on.
 const LEAF: &str = "reseed.leaf";
+
+/// The `customType` of the line of a compaction that was undone: pi passes over it, as we do.
+const UNDONE: &str = "reseed.undone";
+
+/// The `customType` of the last line, which names the entries that every compaction keeps.
+const PINS: &str = "reseed.pins";
 
 /// Writes a session's lines, in the order of its log.
 #[derive(Debug)]
@@ -27,13 +33,34 @@ pub struct Exporter {
     /// Which tool each call asked for: pi wants its name beside the result.
     tools: HashMap<CallId, String>,
     last: Option<EntryId>,
+    undone: HashSet<EntryId>,
+    pins: Vec<Pin>,
+    /// What the last entry says of pins, where it is a line of ours that does.
+    told_pins: Option<Json>,
 }
 
 impl Exporter {
     /// Of this session, made then.
     #[must_use]
     pub fn new(session: SessionId, created_at: Timestamp) -> Self {
-        Self { session, created_at, has_header: false, tools: HashMap::new(), last: None }
+        Self {
+            session,
+            created_at,
+            has_header: false,
+            tools: HashMap::new(),
+            last: None,
+            undone: HashSet::new(),
+            pins: Vec::new(),
+            told_pins: None,
+        }
+    }
+
+    /// With these pins and undone compactions.
+    #[must_use]
+    pub fn keeping(mut self, pins: &[Pin], undone: &[EntryId]) -> Self {
+        self.undone = undone.iter().cloned().collect();
+        self.pins = pins.to_vec();
+        self
     }
 
     /// The lines that an entry gives, without their ends: the header before the first.
@@ -52,7 +79,15 @@ impl Exporter {
         if let EntryData::Message(message) = &entry.data {
             self.tools.extend(message.tool_calls().map(|(call_id, name, _)| (call_id.clone(), name.to_owned())));
         }
+        self.told_pins = match &entry.data {
+            EntryData::Custom(custom) if custom.custom_type == PINS => custom.data.as_ref().map(Json::from),
+            _ => None,
+        };
         lines.push(match whole_line(entry) {
+            _ if self.undone.contains(&entry.entry_id) => {
+                let line = if is_pis(entry) { object(entry) } else { marked(entry, None) };
+                text(&passed_over(line))
+            }
             Some(line) => line.to_owned(),
             None if is_pis(entry) => text(&object(entry)),
             None => text(&marked(entry, tool_of(entry, &self.tools))),
@@ -60,24 +95,27 @@ impl Exporter {
         lines
     }
 
-    /// The lines at the end: a header where there was no entry, and the leaf where it is not the last entry.
+    /// The lines at the end: a header where there was no entry; the pins, and the leaf where it is not the last entry.
     ///
-    /// `marker` is the id of the line that says it: one that no entry has.
+    /// `marker` is the id of the line that says either: one that no entry has.
     #[must_use]
     pub fn finish(self, leaf: Option<&EntryId>, marker: EntryId, now: Timestamp) -> Vec<String> {
         if !self.has_header {
             return vec![self.header()];
         }
-        if leaf == self.last.as_ref() || self.last.is_none() {
+        let pins = (!self.pins.is_empty() || self.told_pins.is_some()).then(|| pins_data(&self.pins));
+        let is_told = pins == self.told_pins;
+        if leaf == self.last.as_ref() && is_told || self.last.is_none() {
             return Vec::new();
         }
-        let line = Object::of([
+        let mut line = Object::of([
             ("type", "custom".into()),
             ("id", marker.as_str().into()),
             ("parentId", leaf.map_or(Json::Null, |leaf| leaf.as_str().into())),
             ("timestamp", now.to_string().into()),
-            ("customType", LEAF.into()),
+            ("customType", if pins.is_some() { PINS } else { LEAF }.into()),
         ]);
+        line.set_some("data", pins);
         vec![text(&line)]
     }
 
@@ -90,6 +128,42 @@ impl Exporter {
             ("cwd", "/".into()),
         ]))
     }
+}
+
+/// The line of a compaction as one that pi passes over.
+#[must_use]
+pub fn passed_over(line: Object) -> Object {
+    let named = |name: &str| line.get(name).cloned().unwrap_or(Json::Null);
+    Object::of([
+        ("type", "custom".into()),
+        ("id", named("id")),
+        ("parentId", named("parentId")),
+        ("timestamp", named("timestamp")),
+        ("customType", UNDONE.into()),
+        ("data", Json::Object(line)),
+    ])
+}
+
+/// The line of an undone compaction that a line holds.
+pub(super) fn undone_in(line: &Object) -> Option<Object> {
+    if line.text("customType") != Some(UNDONE) {
+        return None;
+    }
+    let inner = line.get("data")?.as_object().filter(|inner| inner.text("type") == Some("compaction"))?;
+    // Whatever else the line says would be lost.
+    (passed_over(inner.clone()) == *line).then(|| inner.clone())
+}
+
+fn pins_data(pins: &[Pin]) -> Json {
+    let value = serde_json::to_value(pins).expect("pins have text keys");
+    Json::object([("pins", Json::from(&value))])
+}
+
+/// The pins that an entry of ours names, if it is such an entry.
+pub(super) fn pins_in(data: &EntryData) -> Option<Vec<Pin>> {
+    let EntryData::Custom(custom) = data else { return None };
+    let pins = custom.data.as_ref().filter(|_| custom.custom_type == PINS)?.get("pins")?;
+    serde_json::from_value(pins.clone()).ok()
 }
 
 /// The line of an entry that never was pi's. `tool`: the tool whose answer it is.

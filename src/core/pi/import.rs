@@ -10,8 +10,8 @@ use super::{
     json::{Json, Object},
     read::{Header, Line},
 };
-use crate::core::session::IdSource;
-use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom};
+use crate::core::{agent_loop::PINS_MAX, session::IdSource};
+use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom, reply::Pin};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -48,6 +48,8 @@ pub struct Importer {
     header_time: Timestamp,
     last_time: Timestamp,
     notes: Vec<Note>,
+    undone: Vec<EntryId>,
+    pins: Vec<Pin>,
 }
 
 impl Importer {
@@ -63,6 +65,8 @@ impl Importer {
             header_time: time,
             last_time: time,
             notes: Vec::new(),
+            undone: Vec::new(),
+            pins: Vec::new(),
         }
     }
 
@@ -77,8 +81,38 @@ impl Importer {
         std::mem::take(&mut self.notes)
     }
 
+    /// The compactions so far that were undone before the file was written.
+    #[must_use]
+    pub fn undone(&self) -> &[EntryId] {
+        &self.undone
+    }
+
+    /// The entries so far that were pinned.
+    #[must_use]
+    pub fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
     /// The entry that a line says.
     pub fn entry(&mut self, line: &Line) -> Entry {
+        if let Some(object) = export::undone_in(&line.object).filter(|_| line.raw.is_none()) {
+            let entry = self.plain_entry(&Line { number: line.number, object, raw: None });
+            self.undone.push(entry.entry_id.clone());
+            return entry;
+        }
+        let entry = self.plain_entry(line);
+        if let Some(pins) = export::pins_in(&entry.data) {
+            let here = |id: EntryId| self.resolve(id.as_str()).filter(|id| self.ids.contains(id));
+            let pin = |pin: Pin| {
+                let (with, under) = (pin.with.and_then(here), pin.under.and_then(here));
+                here(pin.entry_id).map(|entry_id| Pin { entry_id, with, under })
+            };
+            self.pins = pins.into_iter().filter_map(pin).take(PINS_MAX).collect();
+        }
+        entry
+    }
+
+    fn plain_entry(&mut self, line: &Line) -> Entry {
         let Line { number, object, raw } = line;
         let entry_id = self.entry_id(*number, object.text("id"));
         let parent_id = object.text("parentId").and_then(|parent| {

@@ -15,16 +15,25 @@ use reseed_protocol::{
         SessionInfo, ThinkingLevelChange,
     },
     event::CompactionTrigger,
+    reply::Pin,
 };
 use serde_json::{Map, Value, json};
 
 const HEADER_LINE: &str =
     r#"{"type":"session","version":3,"id":"s-1","timestamp":"2026-01-05T09:00:00.000Z","cwd":"/home","odd":[1]}"#;
 
+/// What a file says: its entries, and which of them are pinned or undone.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Said {
+    entries: Vec<Entry>,
+    pins: Vec<Pin>,
+    undone: Vec<EntryId>,
+}
+
 /// Reads lines as the importer does, each entry stored and read back.
-fn import(lines: &[String]) -> Vec<Entry> {
+fn import(lines: &[String]) -> Said {
     let mut reader = Reader::new(IdSource::seeded(1));
-    let mut importer = None;
+    let mut importer: Option<Importer> = None;
     let mut entries = Vec::new();
     for line in lines {
         match reader.line(line).unwrap() {
@@ -36,12 +45,14 @@ fn import(lines: &[String]) -> Vec<Entry> {
             }
         }
     }
+    let (pins, undone) = importer.as_ref().map(|i| (i.pins().to_vec(), i.undone().to_vec())).unwrap_or_default();
     entries.extend(importer.and_then(Importer::finish));
-    entries
+    Said { entries, pins, undone }
 }
 
-fn export(entries: &[Entry]) -> Vec<String> {
-    let mut exporter = Exporter::new("s-1".parse().unwrap(), Timestamp(1_767_603_600_000));
+fn export(Said { entries, pins, undone }: &Said) -> Vec<String> {
+    let exporter = Exporter::new("s-1".parse().unwrap(), Timestamp(1_767_603_600_000));
+    let mut exporter = exporter.keeping(pins, undone);
     let mut lines: Vec<String> = entries.iter().flat_map(|entry| exporter.entry(entry)).collect();
     let leaf = entries.last().map(|entry| entry.entry_id.clone());
     lines.extend(exporter.finish(leaf.as_ref(), "marker".parse().unwrap(), Timestamp(0)));
@@ -271,6 +282,23 @@ fn tree() -> impl Strategy<Value = Vec<Entry>> {
         })
 }
 
+/// A tree with pins among its entries, and some of its compactions undone.
+fn said() -> impl Strategy<Value = Said> {
+    let pins = prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..3);
+    (tree(), pins, any::<u16>()).prop_map(|(entries, pins, undone)| {
+        let id = |index: &prop::sample::Index| entries[index.index(entries.len())].entry_id.clone();
+        let mut chosen: Vec<Pin> = Vec::new();
+        for (index, goes_with) in &pins {
+            let with = chosen.first().filter(|_| *goes_with).map(|pin| pin.entry_id.clone());
+            chosen.push(Pin { entry_id: id(index), under: with.clone(), with });
+        }
+        let compactions = entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
+        let undone = compactions.enumerate().filter(|(at, _)| undone & 1 << at != 0);
+        let undone = undone.map(|(_, entry)| entry.entry_id.clone()).collect();
+        Said { pins: chosen, undone, entries }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
@@ -288,16 +316,29 @@ proptest! {
     }
 
     #[test]
-    fn every_entry_of_ours_comes_back(entries in tree()) {
-        let written = export(&entries);
+    fn every_entry_of_ours_comes_back(said in said()) {
+        let written = export(&said);
         let mut read = import(&written);
-        if let Some(imported) = read.first_mut().and_then(|first| first.imported.as_mut()) {
+        // Each compaction that was undone is none to pi, and the line that names the pins is an entry of its own.
+        let compactions = written.iter().filter(|line| line.contains(r#""type":"compaction""#) && !line.contains("reseed.undone"));
+        let counting = said.entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
+        let counting = counting.filter(|entry| !said.undone.contains(&entry.entry_id)).count();
+        prop_assert!(compactions.count() >= counting);
+        for line in written.iter().map(|line| self::read(line)) {
+            let id = line.get("id").and_then(Json::as_text).unwrap_or_default();
+            let is_undone = said.undone.iter().any(|undone| undone.as_str() == id);
+            prop_assert!(!is_undone || line.get("type").and_then(Json::as_text) == Some("custom"), "{:?}", line);
+        }
+        if !said.pins.is_empty() {
+            prop_assert_eq!(read.entries.pop().map(|entry| entry.entry_id.to_string()), Some("marker".to_owned()));
+        }
+        if let Some(imported) = read.entries.first_mut().and_then(|first| first.imported.as_mut()) {
             imported.remove(HEADER);
         }
-        for entry in &mut read {
+        for entry in &mut read.entries {
             entry.imported.take_if(|imported| imported.is_empty());
         }
-        prop_assert_eq!(&read, &entries, "by way of {:?}", &written);
+        prop_assert_eq!(&read, &said, "by way of {:?}", &written);
         // And so do the lines, by way of the entries that were read.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }

@@ -194,7 +194,7 @@ impl World {
         let state = &self.agent.session.state;
         let ours = self.way_back(state.leaf.as_ref());
         let left = ours.into_iter().take_while(|entry| !theirs.contains(&entry.entry_id)).cloned().collect();
-        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left })
+        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false })
     }
 
     fn some_entry(&mut self) -> Option<Entry> {
