@@ -126,7 +126,8 @@ impl Talk {
     }
 }
 
-/// How many of these messages say this.
+/// How many of these messages say this, the summary left out: it may say it too.
 fn saying(messages: &[Value], text: &str) -> usize {
-    messages.iter().filter(|message| message["message"]["content"].to_string().contains(text)).count()
+    let contents = messages.iter().map(|message| message["message"]["content"].to_string());
+    contents.filter(|content| content.contains(text) && !content.contains("<summary>")).count()
 }

@@ -60,7 +60,7 @@ async fn the_summary_is_made_anew_from_what_was_said() {
     // And without looking first.
     talk.say("And on.").await;
     talk.compact(ask).await;
-    assert_eq!(saying(&talk.messages().await[..1], "FACT 01"), 1);
+    assert!(talk.messages().await[0].to_string().contains("FACT 01"));
     let again = talk.messages().await;
     talk.restart().await;
     assert_eq!(talk.messages().await, again);
@@ -99,7 +99,7 @@ async fn a_summary_is_made_anew_after_the_answer_that_is_on_its_way() {
     let compacted = compacted.await["payload"].clone();
     let messages = talk.messages().await;
     assert_eq!(messages[0]["entryId"], compacted["entryId"]);
-    assert_eq!(saying(&messages, "FACT 1"), 1, "{messages:#?}");
+    assert!(messages[0].to_string().contains("FACT 1:"), "{messages:#?}");
     assert_eq!(saying(&messages, "FACT 99"), 1, "{messages:#?}");
     assert!(!messages[0].to_string().contains("the weather was fine"));
 }
