@@ -3,7 +3,9 @@
 mod background;
 mod context;
 mod failure;
+mod ladder;
 mod overflow;
+mod prefix;
 
 use crate::support::{
     client::Client,

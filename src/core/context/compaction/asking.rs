@@ -259,17 +259,17 @@ impl Asking {
         request
     }
 
-    /// Takes the model's summary of a piece.
+    /// Takes the model's summary of a piece, or of everything where it rode on the conversation.
     ///
     /// # Errors
     /// Why it cannot be used.
     pub(super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
-        self.summary = Some(usable(answer, self.task.free_form)?);
-        if self.ride.is_some() {
-            self.chunks.clear();
-        } else {
-            self.chunks.pop_front();
-        }
+        let summary = usable(answer, self.task.free_form)?;
+        let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
+        let read: Vec<String> = self.chunks.iter().take(pieces).flatten().cloned().collect();
+        summary::check_copied(&summary, &read).map_err(why)?;
+        self.summary = Some(summary);
+        self.chunks.drain(..pieces.min(self.chunks.len()));
         Ok(())
     }
 
@@ -306,9 +306,14 @@ pub(super) fn usable(answer: &Answer, free_form: bool) -> Result<String, Why> {
         _ => return Err("malformed"),
     }
     let check = if free_form { summary::check_free_form } else { summary::check };
-    check(&text).map_err(|unusable| match unusable {
+    check(&text).map_err(why)
+}
+
+/// Why a text is no summary, in a word for programs.
+fn why(unusable: summary::Unusable) -> Why {
+    match unusable {
         summary::Unusable::Empty | summary::Unusable::Nothing => "empty",
         summary::Unusable::Refused => "refused",
         summary::Unusable::Missing(_) | summary::Unusable::Repetitive | summary::Unusable::Copied => "malformed",
-    })
+    }
 }

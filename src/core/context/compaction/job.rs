@@ -373,7 +373,9 @@ impl Job {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let count = |text: &str| self.task.counter.text(text);
-        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(self.room(cut) / 2), count: &count };
+        // Of what the summary saves at most half is given back: a cut of little is still worth it.
+        let saved = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens.saturating_sub(count(text)) };
+        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(saved / 2), count: &count };
         let previous = self.previous(cut);
         // Of a form of the client's own nothing is known.
         let repaired = (!self.order.free_form).then(|| summary::repair(text, &messages, previous.as_deref(), bounds));

@@ -8,6 +8,8 @@
 mod asking;
 mod job;
 mod raw;
+#[cfg(test)]
+mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
 pub use job::{Job, Next, Surroundings};

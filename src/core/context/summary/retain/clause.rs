@@ -9,6 +9,8 @@ const NEAR_WORDS: (usize, usize) = (9, 4);
 /// The same where there is little room, and where there is hardly any: words that mean something.
 const TIGHT_WORDS: (usize, usize) = (4, 1);
 const BARE_WORDS: (usize, usize) = (2, 0);
+/// The same where very many are to stay.
+const LEAST_WORDS: (usize, usize) = (1, 0);
 /// Characters kept on each side in a script that has no spaces.
 const NEAR_CHARS: usize = 16;
 
@@ -22,6 +24,8 @@ const LEADING: &str = "please remember note that also just so well ok okay hi he
 /// How much of a sentence is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Width {
+    /// What must stay, and the word that it is known by.
+    Least,
     /// As few words as can mean something.
     Bare,
     /// As few words as make sense.
@@ -54,6 +58,7 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> 
             Width::Whole => NEAR_WORDS,
             Width::Tight => TIGHT_WORDS,
             Width::Bare => BARE_WORDS,
+            Width::Least => LEAST_WORDS,
         };
         let says = |at: &usize| !tight || !is_in(FILLERS, *at);
         for at in must {

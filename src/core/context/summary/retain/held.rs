@@ -58,8 +58,11 @@ impl Held {
     }
 }
 
-/// Whether enough of the words that are wanted are there.
+/// Whether enough of the words that are wanted are there, and every number: the roof of house 12 is not that of house 14.
 pub(super) fn shares(wanted: &BTreeSet<String>, line: &BTreeSet<String>) -> bool {
+    if wanted.iter().any(|word| word.contains(char::is_numeric) && !line.contains(word)) {
+        return false;
+    }
     let found = wanted.iter().filter(|word| line.contains(*word)).count();
     found * 100 >= wanted.len() * TASK_WORDS_PERCENT && found > 0
 }
@@ -174,6 +177,7 @@ mod tests {
             ("<\\|x|> C:\\a\\b", "C:\\a\\b", Kind::Path, true),
             ("done: the parser was rewritten in Rust", "rewrite? parser in rust", Kind::Task, false),
             ("done: rewrite of the parser in Rust", "rewrite the parser in Rust", Kind::Task, true),
+            ("repaint the roof of house 14", "repaint the roof of house 12", Kind::Task, false),
             ("", "x", Kind::Id, false),
         ] {
             assert_eq!(Held::new(text).has(identifier, kind), expected, "{identifier} in {text}");

@@ -20,7 +20,10 @@ use held::{Held, content_words, normal};
 use identify::Kind;
 use reseed_protocol::Message;
 use sources::{OPEN, Rank, Source, Sources, Speaker};
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::core::context::extract::{ASSISTANT, TOOL};
 
@@ -29,6 +32,8 @@ use crate::core::context::extract::{ASSISTANT, TOOL};
 const IDENTIFIERS_MAX: usize = 2_000;
 /// Lines that did not fit before no shorter one is looked for.
 const MISSES_MAX: usize = 16;
+/// From so many lines on that are put back, all of them in fewer words are better than some of them in more.
+const MANY_LINES: usize = 32;
 
 /// How much may be put back.
 #[derive(Clone, Copy)]
@@ -141,28 +146,36 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
     ordered.sort_by_cached_key(|at| (Reverse(sources.all[*at].rank), Reverse(relevance(*at)), Reverse(*at)));
 
     let cost = |line: &str| (bounds.count)(line) + 1;
-    let mut left = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
-    let mut chosen: BTreeMap<usize, String> = BTreeMap::new();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut misses = 0;
-    for at in &ordered {
-        let line = line(&sources.all[*at], &by_source[at], Width::Bare);
-        if seen.insert(normal(&line), *at).is_some() {
-            continue;
-        }
-        match left.checked_sub(cost(&line)) {
-            Some(rest) => {
-                left = rest;
-                chosen.insert(*at, line);
+    let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
+    let fit = |width: Width| {
+        let mut left = room;
+        let mut chosen: BTreeMap<usize, String> = BTreeMap::new();
+        let mut seen: BTreeSet<String> = BTreeSet::new();
+        let mut misses = 0;
+        for at in &ordered {
+            let line = line(&sources.all[*at], &by_source[at], width);
+            if !seen.insert(normal(&line)) {
+                continue;
             }
-            None if misses == MISSES_MAX => break,
-            None => misses += 1,
+            match left.checked_sub(cost(&line)) {
+                Some(rest) => {
+                    left = rest;
+                    chosen.insert(*at, line);
+                }
+                None if misses == MISSES_MAX => break,
+                None => misses += 1,
+            }
         }
+        (chosen, left, misses)
+    };
+    let (mut chosen, mut left, misses) = fit(Width::Bare);
+    if misses > 0 && chosen.len() >= MANY_LINES {
+        (chosen, left, _) = fit(Width::Least);
     }
     // What room is left goes into more of the sentence around what matters most; a tool's words are not given more.
-    for width in [Width::Tight, Width::Whole] {
+    for width in [Width::Bare, Width::Tight, Width::Whole] {
         for at in &ordered {
-            let may_grow = width == Width::Tight || sources.all[*at].speaker != Speaker::Tool;
+            let may_grow = width < Width::Whole || sources.all[*at].speaker != Speaker::Tool;
             let Some(narrow) = chosen.get_mut(at).filter(|_| may_grow) else { continue };
             let wide = line(&sources.all[*at], &by_source[at], width);
             if wide == *narrow {
@@ -182,6 +195,8 @@ fn line(source: &Source, spans: &[(usize, usize)], width: Width) -> String {
     let head = match source.speaker {
         _ if is_task => OPEN,
         Speaker::User => "",
+        // Where so much is to stay, that it was said matters more than who said it.
+        _ if width == Width::Least => "",
         Speaker::Assistant => ASSISTANT,
         Speaker::Tool => TOOL,
     };

@@ -1,0 +1,411 @@
+//! What ten and more compactions leave of what was told: a conversation of 300 turns with 200 planted facts in a window
+//! of 16,000 tokens, through every strategy, with a summariser that picks sentences by rule and with one that forgets
+//! half of what it should keep. The table stands in `src/core/context/summary/README.md`.
+//!
+//! Everything is made from a fixed seed: the table is the same on every machine.
+
+use super::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max};
+use crate::core::{
+    context::{
+        build::build_context,
+        counter::Counter,
+        cut::Keep,
+        extract::extract,
+        factory::strategy,
+        strategy::{ContextManager, Options, Planning, share},
+        structure::Structure,
+        summary::{FileTools, read_prompt},
+    },
+    model::{Answer, ModelRequest},
+    session::{Node, SessionTree},
+};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, entry::Compaction, event::CompactionTrigger,
+};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, sync::Arc};
+
+const WINDOW_TOKENS: u64 = 16_000;
+const TURNS: usize = 300;
+const FACTS: usize = 200;
+/// A tool is called in every so many turns.
+const CALL_EVERY: usize = 6;
+/// What the summariser by rule writes for each word that it is asked for.
+const CHARS_PER_WORD: usize = 6;
+
+const KINDS: [&str; 6] = ["paths", "URLs", "numbers", "names", "symbols", "tasks"];
+/// What `tool_results` does is the first step of the pipeline.
+const STRATEGIES: [&str; 4] = ["threshold", "sliding_window", "importance", "pipeline"];
+const BEGIN: &str = "<!-- retention: begin -->\n";
+const END: &str = "<!-- retention: end -->\n";
+
+/// Least share in percent of all facts, each of which is an identifier or an open task, that stay with repair on.
+const PERCENT_MIN: f64 = 99.0;
+/// The same where a summariser forgets half of everything more than fifty times: what is missing then is nearly all that
+/// the conversation ever told, and the section has no room for it.
+const OFTEN_FORGOTTEN_PERCENT_MIN: f64 = 93.0;
+
+const WORDS: [&str; 40] = [
+    "harbour", "lantern", "copper", "meadow", "engine", "window", "river", "paper", "winter", "garden", "signal",
+    "bridge", "carpet", "mirror", "needle", "orange", "pillow", "rocket", "saddle", "timber", "walked", "painted",
+    "carried", "waited", "slowly", "under", "behind", "gentle", "narrow", "golden", "morning", "evening", "music",
+    "weather", "market", "kitchen", "forest", "island", "letter", "train",
+];
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+
+    fn word(&mut self) -> &'static str {
+        WORDS[self.roll(WORDS.len())]
+    }
+
+    /// Sentences without anything exact in them.
+    fn chatter(&mut self, sentences: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..sentences {
+            let words: Vec<&str> = (0..9 + self.roll(6)).map(|_| self.word()).collect();
+            let _ = write!(text, "It {}. ", words.join(" "));
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+/// Something exact that is told once.
+struct Fact {
+    kind: usize,
+    sentence: String,
+    /// What of it must be there in the end, letter by letter.
+    exact: String,
+    by_user: bool,
+}
+
+fn facts() -> Vec<Fact> {
+    let mut dice = Dice(7);
+    let fact = |n: usize| {
+        let (one, other) = (dice.word(), dice.word());
+        let kind = n % KINDS.len();
+        let (sentence, exact) = match kind {
+            0 => {
+                let exact = format!("/srv/{one}/{other}-{n}.toml");
+                (format!("The settings of the {other} service live in {exact} on every machine."), exact)
+            }
+            1 => {
+                let exact = format!("https://{one}.example.org/{other}/{n}");
+                (format!("You find the board of the {other} people at {exact} once you are logged in."), exact)
+            }
+            2 => {
+                let exact = format!("{} litres", 1_000 + 7 * n);
+                (format!("The {one} tank beside the {other} holds {exact} when it is full."), exact)
+            }
+            3 => {
+                let exact = format!("{one} {other} {n}");
+                (format!("The sign above the {other} door reads \"{exact}\" in white letters."), exact)
+            }
+            4 => {
+                let exact = format!("parse_{one}_{n}");
+                (format!("All rows of the {other} list go through {exact}() before anything else."), exact)
+            }
+            _ => {
+                let exact = format!("repaint the {one} of house {n}");
+                (format!("TODO: {exact}"), exact)
+            }
+        };
+        // Open tasks stand on lines of their own; of the others every fourth is told by the model.
+        Fact { kind, sentence, exact, by_user: kind == 5 || n % 4 != 3 }
+    };
+    (0..FACTS).map(fact).collect()
+}
+
+/// What a model makes of a request for a summary.
+type Summariser = fn(&ModelRequest) -> String;
+
+fn by_rule(request: &ModelRequest, times: usize) -> String {
+    let text = request.messages().next().map(|sent| sent.message.text()).unwrap_or_default();
+    let asked = read_prompt(&text).expect("the request is of the quoted form");
+    let messages: Vec<&Message> = asked.messages.iter().collect();
+    let chars_max = asked.words_max.unwrap_or(1_000) as usize * CHARS_PER_WORD * times;
+    extract(&messages, asked.previous.as_deref(), None, chars_max)
+}
+
+/// Picks sentences by rule, as long as it is asked for.
+fn honest(request: &ModelRequest) -> String {
+    by_rule(request, 1)
+}
+
+/// Forgets every second line of what it should keep.
+fn lossy(request: &ModelRequest) -> String {
+    let mut nth = 0;
+    let kept = by_rule(request, 2);
+    let kept = kept.lines().filter(|line| {
+        nth += usize::from(line.starts_with("- "));
+        !line.starts_with("- ") || nth % 2 == 0
+    });
+    kept.collect::<Vec<_>>().join("\n").replace("## Goal\n\n", "## Goal\n- go on\n\n")
+}
+
+/// A session without a loop around it.
+struct World {
+    tree: SessionTree,
+    counter: Counter,
+    manager: Box<dyn ContextManager>,
+    summariser: Summariser,
+    restored_tokens_max: u64,
+    next: usize,
+    base: Option<EntryId>,
+    compactions: u32,
+    /// The most tokens that a section of restored facts had.
+    restored_tokens: u64,
+}
+
+impl World {
+    fn append(&mut self, data: EntryData) -> EntryId {
+        let id: EntryId = format!("e{}", self.next).parse().unwrap();
+        self.next += 1;
+        let parent_id = self.tree.leaf().cloned();
+        let entry = Entry { entry_id: id.clone(), parent_id, timestamp: Timestamp(0), imported: None, data };
+        self.tree.append(Arc::new(Node::counted(entry, &self.counter)));
+        id
+    }
+
+    fn say(&mut self, role: Role, parts: Vec<Part>) {
+        self.append(EntryData::Message(Message::new(role, parts)));
+    }
+
+    fn tokens(&self) -> u64 {
+        build_context(self.tree.path()).messages.iter().map(|counted| counted.tokens.total()).sum()
+    }
+
+    /// Compacts where the strategy would.
+    fn settle(&mut self) {
+        let options = self.manager.options();
+        let turns = Structure::of(&build_context(self.tree.path())).turns() as u64;
+        let by_turns = self.manager.name() == "sliding_window" && turns > options.keep_turns / 2 * 3;
+        let limit = self.manager.compact_at_tokens(WINDOW_TOKENS).unwrap();
+        if self.tokens() > limit || by_turns {
+            self.compact();
+        }
+        assert!(self.tokens() <= limit, "{} is still above {limit}", self.manager.name());
+    }
+
+    fn compact(&mut self) {
+        let context = build_context(self.tree.path());
+        let structure = Structure::of(&context);
+        let summary_tokens = summary_tokens_max(WINDOW_TOKENS) + self.restored_tokens_max;
+        let target_tokens = self.manager.target_tokens(WINDOW_TOKENS);
+        let keep = Keep {
+            tokens: self.manager.keep_tokens(WINDOW_TOKENS),
+            tokens_max: target_tokens.saturating_sub(summary_tokens),
+        };
+        let planning = Planning { context: &context, structure: &structure, keep, target_tokens, summary_tokens };
+        let steps = self.manager.steps(&planning);
+        let path = self.tree.path();
+        let earlier = path.iter().rev().find_map(|node| node.compaction()).cloned();
+        let originals = |id: &EntryId| {
+            let node = path.iter().find(|node| node.id() == id)?;
+            node.entry.message().map(|message| Arc::new(message.clone()))
+        };
+        let around = Surroundings {
+            model: "gpt-4o",
+            window_tokens: WINDOW_TOKENS,
+            counter: self.counter,
+            summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
+            answer_tokens_max: None,
+            earlier: earlier.as_ref(),
+            details: earlier.as_ref().and_then(|earlier| earlier.details.clone()),
+            file_tools: FileTools::default(),
+            now: Timestamp(0),
+            deadline: Timestamp(1),
+            delimiter: "k3j9x2".to_owned(),
+            asks_model: true,
+            restored_tokens_max: self.restored_tokens_max,
+            conversation: None,
+        };
+        let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
+        let mut job = Job::stage(order, self.base.clone(), &context, originals, steps, around);
+        let before = self.tokens();
+        loop {
+            match job.next() {
+                Next::Ask(request) => {
+                    let text = (self.summariser)(&request);
+                    let answer =
+                        Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
+                    job.take(&answer);
+                }
+                Next::Offer(outcome) => {
+                    let after = self.would_be(&outcome);
+                    let gains = after + share(before, self.manager.options().min_gain) <= before;
+                    let enough = outcome.any_gain || after <= target_tokens.max(outcome.allowed_tokens);
+                    if gains && enough {
+                        assert!(job.failed().iter().all(|failed| failed.reason == "too_little"), "{:?}", job.failed());
+                        return self.commit(&outcome);
+                    }
+                    job.refuse(outcome, "too_little", after);
+                }
+                Next::Exhausted => panic!("{} finds no room: {:?}", self.manager.name(), job.failed()),
+            }
+        }
+    }
+
+    fn would_be(&self, outcome: &Outcome) -> u64 {
+        let mut tree = self.tree.clone();
+        let entry = Entry {
+            entry_id: "would-be".parse().unwrap(),
+            parent_id: tree.leaf().cloned(),
+            timestamp: Timestamp(0),
+            imported: None,
+            data: compaction(outcome),
+        };
+        tree.append(Arc::new(Node::counted(entry, &self.counter)));
+        tree.clear(&outcome.cleared, &self.counter);
+        build_context(tree.path()).messages.iter().map(|counted| counted.tokens.total()).sum()
+    }
+
+    fn commit(&mut self, outcome: &Outcome) {
+        let section = outcome.summary.split_once("\n\n## Restored Facts\n").map_or("", |(_, section)| section);
+        let section = section.split("\n\n<").next().unwrap_or_default();
+        self.restored_tokens = self.restored_tokens.max(self.counter.text(section));
+        let id = self.append(compaction(outcome));
+        self.tree.clear(&outcome.cleared, &self.counter);
+        self.base = Some(id);
+        self.compactions += 1;
+    }
+}
+
+fn compaction(outcome: &Outcome) -> EntryData {
+    EntryData::Compaction(Compaction {
+        summary: outcome.summary.clone(),
+        first_kept_entry_id: outcome.first_kept.clone(),
+        kept_entry_ids: outcome.kept.clone(),
+        cleared_entry_ids: outcome.cleared.clone(),
+        tokens_before: 0,
+        tokens_after: None,
+        trigger: None,
+        duration_ms: None,
+        details: Some(outcome.details.clone()),
+    })
+}
+
+/// What one conversation came to.
+struct Retained {
+    compactions: u32,
+    /// Facts that are still there and facts that were told, by kind.
+    by_kind: BTreeMap<usize, (u32, u32)>,
+    restored_tokens: u64,
+}
+
+impl Retained {
+    fn percent(&self, kinds: impl Fn(usize) -> bool) -> f64 {
+        let counts = self.by_kind.iter().filter(|(kind, _)| kinds(**kind)).map(|(_, counts)| *counts);
+        let (kept, told) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        f64::from(kept) * 100.0 / f64::from(told)
+    }
+}
+
+/// Talks for all turns.
+fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
+    let manager = strategy(name, None, &Options::default()).unwrap();
+    let restored_tokens_max = if repairs { manager.target_tokens(WINDOW_TOKENS) / 10 } else { 0 };
+    let mut world = World {
+        tree: SessionTree::default(),
+        counter: Counter::for_model("gpt-4o"),
+        manager,
+        summariser,
+        restored_tokens_max,
+        next: 0,
+        base: None,
+        compactions: 0,
+        restored_tokens: 0,
+    };
+    let facts = facts();
+    let mut dice = Dice(11);
+    for turn in 0..TURNS {
+        // Two turns of three tell something.
+        let told = (turn % 3 < 2).then(|| &facts[turn / 3 * 2 + turn % 3]);
+        let by = |by_user: bool| told.filter(|fact| fact.by_user == by_user).map(|fact| format!("\n{}", fact.sentence));
+        let text = format!("{}{}\nWhat next?", dice.chatter(8), by(true).unwrap_or_default());
+        world.say(Role::User, vec![Part::Text { text }]);
+        if turn % CALL_EVERY == 0 {
+            let call_id: reseed_protocol::CallId = format!("c{turn}").parse().unwrap();
+            let arguments = "{}".to_owned();
+            world.say(
+                Role::Assistant,
+                vec![Part::ToolCall { call_id: call_id.clone(), name: "look".into(), arguments }],
+            );
+            let output = dice.chatter(8);
+            world.say(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: false }]);
+        }
+        let text = format!("{}{}", dice.chatter(10), by(false).unwrap_or_default());
+        world.say(Role::Assistant, vec![Part::Text { text }]);
+        world.settle();
+    }
+    let seen: String =
+        build_context(world.tree.path()).messages.iter().map(|sent| sent.message.text() + "\n").collect();
+    let mut by_kind: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
+    for fact in &facts {
+        let (kept, told) = by_kind.entry(fact.kind).or_default();
+        *kept += u32::from(seen.contains(&fact.exact));
+        *told += 1;
+    }
+    Retained { compactions: world.compactions, by_kind, restored_tokens: world.restored_tokens }
+}
+
+const IS_TASK: usize = 5;
+
+#[test]
+fn the_table_in_the_readme_is_what_is_retained() {
+    let kinds: Vec<String> = KINDS.iter().map(|kind| format!("{kind} |")).collect();
+    let mut table = format!(
+        "| strategy | summariser | repair | compactions | put back, tokens | {} identifiers | all |\n",
+        kinds.join(" ")
+    );
+    table += &format!("| --- | --- | --- |{}\n", " ---: |".repeat(KINDS.len() + 4));
+    let mut missed = Vec::new();
+    for name in STRATEGIES {
+        for (called, summariser) in [("honest", honest as Summariser), ("lossy", lossy)] {
+            let both = std::thread::scope(|scope| {
+                let of = |repairs| scope.spawn(move || conversation(name, summariser, repairs));
+                [of(false), of(true)].map(|talk| talk.join().unwrap())
+            });
+            for (repairs, retained) in [false, true].into_iter().zip(both) {
+                let identifiers = retained.percent(|kind| kind != IS_TASK);
+                let repair = if repairs { "on" } else { "off" };
+                let _ = write!(
+                    table,
+                    "| {name} | {called} | {repair} | {} | {} |",
+                    retained.compactions, retained.restored_tokens
+                );
+                let each = (0..KINDS.len()).map(|kind| retained.percent(|of| of == kind));
+                for percent in each.chain([identifiers, retained.percent(|_| true)]) {
+                    let _ = write!(table, " {percent:.1} % |");
+                }
+                table.push('\n');
+                if retained.compactions < 10 {
+                    missed.push(format!("{name} {called}: {} compactions", retained.compactions));
+                }
+                let is_worst = called == "lossy" && retained.compactions > 50;
+                let least = if is_worst { OFTEN_FORGOTTEN_PERCENT_MIN } else { PERCENT_MIN };
+                let all = retained.percent(|_| true);
+                if repairs && all < least {
+                    missed.push(format!("{name} {called}: {all:.1} % of all facts"));
+                }
+            }
+        }
+    }
+    println!("{table}");
+    let path = Path::new("src/core/context/summary/README.md");
+    let committed = fs::read_to_string(path).unwrap();
+    let (head, rest) = committed.split_once(BEGIN).unwrap();
+    let (_, tail) = rest.split_once(END).unwrap();
+    let measured = format!("{head}{BEGIN}{table}{END}{tail}");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(path, measured).unwrap();
+    } else {
+        assert_eq!(committed, measured, "run `UPDATE=1 cargo test` to rewrite it");
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}

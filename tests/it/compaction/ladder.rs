@@ -1,0 +1,514 @@
+//! Models that fail at summarising in every way, for everything that asks for a compaction and at every rung that asks
+//! the model. The tables say what comes of it: room made by rule, with what failed named, or the old context as it was.
+//!
+//! Nothing here sleeps: what hangs is ended by `COMPACTION_TIMEOUT_SECS`, and what must be looked at first is held by a
+//! gate.
+
+use super::{compact, context, fill, info, session};
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{facts, summaries, summary, text_of, words},
+};
+use reseed::{
+    core::{
+        context::summary::read_prompt,
+        model::{ModelFault, ModelRequest, Purpose},
+    },
+    provider::scripted::{Gate, Reply, Scripted},
+};
+use reseed_protocol::{ErrorCode, Role, StopReason};
+use serde_json::{Value, json};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// How long a request may be waited for; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the summary must hold whatever fails.
+const FACT: &str = "My ship is called Aurora.";
+
+/// Compactions are prepared from 85 % of the trigger on.
+const IN_THE_BACKGROUND: (&str, &str) = ("CONTEXT_BACKGROUND", "0.85");
+
+/// How a model fails at a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Empty,
+    NoText,
+    Truncated,
+    Refusing,
+    Filtered,
+    Longer,
+    Garbage,
+    Repeating,
+    Copied,
+    Overflow,
+    RateLimited,
+    Reset,
+    Broken,
+    Endless,
+    Hanging,
+}
+
+/// Each fault with the reason that the ladder gives for it, and the code under which a compaction in the background
+/// fails of it; where there is none, what the model said is of no use and asking again would not help.
+const FAULTS: [(Fault, &str, Option<ErrorCode>); 15] = [
+    (Fault::Empty, "empty", None),
+    (Fault::NoText, "empty", None),
+    (Fault::Truncated, "truncated", None),
+    (Fault::Refusing, "refused", None),
+    (Fault::Filtered, "refused", None),
+    (Fault::Longer, "not_smaller", None),
+    (Fault::Garbage, "malformed", None),
+    (Fault::Repeating, "malformed", None),
+    (Fault::Copied, "malformed", None),
+    (Fault::Overflow, "context_overflow", None),
+    (Fault::RateLimited, "upstream_rate_limited", Some(ErrorCode::UpstreamRateLimited)),
+    (Fault::Reset, "upstream_truncated", Some(ErrorCode::UpstreamTruncated)),
+    (Fault::Broken, "upstream_error", Some(ErrorCode::UpstreamError)),
+    (Fault::Endless, "timeout", Some(ErrorCode::UpstreamTimeout)),
+    (Fault::Hanging, "timeout", Some(ErrorCode::UpstreamTimeout)),
+];
+
+impl Fault {
+    fn is_endless(self) -> bool {
+        matches!(self, Self::Endless | Self::Hanging)
+    }
+
+    fn reply(self, request: &ModelRequest) -> Reply {
+        let fault = |code| Reply::fault(ModelFault::new(code, "it broke"));
+        match self {
+            Self::Empty => fault(ErrorCode::UpstreamEmpty),
+            Self::NoText => Reply::text(" \n"),
+            Self::Truncated => Reply::text(good(request)).stopping(StopReason::Length),
+            Self::Refusing => Reply::text("I'm sorry, but I can't help with that."),
+            Self::Filtered => fault(ErrorCode::ContentFiltered),
+            Self::Longer => Reply::text(summary(&[words(7, 8_000)])),
+            Self::Garbage => Reply::text(words(3, 200).chars().rev().collect::<String>()),
+            Self::Repeating => Reply::text(summary(&["and so on and so forth"; 200])),
+            Self::Copied => Reply::text(summary(&transcript(request))),
+            Self::Overflow => fault(ErrorCode::ContextOverflow),
+            Self::RateLimited => fault(ErrorCode::UpstreamRateLimited),
+            Self::Reset => Reply::text("## Goal").then_fault(ModelFault::new(ErrorCode::UpstreamTruncated, "it broke")),
+            Self::Broken => fault(ErrorCode::UpstreamError),
+            Self::Endless => Reply::text(words(5, 2_000)).in_pieces(500).held_by(&Gate::new()),
+            Self::Hanging => Reply::text("").held_by(&Gate::new()),
+        }
+    }
+}
+
+/// A summary that keeps what was told.
+fn good(request: &ModelRequest) -> String {
+    let told = text_of(request).contains("Aurora").then(|| FACT.to_owned());
+    summary(&told.into_iter().chain(facts(&text_of(request))).collect::<Vec<_>>())
+}
+
+/// What a request has to be summarised, word for word.
+fn transcript(request: &ModelRequest) -> Vec<String> {
+    let quoted = read_prompt(&text_of(request)).map(|prompt| prompt.messages);
+    let said = |role: Role| if role == Role::User { "[User]" } else { "[Assistant]" };
+    match quoted {
+        Some(messages) => {
+            messages.iter().map(|message| format!("{}: {}", said(message.role), message.text())).collect()
+        }
+        None => {
+            request.messages().map(|sent| format!("{}: {}", said(sent.message.role), sent.message.text())).collect()
+        }
+    }
+}
+
+/// What a request for a summary is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Good,
+    Bad(Fault),
+    /// Nothing, for ever; the test is told that it was asked.
+    Held,
+}
+
+/// A model that talks, and whose summaries come as planned: the last line of the plan stands for ever, until it is
+/// healed.
+#[derive(Clone)]
+struct Planned {
+    model: Scripted,
+    plan: Arc<Mutex<VecDeque<Said>>>,
+    /// Opens every answer that would come at once.
+    gate: Gate,
+    held: Arc<Notify>,
+}
+
+impl Planned {
+    fn new(plan: &[Said], gated: bool) -> Self {
+        let plan = Arc::new(Mutex::new(plan.iter().copied().collect::<VecDeque<Said>>()));
+        let (gate, held) = (Gate::new(), Arc::new(Notify::new()));
+        if !gated {
+            gate.open();
+        }
+        let mut asked = 0;
+        let (planned, opened, told) = (plan.clone(), gate.clone(), held.clone());
+        let model = Scripted::answering(move |request| {
+            asked += 1;
+            if request.purpose == Purpose::Turn {
+                return Reply::text(words(asked, 100));
+            }
+            let mut plan = planned.lock().unwrap();
+            let said = if plan.len() > 1 { plan.pop_front() } else { plan.front().copied() };
+            match said.unwrap_or(Said::Good) {
+                Said::Good => Reply::text(good(request)).held_by(&opened),
+                Said::Bad(fault) if fault.is_endless() => fault.reply(request),
+                Said::Bad(fault) => fault.reply(request).held_by(&opened),
+                Said::Held => {
+                    told.notify_one();
+                    Reply::text("").held_by(&Gate::new())
+                }
+            }
+        });
+        Self { model, plan, gate, held }
+    }
+
+    fn heal(&self) {
+        *self.plan.lock().unwrap() = VecDeque::from([Said::Good]);
+    }
+}
+
+/// What asks for a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trigger {
+    Manual,
+    Threshold,
+    Overflow,
+    Background,
+}
+
+impl Trigger {
+    /// Starts a server that this trigger will make compact, with a fact told.
+    async fn start(self, planned: &Planned, more: &[(&str, &str)]) -> (Server, Client) {
+        let mut settings = more.to_vec();
+        match self {
+            Self::Manual | Self::Threshold => settings.push(("CONTEXT_BACKGROUND", "1")),
+            // Three times what the model will be said to take.
+            Self::Overflow => settings.extend([("CONTEXT_BACKGROUND", "1"), ("CONTEXT_WINDOW", "6000")]),
+            Self::Background => settings.push(IN_THE_BACKGROUND),
+        }
+        let (server, mut client) = session(&planned.model, &settings).await;
+        assert_eq!(client.turn(FACT).await["status"], "completed");
+        (server, client)
+    }
+
+    /// Fills the window and has a compaction begun; returns the context from before.
+    async fn provoke(self, planned: &Planned, client: &mut Client) -> Value {
+        let until_tokens = match self {
+            Self::Manual => 800,
+            Self::Threshold => 1_350,
+            Self::Overflow => 1_400,
+            // One above the soft limit: 85 % of the trigger.
+            Self::Background => 1_361,
+        };
+        fill(client, until_tokens).await;
+        let before = context(client).await;
+        match self {
+            Self::Manual => assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok"),
+            Self::Threshold => drop(client.ask("user_input", json!({ "input": words(99, 450) })).await),
+            Self::Overflow => {
+                planned.model.push(Reply::fault(ModelFault::new(ErrorCode::ContextOverflow, "too large")));
+                drop(client.ask("user_input", json!({ "input": "And now?" })).await);
+            }
+            Self::Background => planned.gate.open(),
+        }
+        before
+    }
+
+    fn is_in_turn(self) -> bool {
+        matches!(self, Self::Threshold | Self::Overflow)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Threshold | Self::Background => "threshold",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+/// Waits for what came of a compaction.
+async fn outcome(client: &mut Client) -> Value {
+    client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await
+}
+
+fn messages(context: &Value) -> &[Value] {
+    context["envelope"]["messages"]["cached"].as_array().unwrap()
+}
+
+/// The rungs that failed, as `rung: reason`.
+fn failed(payload: &Value) -> Vec<String> {
+    let rungs = payload["failedRungs"].as_array().cloned().unwrap_or_default();
+    let text = |rung: &Value| format!("{}: {}", rung["rung"].as_str().unwrap(), rung["reason"].as_str().unwrap());
+    rungs.iter().map(text).collect()
+}
+
+/// Has one fault happen behind what is said before, and holds what comes of it against the expected rung and failures.
+async fn check(
+    trigger: Trigger,
+    before: &[Said],
+    fault: Fault,
+    settings: &[(&str, &str)],
+    expected: (&str, &[String]),
+) {
+    let name = format!("{trigger:?} {before:?} {fault:?}");
+    let mut settings = settings.to_vec();
+    if fault.is_endless() {
+        settings.push(("COMPACTION_TIMEOUT_SECS", "1"));
+    }
+    let planned = Planned::new(&[before, &[Said::Bad(fault)]].concat(), trigger == Trigger::Background);
+    let (_server, mut client) = trigger.start(&planned, &settings).await;
+    trigger.provoke(&planned, &mut client).await;
+    let came = outcome(&mut client).await;
+    let compacted = &came["payload"];
+    assert_eq!(came["type"], "context_compacted", "{name}: {came}");
+    let (rung, failures) = expected;
+    assert_eq!((&compacted["rung"], &compacted["trigger"]), (&json!(rung), &json!(trigger.name())), "{name}");
+    assert_eq!(failed(compacted), failures, "{name}");
+    assert!(compacted["newTokenCount"].as_u64() < compacted["oldTokenCount"].as_u64(), "{name}: {compacted}");
+    assert!(compacted["summary"].as_str().unwrap().contains("Aurora"), "{name}: {compacted}");
+    if trigger.is_in_turn() {
+        let finished = client.event("turn_finished").await["payload"].clone();
+        assert_eq!(finished["status"], "completed", "{name}: {finished}");
+    }
+    planned.heal();
+    assert_eq!(client.turn("Go on.").await["status"], "completed", "{name}");
+}
+
+/// What a fault comes to where the model is asked for everything at once, and where the first request is for a piece.
+fn failures(rung: &str, fault: Fault, reason: &str) -> Vec<String> {
+    let first = format!("{rung}: {reason}");
+    match fault {
+        // Smaller pieces are tried as often as they may be cut in half, and refused each time.
+        Fault::Overflow => {
+            let pieces = std::iter::repeat_n("chunked_summary: context_overflow".to_owned(), 3);
+            std::iter::once(first).chain(pieces).collect()
+        }
+        _ => vec![first],
+    }
+}
+
+/// A copy of a small piece of the conversation is not told from a quotation, and does no harm.
+fn of_pieces(fault: Fault) -> bool {
+    fault != Fault::Copied
+}
+
+#[tokio::test]
+async fn a_compaction_that_is_asked_for_makes_room_whatever_the_model_does() {
+    for (fault, reason, _) in FAULTS {
+        check(Trigger::Manual, &[], fault, &[], ("extract", &failures("model_summary", fault, reason))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_at_the_threshold_goes_on_whatever_the_model_does() {
+    // What is that long does not go into one request beside the prompt.
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
+        check(Trigger::Threshold, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_gets_its_answer_whatever_the_model_does() {
+    // What is that long does not go into one request beside the prompt.
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
+        check(Trigger::Overflow, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fault_in_the_middle_of_the_pieces_ends_in_an_extract() {
+    let before = [Said::Bad(Fault::Overflow), Said::Good];
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault) && *fault != Fault::Overflow) {
+        let failures = ["model_summary: context_overflow".to_owned(), format!("chunked_summary: {reason}")];
+        check(Trigger::Manual, &before, fault, &[], ("extract", &failures)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_fails_behind_the_conversation_is_asked_in_a_request_of_its_own() {
+    for (fault, reason, _) in FAULTS {
+        // Once it is too long there is a summary, only not a smaller one; once time is up nothing more is asked.
+        let is_final = fault == Fault::Longer || fault.is_endless();
+        let rung = if is_final { "extract" } else { "model_summary" };
+        let failures = [format!("model_summary: {reason}")];
+        let settings: &[_] = &[("SUMMARY_REQUEST", "cached_prefix")];
+        let name = format!("{fault:?}");
+        let planned = Planned::new(&[Said::Bad(fault), Said::Good], false);
+        let timeout: &[_] = if fault.is_endless() { &[("COMPACTION_TIMEOUT_SECS", "1")] } else { &[] };
+        let (_server, mut client) = Trigger::Manual.start(&planned, &[settings, timeout].concat()).await;
+        Trigger::Manual.provoke(&planned, &mut client).await;
+        let came = outcome(&mut client).await;
+        assert_eq!(came["payload"]["rung"], rung, "{name}: {came}");
+        assert_eq!(failed(&came["payload"]), failures, "{name}");
+        let asked = summaries(&planned.model.requests());
+        assert_eq!(asked, if is_final { 1 } else { 2 }, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn in_the_background_what_is_of_no_use_is_made_by_rule_and_an_outage_changes_nothing() {
+    for (fault, reason, code) in FAULTS {
+        let Some(code) = code else {
+            check(Trigger::Background, &[], fault, &[], ("extract", &failures("model_summary", fault, reason))).await;
+            continue;
+        };
+        for before in [&[][..], &[Said::Bad(Fault::Overflow), Said::Good][..]] {
+            let name = format!("{before:?} {fault:?}");
+            let timeout: &[_] = if fault.is_endless() { &[("COMPACTION_TIMEOUT_SECS", "1")] } else { &[] };
+            let planned = Planned::new(&[before, &[Said::Bad(fault)]].concat(), true);
+            let (_server, mut client) = Trigger::Background.start(&planned, timeout).await;
+            let old = Trigger::Background.provoke(&planned, &mut client).await;
+            let came = outcome(&mut client).await;
+            assert_eq!(
+                (&came["type"], &came["payload"]["code"]),
+                (&json!("compaction_failed"), &json!(code)),
+                "{name}"
+            );
+            assert_eq!(came["payload"]["background"], true, "{name}");
+            assert_eq!(context(&mut client).await.to_string(), old.to_string(), "{name}");
+            planned.heal();
+            assert_eq!(client.turn("Go on.").await["status"], "completed", "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was() {
+    let pieces: &[Said] = &[Said::Bad(Fault::Overflow), Said::Good];
+    let riding: &[(&str, &str)] = &[("SUMMARY_REQUEST", "cached_prefix")];
+    let table: [(Trigger, &[Said], &[(&str, &str)]); 10] = [
+        (Trigger::Manual, &[], &[]),
+        (Trigger::Manual, &pieces[..1], &[]),
+        (Trigger::Manual, pieces, &[]),
+        (Trigger::Manual, &[], riding),
+        (Trigger::Manual, &[Said::Bad(Fault::Refusing)], riding),
+        (Trigger::Threshold, &[], &[]),
+        (Trigger::Threshold, pieces, &[]),
+        (Trigger::Overflow, &[], &[]),
+        (Trigger::Background, &[], &[]),
+        (Trigger::Background, pieces, &[]),
+    ];
+    for (trigger, before, settings) in table {
+        let name = format!("{trigger:?} {before:?} {settings:?}");
+        let planned = Planned::new(&[before, &[Said::Held]].concat(), trigger == Trigger::Background);
+        let (_server, mut client) = trigger.start(&planned, settings).await;
+        let old = trigger.provoke(&planned, &mut client).await;
+        tokio::time::timeout(PATIENCE, planned.held.notified()).await.unwrap_or_else(|_| panic!("{name}: not asked"));
+        assert_eq!(client.ask("cancel_compaction", json!({})).await["type"], "ok", "{name}");
+        let came = outcome(&mut client).await;
+        assert_eq!(came["type"], "compaction_failed", "{name}: {came}");
+        assert_eq!(came["payload"]["code"], "compaction_cancelled", "{name}");
+        planned.model.wait_for_dropped(1).await;
+        let added = match trigger {
+            Trigger::Manual | Trigger::Background => 0,
+            // The question, and its answer.
+            Trigger::Threshold => {
+                assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed", "{name}");
+                2
+            }
+            // What was refused is not sent again unasked.
+            Trigger::Overflow => {
+                let finished = client.event("turn_finished").await["payload"].clone();
+                assert_eq!(finished["error"]["code"], "compaction_cancelled", "{name}: {finished}");
+                1
+            }
+        };
+        let now = context(&mut client).await;
+        assert_eq!(messages(&now)[..messages(&now).len() - added], *messages(&old), "{name}");
+        planned.heal();
+        // Near the limit the next one may have been begun already, with nobody waiting for it.
+        client.ask("cancel_compaction", json!({})).await;
+        assert_eq!(client.turn("Go on.").await["status"], "completed", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn three_failures_open_the_breaker_and_a_person_closes_it() {
+    let planned = Planned::new(&[Said::Bad(Fault::Broken)], false);
+    let (_server, mut client) = session(&planned.model, &[IN_THE_BACKGROUND, ("CONTEXT_WINDOW", "8000")]).await;
+    client.turn(FACT).await;
+    for number in 0..60 {
+        client.turn(&words(number, 100)).await;
+        if info(&mut client).await["breaker"].is_object() {
+            break;
+        }
+    }
+    let open = info(&mut client).await;
+    assert_eq!((&open["breaker"]["reason"], &open["breaker"]["failures"]), (&json!("failures"), &json!(3)), "{open}");
+    let asked = summaries(&planned.model.requests());
+    assert_eq!(asked, 3, "each failure is one request");
+    assert_eq!(open["compactions"], 0);
+    for number in 0..3 {
+        assert_eq!(client.turn(&words(number, 5)).await["status"], "completed");
+    }
+    assert_eq!(summaries(&planned.model.requests()), asked, "it rests");
+    planned.heal();
+    compact(&mut client, json!({})).await;
+    assert!(info(&mut client).await["breaker"].is_null(), "a compaction that gains ends the rest");
+}
+
+#[tokio::test]
+async fn two_compactions_without_gain_open_the_breaker() {
+    let planned = Planned::new(&[Said::Bad(Fault::Longer)], false);
+    let (_server, mut client) = session(&planned.model, &[IN_THE_BACKGROUND, ("CONTEXT_WINDOW", "8000")]).await;
+    // What is pinned stays word for word, so that what may go is never worth it.
+    let mut tokens = 0;
+    while tokens < 5_300 {
+        let accepted = client.ask("user_input", json!({ "input": words(tokens, 200) })).await;
+        let finished = client.event("turn_finished").await["payload"].clone();
+        assert_eq!(finished["status"], "completed", "{finished}");
+        for entry in [&accepted["payload"]["entryId"], &last_entry(&mut client).await] {
+            assert_eq!(client.ask("pin_entry", json!({ "entryId": entry })).await["type"], "ok");
+        }
+        tokens = finished["contextInfo"]["tokenCount"].as_u64().unwrap();
+    }
+    let mut turns = 0;
+    while !info(&mut client).await["breaker"].is_object() {
+        assert_eq!(client.turn(&words(turns, 20)).await["status"], "completed");
+        turns += 1;
+        assert!(turns < 20, "no breaker: {}", info(&mut client).await);
+    }
+    let open = info(&mut client).await;
+    assert_eq!(open["breaker"]["reason"], "no_gain", "{open}");
+    assert!(open["breaker"]["retryAboveTokens"].as_u64() > open["tokenCount"].as_u64(), "{open}");
+    let asked = summaries(&planned.model.requests());
+    client.turn("Go on.").await;
+    assert_eq!(summaries(&planned.model.requests()), asked, "it rests");
+}
+
+async fn last_entry(client: &mut Client) -> Value {
+    let entries = client.ask("get_entries", json!({ "path": true, "limit": 500 })).await;
+    entries["payload"]["items"].as_array().unwrap().last().unwrap()["entryId"].clone()
+}
+
+#[tokio::test]
+async fn no_model_makes_it_compact_in_a_loop() {
+    for fault in [Fault::Longer, Fault::Garbage, Fault::Copied, Fault::Overflow, Fault::RateLimited] {
+        for background in ["0.85", "1"] {
+            let planned = Planned::new(&[Said::Bad(fault)], false);
+            let (_server, mut client) = session(&planned.model, &[("CONTEXT_BACKGROUND", background)]).await;
+            for number in 0..30 {
+                let length = if number % 5 == 4 { 300 } else { 80 };
+                let finished = client.turn(&words(number, length)).await;
+                assert_eq!(finished["status"], "completed", "{fault:?} {background} {number}: {finished}");
+            }
+            let requests = planned.model.requests();
+            // Between two attempts something is said: of one refused as too large there are a few requests.
+            let pieces = if fault == Fault::Overflow { 4 } else { 1 };
+            let streak = requests.split(|request| request.purpose == Purpose::Turn).map(<[_]>::len).max();
+            assert!(streak <= Some(2 * pieces), "{fault:?} {background}: {streak:?} in a row");
+            let asked = summaries(&requests);
+            assert!(asked >= 1 && asked < 30 * pieces, "{fault:?} {background}: {asked} requests in 30 turns");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `SUMMARY_REQUEST=cached_prefix`: the summary rides on the request that the conversation would send, so that a model's
+//! server finds in its cache what it has read already; and `SUMMARY_MODEL`, which has no such cache.
+
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{is_summary, summary, words},
+    upstream::{Asked, Reply, Upstream},
+};
+use reseed::core::context::summary::read_in_place;
+use serde_json::{Value, json};
+
+const APIS: [&str; 2] = ["chat", "responses"];
+
+fn rides(asked: &Asked) -> bool {
+    read_in_place(&asked.last_user_text()).is_some()
+}
+
+/// What a server's cache goes by, in the order in which it is read: tools, instructions, messages.
+fn read_by_the_cache(asked: &Asked) -> String {
+    let messages: Vec<String> = asked.messages().iter().map(Value::to_string).collect();
+    format!("{}\n{}\n{}", asked.body["tools"], asked.system(), messages.join("\n"))
+}
+
+fn common_prefix(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+/// A conversation of half a window with tools and instructions, which is then compacted; what came of that.
+async fn compacted(upstream: &Upstream, api: &str, more: &[(&str, &str)]) -> Value {
+    let usual = [("OPENAI_API", api), ("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
+    let server = Server::facing(&upstream.base_url(), &[&usual, more].concat()).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    client.ask("register_tools", json!({ "tools": [tool] })).await;
+    client.ask("set_instructions", json!({ "instructions": "Answer as a sailor would." })).await;
+    for number in 0..40 {
+        let finished = client.turn(&words(number, 150)).await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+        if finished["contextInfo"]["tokenCount"].as_u64() >= Some(8_000) {
+            break;
+        }
+    }
+    assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+    let came = client.until(|frame| ["context_compacted", "compaction_failed"].contains(&kind(frame))).await;
+    assert_eq!(kind(&came), "context_compacted", "{came}");
+    assert_eq!(client.turn("Go on.").await["status"], "completed");
+    upstream.assert_clean();
+    came["payload"].clone()
+}
+
+fn kind(frame: &Value) -> &str {
+    frame["type"].as_str().unwrap_or_default()
+}
+
+/// A server that summarises where `riding` says what behind the conversation.
+async fn sailor(riding: fn() -> Reply) -> Upstream {
+    let mut number = 1_000;
+    Upstream::start(move |asked| {
+        number += 1;
+        match asked {
+            asked if rides(asked) => riding(),
+            asked if is_summary(asked) => Reply::text(summary(&["The ship is called Aurora"])),
+            _ => Reply::text(words(number, 150)),
+        }
+    })
+    .await
+}
+
+fn good() -> Reply {
+    Reply::text(summary(&["The ship is called Aurora"]))
+}
+
+#[tokio::test]
+async fn the_summary_request_begins_as_the_conversation_did() {
+    for api in APIS {
+        let upstream = sailor(good).await;
+        let compacted = compacted(&upstream, api, &[("SUMMARY_REQUEST", "cached_prefix")]).await;
+        assert_eq!(compacted["rung"], "model_summary", "{compacted}");
+        assert!(compacted["failedRungs"].as_array().is_none_or(Vec::is_empty), "{compacted}");
+        let requests = upstream.requests();
+        let at = requests.iter().position(rides).expect("the summary rides on the conversation");
+        let (before, asked) = (&requests[at - 1], &requests[at]);
+        let (sent, read) = (read_by_the_cache(asked), read_by_the_cache(before));
+        let share = common_prefix(&sent, &read) as f64 / sent.len() as f64;
+        println!("{api}: {:.1} % of {} bytes were sent before", share * 100.0, sent.len());
+        assert!(share >= 0.85, "{api}: only {:.1} % of the summary request was sent before", share * 100.0);
+        assert_eq!((&asked.body["model"], &asked.body["tools"]), (&before.body["model"], &before.body["tools"]));
+        assert_eq!(requests.iter().filter(|asked| is_summary(asked)).count(), 0, "{api}: asked once");
+    }
+}
+
+#[tokio::test]
+async fn quoted_shares_nothing_with_the_conversation() {
+    let upstream = sailor(good).await;
+    compacted(&upstream, "chat", &[]).await;
+    let requests = upstream.requests();
+    let at = requests.iter().position(is_summary).expect("the conversation is quoted");
+    assert!(!requests.iter().any(rides));
+    let (sent, read) = (read_by_the_cache(&requests[at]), read_by_the_cache(&requests[at - 1]));
+    assert!(common_prefix(&sent, &read) * 100 < sent.len());
+}
+
+#[tokio::test]
+async fn what_fails_behind_the_conversation_is_quoted() {
+    let table: [(fn() -> Reply, &str); 3] = [
+        (|| Reply::text("I'm sorry, but I can't help with that."), "refused"),
+        (|| Reply::text("Aye aye, what a day it was!"), "malformed"),
+        (|| Reply::call("look", "{}"), "malformed"),
+    ];
+    for api in APIS {
+        for (riding, reason) in table {
+            let upstream = sailor(riding).await;
+            let compacted = compacted(&upstream, api, &[("SUMMARY_REQUEST", "cached_prefix")]).await;
+            assert_eq!(compacted["rung"], "model_summary", "{compacted}");
+            assert_eq!(compacted["failedRungs"], json!([{ "rung": "model_summary", "reason": reason }]), "{api}");
+            let requests = upstream.requests();
+            let at = requests.iter().position(rides).unwrap();
+            assert!(is_summary(&requests[at + 1]), "{api}: quoted at once");
+            assert!(compacted["summary"].as_str().unwrap().contains("Aurora"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_of_its_own_never_rides() {
+    for api in APIS {
+        let upstream = sailor(good).await;
+        let settings = [("SUMMARY_REQUEST", "cached_prefix"), ("SUMMARY_MODEL", "clerk")];
+        let compacted = compacted(&upstream, api, &settings).await;
+        assert_eq!(compacted["rung"], "model_summary", "{compacted}");
+        let requests = upstream.requests();
+        assert!(!requests.iter().any(rides), "{api}");
+        for asked in &requests {
+            let expected = if is_summary(asked) { "clerk" } else { "test" };
+            assert_eq!(asked.body["model"], expected, "{api}");
+        }
+        assert_eq!(requests.iter().filter(|asked| is_summary(asked)).count(), 1, "{api}");
+    }
+}
