@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::undo_target,
+        agent_loop::{pins_without, undo_target},
         context::{build::remaining, counter::Counter},
         session::{Place, SessionState, SessionTree, place::landing, unit::UnitReader},
     },
@@ -50,7 +50,15 @@ impl Places<'_> {
             Command::UndoCompaction(undo) => {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
                 let mut then = self.state.clone();
-                then.undone.push(undone);
+                then.undone.push(undone.clone());
+                let place = self.seen(&then).await?;
+                // What was pinned under it, an older compaction may have taken out of sight as well.
+                let seen = place.as_ref().map_or(&[][..], |place| place.tree.path());
+                let pins = pins_without(&undone, &then.pins, seen);
+                if pins == then.pins {
+                    return Ok(place);
+                }
+                then.pins = pins;
                 self.seen(&then).await
             }
             Command::Navigate(navigate) => self.of_move(navigate).await.map(|place| Some(Box::new(place))),
