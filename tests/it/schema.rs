@@ -61,6 +61,10 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
                 payload[field] = real.clone();
             }
         }
+        if name == "undo_compaction" {
+            // The one in effect, whichever that is.
+            payload = json!({});
+        }
         let reply = client.ask(name, if payload.is_null() { json!({}) } else { payload }).await;
         let promised = REPLIES.iter().find(|(command, _)| *command == name).unwrap().1;
         match refused.iter().find(|(command, _)| *command == name) {
@@ -68,6 +72,10 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
                 assert_eq!((&reply["type"], &reply["payload"]["code"]), (&json!("error"), &json!(code)), "{name}")
             }
             None => assert_eq!(reply["type"], promised, "{name}: {reply}"),
+        }
+        if name == "manual_compact" && reply["type"] == "ok" {
+            // The next one would be told that this one is at work.
+            client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
         }
         if name == "tool_result" {
             client.event("request_resolved").await;

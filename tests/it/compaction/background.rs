@@ -152,13 +152,13 @@ async fn what_cannot_fit_is_told_by_its_parts() {
     });
     let (_server, mut client) = session(&model, &[]).await;
     for seed in [1, 2] {
-        assert_eq!(client.turn(&words(seed, 680)).await["status"], "completed");
+        assert_eq!(client.turn(&words(seed, 1_000)).await["status"], "completed");
         let entries = client.ask("get_entries", json!({ "limit": 500 })).await["payload"]["items"].clone();
         let entries = entries.as_array().unwrap();
         let said = entries.iter().rfind(|entry| entry["role"] == "user").unwrap()["entryId"].clone();
         assert_eq!(client.ask("pin_entry", json!({ "entryId": said })).await["type"], "ok");
     }
-    let finished = client.turn(&words(3, 680)).await;
+    let finished = client.turn(&words(3, 1_000)).await;
     assert_eq!(finished["error"]["code"], "context_overflow", "{finished}");
     let parts = &finished["error"]["details"];
     assert_eq!(parts["windowTokens"], 2_000);

@@ -81,6 +81,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     }
 
     let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
+    assert_eq!(preview["rung"], "chunked_summary", "{preview}");
     let applied = compact(&mut client, json!({ "previewId": preview["previewId"] })).await;
     client.ask("undo_compaction", json!({})).await;
     client.event("compaction_undone").await;
@@ -90,7 +91,8 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         format!(r#"reseed_compactions_total{{trigger="manual",rung="{rung}",outcome="{outcome}",mode="foreground"}}"#)
     };
     let table = [
-        (ended("model_summary", "committed"), Some(2.0)),
+        (ended("model_summary", "committed"), Some(1.0)),
+        (ended("chunked_summary", "committed"), Some(1.0)),
         (ended("extract", "committed"), Some(1.0)),
         (ended("none", "cancelled"), Some(1.0)),
         (ended("none", "void"), Some(1.0)),
