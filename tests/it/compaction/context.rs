@@ -112,7 +112,10 @@ async fn settings_take_effect_on_the_next_request_and_survive_a_restart() {
 
 #[tokio::test]
 async fn the_count_says_where_it_comes_from() {
-    let model = Scripted::answering(|_| Reply::text(words(1, 100)).usage(500, 130));
+    let model = Scripted::answering(|request| {
+        let before = request.messages().count() as u64 - 1;
+        Reply::text(words(1, 100)).usage(500 + 60 * before, 130)
+    });
     let (_server, mut client) = session(&model, &[]).await;
     let of = |info: &Value| {
         let [tokens, usage, trailing] =

@@ -151,7 +151,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         ("committed", "extract", "model_summary:malformed"),
         ("cancelled", "", ""),
         ("void", "", ""),
-        ("committed", "model_summary", ""),
+        ("committed", "chunked_summary", ""),
     ];
     assert_eq!(ends, expected, "{lines:#?}");
     model.assert_clean();
