@@ -5,6 +5,7 @@
 //!   then made by rule, and only where a request would not fit otherwise
 //! - after [`FUTILE_MAX`] compactions in a row that gained too little it rests until a tenth of the window more is said
 //! - what an undone compaction brought back is left alone until as much more is said
+//! - what a compaction has left is left alone until anything more is said, also where it is still near the limit
 //!
 //! A person's `manual_compact` is never held back, and one that gains ends every rest.
 
@@ -31,8 +32,8 @@ pub struct Guards {
     futile: u32,
     rests_until: Option<Timestamp>,
     rests_below_tokens: Option<u64>,
-    /// A person stopped a compaction at this count: it does not begin again by itself before more is said.
-    declined_tokens: Option<u64>,
+    /// A person stopped a compaction at this count, or one has left so many: none begins by itself before more is said.
+    settled_tokens: Option<u64>,
 }
 
 /// What automatic compaction may do now.
@@ -54,7 +55,7 @@ impl Guards {
         if self.rests_below_tokens.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
-        let left_alone = undone_rest.max(self.declined_tokens);
+        let left_alone = undone_rest.max(self.settled_tokens);
         if !is_needed && left_alone.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
@@ -81,13 +82,14 @@ impl Guards {
 
     /// A person stopped a compaction of a request of so many tokens.
     pub fn declined(&mut self, tokens: u64) {
-        self.declined_tokens = Some(tokens);
+        self.settled_tokens = Some(tokens);
     }
 
     /// A compaction was made, or could not be since there was nothing to gain, at so many tokens.
     pub fn gained(&mut self, is_enough: bool, tokens: u64, window_tokens: u64) {
         if is_enough {
-            *self = Self::default();
+            // What it has left is not compacted again at once, also where that is still near the limit.
+            *self = Self { settled_tokens: Some(tokens), ..Self::default() };
             return;
         }
         self.futile = self.futile.saturating_add(1);
@@ -165,8 +167,16 @@ mod tests {
         }
         assert_eq!(guards.breaker(NOW.plus_millis(3_600_000), 1, None), None, "its time is over");
         assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "and nothing has gained yet");
-        guards.gained(true, 1, 1);
-        assert_eq!((guards, guards.tripped()), (Guards::default(), None));
+        guards.gained(true, 900, 1_000);
+        assert_eq!(guards.tripped(), None);
+        // One crossing is one compaction, unless a request has to wait for room.
+        for (tokens, is_needed, expected) in
+            [(900, false, Leave::Rest), (901, false, Leave::Free), (900, true, Leave::Free)]
+        {
+            assert_eq!(guards.leave(NOW, tokens, None, is_needed), expected, "{tokens} {is_needed}");
+        }
+        guards.reset();
+        assert_eq!(guards, Guards::default());
     }
 
     #[test]
