@@ -232,11 +232,12 @@ impl Effects {
     }
 
     fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
-        if self.expected.as_ref() == Some(&id) {
+        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing.clone());
+        // A late reply to somebody else's command of the same id is not the one to this.
+        if now.is_some() && self.expected.as_ref() == Some(&id) {
             self.expected = None;
         }
         let late = self.late.take_if(|(late, _)| *late == id);
-        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing.clone());
         let Some(outgoing) = now.or(late.map(|(_, outgoing)| outgoing)) else { return };
         // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
         let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
