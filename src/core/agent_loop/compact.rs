@@ -17,7 +17,7 @@ use crate::core::{
     session::Node,
 };
 use reseed_protocol::{
-    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Role, Timestamp,
     entry::Compaction,
     event::{
         BreakdownChange, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted, EphemeralEvent,
@@ -470,6 +470,23 @@ impl AgentLoop {
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
         self.compaction_in_effect().map(|(id, _)| id) == job.base.as_ref()
             && outcome.first_kept.iter().chain(&outcome.kept).chain(job.last_read()).all(has)
+            && !self.parts_call_and_result(job, outcome)
+    }
+
+    /// Whether results came since to calls that were open when a job read them, and that it takes out: in its summary
+    /// they have none, and the model would never see them.
+    fn parts_call_and_result(&self, job: &Job, outcome: &Outcome) -> bool {
+        let path = self.session.tree.path();
+        let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
+        let Some(read) = job.last_read().and_then(place) else { return false };
+        let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
+        let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
+        if !since.into_iter().any(|node| said(node, Role::Tool)) {
+            return false;
+        }
+        let Some(calls) = path[..=read].iter().rposition(|node| said(node, Role::Assistant)) else { return false };
+        let in_tail = outcome.first_kept.as_ref().and_then(place).is_some_and(|first| first <= calls);
+        !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
     }
 
     /// What was said and pinned while the job was at work stays.
