@@ -198,6 +198,8 @@ impl AgentLoop {
         let reply = Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None });
         events.extend(self.released());
         self.session.tree = tree;
+        // It was read before the summary was made: what was pinned meanwhile is pinned there too.
+        self.session.tree.mark(&self.session.state);
         self.append(events, vec![caller.mark(reply)]);
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
