@@ -19,7 +19,7 @@ use reseed::{
     store::{EntryQuery, SessionStore},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, Entry, ErrorBody, ErrorCode, SessionId,
+    CloseCode, CommandId, Entry, ErrorBody, ErrorCode, JobId, SessionId,
     command::{Command, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
     reply::Reply,
@@ -78,6 +78,8 @@ pub(crate) struct Client {
     joining: Option<Joining>,
     /// Commands that it has sent and that were not answered, also on connections that are gone.
     pub(crate) unanswered: Vec<(CommandId, Command)>,
+    /// The newest preview that it was shown.
+    pub(crate) preview: Option<JobId>,
     /// Commands that were answered, to be repeated.
     pub(crate) answered: Vec<(CommandId, Command)>,
 }
@@ -146,6 +148,7 @@ impl Client {
             connection: None,
             joining: None,
             unanswered: Vec::new(),
+            preview: None,
             answered: Vec::new(),
         }
     }
@@ -180,7 +183,10 @@ impl Client {
                     wire.trace.line(format_args!("client {}: {error}", self.number));
                 }
             }
-            What::Reply(id, _) => {
+            What::Reply(id, reply) => {
+                if let Reply::CompactionPreview(preview) = &**reply {
+                    self.preview = Some(preview.preview_id.clone());
+                }
                 if let Some(at) = self.unanswered.iter().position(|(waiting, _)| waiting == id) {
                     self.answered.push(self.unanswered.remove(at));
                 }
@@ -505,6 +511,8 @@ fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View {
         last_turn: snapshot.last_turn,
         queue: snapshot.queue,
         pending: snapshot.pending,
+        pins: snapshot.pins,
+        undone: snapshot.undone,
         entries: path.into_iter().map(|entry| (entry.entry_id.clone(), entry)).collect(),
         streamed: None,
     }

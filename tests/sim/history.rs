@@ -107,7 +107,8 @@ pub(crate) struct Asked {
     /// The newest record that its node had written by then.
     pub(crate) as_of: u64,
     pub(crate) request: ModelRequest,
-    /// Whether another request of the same node was being answered.
+    /// Whether another request of the same node for the same purpose was being answered: a summary may be made beside a
+    /// turn, nothing else.
     pub(crate) overlaps: bool,
 }
 

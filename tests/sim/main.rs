@@ -4,6 +4,7 @@
 //! - `SEED=72 cargo test --test sim` runs one seed and prints its trace; `SEEDS=20000 cargo test --test sim` runs more
 //! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model's server,
 //!   `disk` is the store of all servers of a run, `history` is what a run leaves behind, `checks` are the promises
+//! - `races` are scenarios of their own: what happens while a compaction is made in the background
 //! - `broken` holds faults that the server must not have, each of which the promises must catch
 //!
 //! # Reading a trace
@@ -21,6 +22,7 @@ mod client;
 mod disk;
 mod history;
 mod model;
+mod races;
 mod script;
 mod view;
 mod world;
@@ -54,6 +56,10 @@ const TAIL_LINES: usize = 60;
 struct Tally {
     turns: u64,
     compactions: u64,
+    background: u64,
+    undone: u64,
+    previews: u64,
+    pins: u64,
     events: u64,
     requests: u64,
     replays: u64,
@@ -77,6 +83,12 @@ impl Tally {
         Self {
             turns: events(|event| matches!(event, Event::TurnFinished(_))),
             compactions: events(|event| matches!(event, Event::ContextCompacted(_))),
+            background: events(|event| matches!(event, Event::ContextCompacted(made) if made.background)),
+            undone: events(|event| matches!(event, Event::CompactionUndone(_))),
+            previews: given(
+                |what| matches!(what, What::Reply(_, reply) if matches!(**reply, Reply::CompactionPreview(_))),
+            ),
+            pins: events(|event| matches!(event, Event::SessionUpdated(updated) if updated.pins.is_some())),
             events: history.events.len() as u64,
             requests: history.asked.len() as u64,
             replays: given(|what| matches!(what, What::Opened { replay: true, .. })),
@@ -93,9 +105,13 @@ impl Tally {
 
     fn add(&mut self, other: Self) {
         let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, .. } = other;
-        let Self { repeats, queued, faults, moves, forks, .. } = other;
+        let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
         self.turns += turns;
         self.compactions += compactions;
+        self.background += background;
+        self.undone += undone;
+        self.previews += previews;
+        self.pins += pins;
         self.events += events;
         self.requests += requests;
         self.replays += replays;
@@ -197,6 +213,10 @@ fn whatever_happens_the_promises_hold() {
         let least = [
             ("turns", tally.turns, 4.0),
             ("compactions", tally.compactions, 0.6),
+            ("compactions in the background", tally.background, 0.1),
+            ("undone compactions", tally.undone, 0.05),
+            ("previews", tally.previews, 0.05),
+            ("changes of pins", tally.pins, 0.5),
             ("resumes by replay", tally.replays, 5.0),
             ("states given whole", tally.snapshots, 2.0),
             ("cuts", tally.cuts, 4.0),

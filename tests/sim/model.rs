@@ -1,5 +1,6 @@
 //! The scripted model of a run: it answers in pieces, calls tools, fails before or after its first word, refuses requests
-//! as too large, says nothing, and hangs. It notes every request and whether another one was still being answered.
+//! as too large, says nothing, and hangs. It notes every request and whether another one of its kind was still being
+//! answered. A race holds its summaries back until the moment has come.
 
 use crate::{
     disk::Disk,
@@ -21,7 +22,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{task::yield_now, time::sleep};
+use tokio::{sync::watch, task::yield_now, time::sleep};
 
 /// How long a model that hangs does so: longer than any other wait of a run.
 const HANG: Duration = Duration::from_secs(300);
@@ -33,15 +34,21 @@ const PIECES_MAX: usize = 8;
 pub(crate) struct Script {
     trace: Trace,
     inner: Mutex<Inner>,
+    /// Summaries wait.
+    held: watch::Sender<bool>,
 }
 
 struct Inner {
     rng: Rng,
     calm: bool,
+    /// It says little, and counts nothing.
+    plain: bool,
+    /// The next turn's answer calls so many tools.
+    calls: usize,
     answers: u64,
     asked: Vec<Asked>,
-    /// Nodes of the requests that are being answered.
-    open: Vec<usize>,
+    /// Nodes of the requests that are being answered, and what for.
+    open: Vec<(usize, Purpose)>,
 }
 
 /// What the model does with a request.
@@ -65,8 +72,9 @@ enum Plan {
 impl Script {
     pub(crate) fn new(seed: u64, trace: Trace) -> Arc<Self> {
         let rng = Rng::with_seed(seed ^ 0x30de1);
-        let inner = Inner { rng, calm: false, answers: 0, asked: Vec::new(), open: Vec::new() };
-        Arc::new(Self { trace, inner: Mutex::new(inner) })
+        let (asked, open) = (Vec::new(), Vec::new());
+        let inner = Inner { rng, calm: false, plain: false, calls: 0, answers: 0, asked, open };
+        Arc::new(Self { trace, inner: Mutex::new(inner), held: watch::Sender::new(false) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -76,6 +84,28 @@ impl Script {
     /// From now on it answers every request, at once.
     pub(crate) fn calm_down(&self) {
         self.lock().calm = true;
+    }
+
+    /// From now on it answers every request in few words of which it reports no count: what is sent is what counts.
+    pub(crate) fn be_plain(&self) {
+        let mut inner = self.lock();
+        (inner.calm, inner.plain) = (true, true);
+    }
+
+    /// The next turn's answer calls so many tools at once.
+    pub(crate) fn call_next(&self, calls: usize) {
+        self.lock().calls = calls;
+    }
+
+    /// Summaries wait from now on, or no more.
+    pub(crate) fn hold_summaries(&self, held: bool) {
+        self.trace.line(format_args!("model: summaries are {}", if held { "held back" } else { "let go" }));
+        self.held.send_replace(held);
+    }
+
+    /// Summaries that were asked for so far.
+    pub(crate) fn summaries(&self) -> usize {
+        self.lock().asked.iter().filter(|asked| !asked.is_turn()).count()
     }
 
     /// What it was asked, in order.
@@ -118,6 +148,10 @@ impl Inner {
                 let text = SECTIONS.iter().map(|section| format!("## {section}\n- of {number}\n")).collect();
                 parts.push(Part::Text { text });
             }
+            Purpose::Turn if self.calls > 0 && !request.envelope.tools.is_empty() => {
+                parts.extend((0..std::mem::take(&mut self.calls)).map(|at| good_call(at)));
+            }
+            Purpose::Turn if self.plain => parts.push(Part::Text { text: format!("answer {number}") }),
             Purpose::Turn if !self.calm && !request.envelope.tools.is_empty() && self.rng.u8(..100) < 40 => {
                 if self.rng.bool() {
                     parts.push(Part::Text { text: format!("let me see {number}") });
@@ -135,10 +169,10 @@ impl Inner {
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
         let stop_reason = match calls {
             true => StopReason::ToolCalls,
-            false if self.rng.u8(..20) == 0 => StopReason::Length,
+            false if !self.plain && self.rng.u8(..20) == 0 => StopReason::Length,
             false => StopReason::Stop,
         };
-        let usage = self.rng.bool().then(|| ReportedUsage {
+        let usage = (!self.plain && self.rng.bool()).then(|| ReportedUsage {
             input_tokens: self.rng.u64(100..1_500),
             output_tokens: self.rng.u64(..200),
             ..ReportedUsage::default()
@@ -159,6 +193,12 @@ fn some_call(rng: &mut Rng) -> Part {
     Part::ToolCall { call_id: "call_0".parse().expect("an id"), name: name.into(), arguments: arguments.into() }
 }
 
+/// A call that can be answered.
+fn good_call(at: usize) -> Part {
+    let call_id = format!("call_{at}").parse().expect("an id");
+    Part::ToolCall { call_id, name: "look".into(), arguments: r#"{"at":"x"}"#.into() }
+}
+
 /// A server's model.
 pub(crate) struct Model {
     pub(crate) script: Arc<Script>,
@@ -168,12 +208,12 @@ pub(crate) struct Model {
 }
 
 /// A request that is being answered, until it is answered or dropped.
-struct Answering<'a>(&'a Model);
+struct Answering<'a>(&'a Model, Purpose);
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.script.lock();
-        if let Some(at) = inner.open.iter().position(|node| *node == self.0.node) {
+        if let Some(at) = inner.open.iter().position(|open| *open == (self.0.node, self.1)) {
             inner.open.swap_remove(at);
         }
     }
@@ -182,8 +222,9 @@ impl Drop for Answering<'_> {
 impl Model {
     fn begin(&self, request: &ModelRequest) -> (Answering<'_>, Plan) {
         let mut inner = self.script.lock();
-        let overlaps = inner.open.contains(&self.node);
-        inner.open.push(self.node);
+        let open = (self.node, request.purpose);
+        let overlaps = inner.open.contains(&open);
+        inner.open.push(open);
         let as_of = self.disk.last_of(self.node);
         let plan = inner.plan(request);
         let messages = request.messages().count();
@@ -197,7 +238,7 @@ impl Model {
             self.node, request.purpose
         ));
         inner.asked.push(Asked { node: self.node, as_of, request: request.clone(), overlaps });
-        (Answering(self), plan)
+        (Answering(self, request.purpose), plan)
     }
 
     async fn pause(&self) {
@@ -233,6 +274,9 @@ impl Provider for Model {
                 std::future::pending::<()>().await;
             }
             let (_answering, plan) = self.begin(request);
+            if request.purpose == Purpose::Summary {
+                let _ = self.script.held.subscribe().wait_for(|held| !held).await;
+            }
             self.pause().await;
             match plan {
                 Plan::Say { parts, stop_reason, usage } => {

@@ -4,6 +4,7 @@ use crate::{
     client::{Client, Wish},
     world::World,
 };
+use fastrand::Rng;
 use reseed_protocol::{
     CommandId,
     command::{Command, SessionRole, ToolOffer},
@@ -114,7 +115,7 @@ async fn write(world: &mut World, number: usize) {
     send(world, number, command).await;
 }
 
-async fn send(world: &mut World, number: usize, command: Command) {
+pub(crate) async fn send(world: &mut World, number: usize, command: Command) {
     world.commands += 1;
     let id = format!("client{number}-command{:04}", world.commands).parse().expect("an id");
     world.clients[number].send(&mut world.wire, id, command).await;
@@ -126,7 +127,7 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     let rng = &mut world.wire.rng;
     let view = &world.clients[number].view;
     let entry = rng.choice(view.entries.keys().collect::<Vec<_>>()).cloned();
-    Some(match rng.u8(..144) {
+    Some(match rng.u8(..168) {
         0..40 => {
             let when_busy = [None, Some("queue"), Some("steer"), Some("reject")][rng.usize(..4)];
             say(&format!("input {told} of {number}: {}", "word ".repeat(words)), when_busy)
@@ -143,7 +144,7 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
         65..71 => make("retry_turn", json!({})),
         71..78 => make("manual_compact", json!({})),
         78..81 => make("cancel_compaction", json!({})),
-        81..84 => make("set_context_strategy", json!({ "strategy": if rng.bool() { "manual" } else { "threshold" } })),
+        81..84 => make("set_context_strategy", json!({ "strategy": some_strategy(rng) })),
         84..87 => make("set_model", json!({ "model": format!("test-{}", rng.u8(..3)) })),
         87..89 => make("set_instructions", json!({ "instructions": format!("Be kind {told}.") })),
         89..91 => make("rename_session", json!({ "name": format!("name {told}") })),
@@ -178,7 +179,26 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
             }
         }
         126..131 => make("set_label", json!({ "entryId": entry?, "label": format!("name {told}") })),
-        140.. => {
+        144..149 => make("pin_entry", json!({ "entryId": entry? })),
+        149..152 => {
+            let pinned = rng.choice(&view.pins).map(|pin| pin.entry_id.clone());
+            make("unpin_entry", json!({ "entryId": pinned.or(entry)? }))
+        }
+        152..156 => {
+            let named = entry.filter(|_| rng.u8(..6) == 0);
+            make("undo_compaction", named.map_or(json!({}), |entry| json!({ "entryId": entry })))
+        }
+        156..160 => match rng.bool() {
+            true => make("preview_compact", json!({})),
+            false => make("preview_compact", json!({ "strategy": some_strategy(rng) })),
+        },
+        160..164 => {
+            let preview = world.clients[number].preview.clone()?;
+            make("manual_compact", json!({ "previewId": preview }))
+        }
+        164..166 => make("manual_compact", json!({ "strategy": some_strategy(rng) })),
+        166.. => make("manual_compact", json!({ "rebuild": true, "instructions": format!("Mind {told}.") })),
+        140..144 => {
             let position = if rng.bool() { "before" } else { "at" };
             make("fork_session", json!({ "entryId": entry?, "position": position }))
         }
@@ -190,7 +210,24 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     })
 }
 
-fn say(text: &str, when_busy: Option<&str>) -> Command {
+/// Mostly one that compacts by itself.
+fn some_strategy(rng: &mut Rng) -> &'static str {
+    const STRATEGIES: &[&str] = &[
+        "threshold",
+        "threshold",
+        "pipeline",
+        "pipeline",
+        "sliding_window",
+        "tool_results",
+        "truncate",
+        "importance",
+        "manual",
+        "dummy",
+    ];
+    STRATEGIES[rng.usize(..STRATEGIES.len())]
+}
+
+pub(crate) fn say(text: &str, when_busy: Option<&str>) -> Command {
     let mut payload = json!({ "input": text });
     if let Some(when_busy) = when_busy {
         payload["whenBusy"] = when_busy.into();
@@ -198,11 +235,11 @@ fn say(text: &str, when_busy: Option<&str>) -> Command {
     make("user_input", payload)
 }
 
-fn tool_result(call: &PendingCall, output: &str, is_error: bool) -> Command {
+pub(crate) fn tool_result(call: &PendingCall, output: &str, is_error: bool) -> Command {
     make("tool_result", json!({ "callId": call.call_id, "output": output, "isError": is_error }))
 }
 
-fn make(name: &str, payload: Value) -> Command {
+pub(crate) fn make(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
 }
 

@@ -6,7 +6,7 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Part, TurnId,
     content::utf16_len,
     event::{EphemeralEvent, Event, ItemDelta, TurnStatus},
-    reply::{EndedTurn, PendingCall, QueueItem, SessionSettings},
+    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,8 @@ pub(crate) struct View {
     pub(crate) last_turn: Option<EndedTurn>,
     pub(crate) queue: Vec<QueueItem>,
     pub(crate) pending: Vec<PendingCall>,
+    pub(crate) pins: Vec<Pin>,
+    pub(crate) undone: Vec<EntryId>,
     pub(crate) entries: BTreeMap<EntryId, Entry>,
     /// The answer that is being streamed, as far as it was shown.
     pub(crate) streamed: Option<Streamed>,
@@ -89,6 +91,7 @@ impl View {
                 self.model = updated.model.unwrap_or(std::mem::take(&mut self.model));
                 self.strategy = updated.strategy.unwrap_or(std::mem::take(&mut self.strategy));
                 self.settings = updated.settings.or(self.settings.take());
+                self.pins = updated.pins.unwrap_or(std::mem::take(&mut self.pins));
                 if let Some(leaf) = updated.leaf_id {
                     if self.leaf != leaf {
                         self.last_turn = None;
@@ -98,7 +101,10 @@ impl View {
                 self.generation = updated.generation.unwrap_or(self.generation);
             }
             Event::ContextCompacted(compacted) => self.generation = compacted.generation,
-            Event::CompactionUndone(undone) => self.generation = undone.generation,
+            Event::CompactionUndone(undone) => {
+                self.generation = undone.generation;
+                self.undone.push(undone.entry_id.clone());
+            }
         }
     }
 
@@ -178,6 +184,8 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
             ("last turn", format!("{:?}", view.last_turn)),
             ("queue", format!("{:?}", view.queue)),
             ("pending calls", format!("{:?}", view.pending)),
+            ("pins", format!("{:?}", view.pins)),
+            ("undone compactions", format!("{:?}", view.undone)),
             ("streamed text", format!("{:?}", view.streamed)),
         ]
     };

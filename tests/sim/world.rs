@@ -51,7 +51,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) profile: Profile,
     pub(crate) commands: u64,
-    script: Arc<Script>,
+    pub(crate) script: Arc<Script>,
     clock: Arc<SimClock>,
     servers: Vec<Up>,
     nodes: usize,
@@ -131,6 +131,34 @@ pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
     (history, trace.text())
 }
 
+/// Runs a scenario in a world in which nothing breaks by itself and the model answers every request, and returns what it
+/// leaves behind with its trace. The seed decides the rest: who is there, and when things happen.
+pub(crate) fn run_scenario<T>(seed: u64, scenario: impl AsyncFnOnce(&mut World) -> T) -> (T, History, String) {
+    note_panics();
+    let trace = Trace::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let (told, mut history) = runtime.expect("a runtime").block_on(async {
+        let mut rng = Rng::with_seed(seed);
+        let profile = Profile {
+            disk_faults: 0,
+            disk_slow: [0, 8][rng.usize(..2)],
+            troubles: 0,
+            cuts: 0,
+            alone: false,
+            words: 20,
+            turns: 6,
+        };
+        let mut world = World::with_profile(seed, rng, profile, Broken::Nothing, trace.clone()).await;
+        world.script.be_plain();
+        let told = scenario(&mut world).await;
+        world.script.hold_summaries(false);
+        world.settle().await;
+        (told, world.end().await)
+    });
+    history.panics = PANICS.take();
+    (told, history, trace.text())
+}
+
 impl World {
     async fn new(seed: u64, broken: Broken, trace: Trace) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -143,6 +171,10 @@ impl World {
             words: [20, 80, 160][rng.usize(..3)],
             turns: [2, 6, 20][rng.usize(..3)],
         };
+        Self::with_profile(seed, rng, profile, broken, trace).await
+    }
+
+    async fn with_profile(seed: u64, mut rng: Rng, profile: Profile, broken: Broken, trace: Trace) -> Self {
         trace.line(format_args!("seed {seed}: {profile:?}"));
         let disk = Disk::new(seed, broken, trace.clone());
         let script = Script::new(seed, trace.clone());
@@ -165,7 +197,7 @@ impl World {
     }
 
     /// Starts a server over the disk.
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.nodes += 1;
         let node = self.nodes;
         let disk = self.wire.disk.clone();
@@ -265,7 +297,7 @@ impl World {
     }
 
     /// The machine goes down with every server on it.
-    async fn crash(&mut self) {
+    pub(crate) async fn crash(&mut self) {
         self.wire.trace.line("world: the machine goes down");
         self.bury();
         for client in &mut self.clients {
@@ -316,7 +348,9 @@ impl World {
             let snapshot = self.clients[1].snapshot().await;
             let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
                 let idle = snapshot.turn.is_none() && snapshot.compaction.is_none() && snapshot.queue.is_empty();
-                let read = |client: &Client| client.connection.is_some() && client.view.seq == snapshot.seq;
+                // A preview is its client's own business: nobody else is told that it is being made.
+                let is_answered = |client: &Client| client.connection.as_ref().is_some_and(|c| c.waiting.is_empty());
+                let read = |client: &Client| is_answered(client) && client.view.seq == snapshot.seq;
                 idle && self.clients.iter().all(read)
             });
             if at_rest {
@@ -356,7 +390,7 @@ impl World {
     }
 
     /// Lets time pass, brings back who is away, and has everyone read all there is.
-    async fn pass(&mut self, time: Duration) {
+    pub(crate) async fn pass(&mut self, time: Duration) {
         sleep(time).await;
         let server = self.server();
         let owned = self.clients.iter().any(Client::owns);

@@ -23,6 +23,7 @@ fn causes(event: &Event) -> Vec<&CommandId> {
         Event::TurnStarted(started) => started.command_ids.iter().collect(),
         Event::SessionUpdated(updated) => updated.command_id.iter().collect(),
         Event::ContextCompacted(compacted) => compacted.command_id.iter().collect(),
+        Event::CompactionUndone(undone) => undone.command_id.iter().collect(),
         Event::QueueChanged(changed) => changed.items.iter().map(|item| &item.command_id).collect(),
         _ => Vec::new(),
     }
@@ -182,6 +183,11 @@ fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Re
         .iter()
         .filter(|event| matches!(event, Event::SessionUpdated(updated) if updated.command_id.as_ref() == Some(id)))
         .count();
+    let undone = history
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::CompactionUndone(undone) if undone.command_id.as_ref() == Some(id)))
+        .count();
     let queue = history.events.iter().rev().find_map(|event| match event {
         Event::QueueChanged(changed) => Some(changed.items.as_slice()),
         _ => None,
@@ -209,7 +215,10 @@ fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Re
         | Command::SetInstructions(_)
         | Command::SetOptions(_)
         | Command::RenameSession(_)
+        | Command::PinEntry(_)
+        | Command::UnpinEntry(_)
         | Command::Navigate(_) => Some(Ok(updates)),
+        Command::UndoCompaction(_) => Some(Ok(undone)),
         Command::SetLabel(_) | Command::AppendCustom(_) => Some(Ok(entries.len())),
         _ => None,
     }

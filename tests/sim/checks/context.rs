@@ -1,53 +1,116 @@
 //! What the model is sent, compared with what follows from the log alone. The rules are written down here once more, from
-//! DESIGN: the path to the leaf; the newest compaction on it puts its summary first, then what it keeps, then what followed.
+//! DESIGN: the path to the leaf; the newest compaction on it that was not undone puts its summary first, then what it keeps
+//! and what is pinned, then what followed; the tool results that it cleared are shown as a note and their beginning.
 
 use crate::history::{History, What};
+use reseed::core::session::tree::CLEARED;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId,
     command::{Command, ForkPosition},
     context::ContextMessage,
     event::Event,
-    reply::Reply,
+    reply::{Pin, Reply},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 /// A log, so that it can be asked what the context was at each of its places.
-struct Log<'a> {
+pub(super) struct Log<'a> {
     events: &'a [Event],
     entries: BTreeMap<&'a EntryId, (u64, &'a Entry)>,
-    /// The leaf and the model after so many events.
-    stands: Vec<(Option<&'a EntryId>, &'a str)>,
+    /// How it stood after so many events.
+    stands: Vec<Stand<'a>>,
+}
+
+/// How a session stands, as far as the model's context depends on it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stand<'a> {
+    pub(super) leaf: Option<&'a EntryId>,
+    model: &'a str,
+    marks: Marks<'a>,
+}
+
+/// What is pinned, and which compactions were undone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marks<'a> {
+    pins: &'a [Pin],
+    undone: Rc<BTreeSet<&'a EntryId>>,
+}
+
+impl Marks<'_> {
+    pub(super) fn is_pinned(&self, id: &EntryId) -> bool {
+        self.pins.iter().any(|pin| pin.entry_id == *id)
+    }
+
+    /// Whether an entry is a compaction that was not undone.
+    fn compacts(&self, entry: &Entry) -> bool {
+        matches!(entry.data, EntryData::Compaction(_)) && !self.undone.contains(&entry.entry_id)
+    }
+}
+
+/// What the model sees.
+#[derive(Debug, Default)]
+pub(super) struct Seen<'a> {
+    /// In order.
+    pub(super) entries: Vec<&'a Entry>,
+    /// Tool results of which only the beginning is shown.
+    pub(super) cleared: BTreeSet<&'a EntryId>,
 }
 
 impl<'a> Log<'a> {
-    fn read(events: &'a [Event]) -> Self {
+    pub(super) fn read(events: &'a [Event]) -> Self {
         let mut entries = BTreeMap::new();
-        let (mut leaf, mut model): (Option<&EntryId>, &str) = (None, "");
-        let mut stands = vec![(leaf, model)];
+        let mut stand = Stand::default();
+        let mut stands = vec![stand.clone()];
         for (seq, event) in (1..).zip(events) {
             match event {
                 Event::EntryAppended(appended) => {
                     entries.insert(&appended.entry.entry_id, (seq, &appended.entry));
-                    leaf = Some(&appended.entry.entry_id);
+                    stand.leaf = Some(&appended.entry.entry_id);
                 }
                 Event::SessionUpdated(updated) => {
-                    leaf = updated.leaf_id.as_ref().map_or(leaf, Option::as_ref);
-                    model = updated.model.as_deref().unwrap_or(model);
+                    stand.leaf = updated.leaf_id.as_ref().map_or(stand.leaf, Option::as_ref);
+                    stand.model = updated.model.as_deref().unwrap_or(stand.model);
+                    stand.marks.pins = updated.pins.as_deref().unwrap_or(stand.marks.pins);
+                }
+                Event::CompactionUndone(undone) => {
+                    Rc::make_mut(&mut stand.marks.undone).insert(&undone.entry_id);
                 }
                 _ => {}
             }
-            stands.push((leaf, model));
+            stands.push(stand.clone());
         }
         Self { events, entries, stands }
     }
 
-    /// The entries that the model sees after so many events, in order.
-    fn seen(&self, seq: u64) -> Vec<&'a Entry> {
-        self.seen_from(self.stands[place(seq)].0, seq)
+    /// How the session stood after so many events.
+    pub(super) fn stand(&self, seq: u64) -> &Stand<'a> {
+        &self.stands[place(seq)]
     }
 
-    /// The entries that the model would see from this one on.
-    fn seen_from(&self, leaf: Option<&'a EntryId>, seq: u64) -> Vec<&'a Entry> {
+    /// Whether the marks may be others after the next event.
+    fn is_marked_at(&self, seq: u64) -> bool {
+        match self.events.get(place(seq)) {
+            Some(Event::SessionUpdated(updated)) => updated.pins.is_some(),
+            Some(Event::CompactionUndone(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The marks after so many events.
+    pub(super) fn marks(&self, seq: u64) -> &Marks<'a> {
+        &self.stand(seq).marks
+    }
+
+    /// What the model sees after so many events.
+    pub(super) fn seen(&self, seq: u64) -> Seen<'a> {
+        self.seen_from(self.stand(seq).leaf, seq, self.marks(seq))
+    }
+
+    /// What the model would see from this entry on, marked so.
+    fn seen_from(&self, leaf: Option<&'a EntryId>, seq: u64, marks: &Marks<'a>) -> Seen<'a> {
         let mut path: Vec<&Entry> = Vec::new();
         let mut next = leaf;
         while let Some((at, entry)) = next.and_then(|id| self.entries.get(id)).filter(|(at, _)| *at <= seq) {
@@ -56,29 +119,33 @@ impl<'a> Log<'a> {
             next = entry.parent_id.as_ref();
         }
         path.reverse();
-        let newest = path.iter().rposition(|entry| matches!(entry.data, EntryData::Compaction(_)));
+        let newest = path.iter().rposition(|entry| marks.compacts(entry));
         let mut seen: Vec<&Entry> = Vec::new();
+        let mut cleared = BTreeSet::new();
         let mut after = 0;
         if let Some(newest) = newest
             && let EntryData::Compaction(compaction) = &path[newest].data
         {
             seen.push(path[newest]);
+            cleared.extend(&compaction.cleared_entry_ids);
             let first_kept = compaction.first_kept_entry_id.as_ref();
             let from = path[..newest].iter().position(|entry| Some(&entry.entry_id) == first_kept).unwrap_or(newest);
-            let kept = |entry: &&&Entry| compaction.kept_entry_ids.contains(&entry.entry_id);
+            let kept = |entry: &&&Entry| {
+                compaction.kept_entry_ids.contains(&entry.entry_id) || marks.is_pinned(&entry.entry_id)
+            };
             let older = path[..from].iter().filter(kept);
             let said = |entry: &&&Entry| !matches!(entry.data, EntryData::Compaction(_));
             seen.extend(older.chain(&path[from..newest]).filter(said));
             after = newest + 1;
         }
         seen.extend(&path[after..]);
-        seen.retain(|entry| is_sent(entry));
-        seen
+        seen.retain(|entry| is_sent(entry) && !marks.undone.contains(&entry.entry_id));
+        Seen { entries: seen, cleared }
     }
 
     /// Whether these messages are what follows from the log after so many events; what differs otherwise.
     fn compare(&self, seq: u64, messages: &[&ContextMessage]) -> Result<(), String> {
-        let mut seen = self.seen(seq);
+        let Seen { entries: mut seen, cleared } = self.seen(seq);
         let mut sent: Vec<&ContextMessage> =
             messages.iter().copied().filter(|message| message.entry_id.is_some()).collect();
         // The results of one answer's calls come in the order of the log, or in that of the calls where one has no result.
@@ -93,26 +160,58 @@ impl<'a> Log<'a> {
         let want: Vec<&EntryId> = seen.iter().map(|entry| &entry.entry_id).collect();
         let have: Vec<&EntryId> = sent.iter().filter_map(|message| message.entry_id.as_ref()).collect();
         if want != have {
-            return Err(format!("the log after {seq} says {want:?}, the request {have:?}"));
+            let lacking = seen.iter().find(|entry| !have.contains(&&entry.entry_id));
+            let pins = self.marks(seq).pins;
+            return Err(format!(
+                "the log after {seq} says {want:?}, the request {have:?}; lacking is {lacking:?}, pinned is {pins:?}"
+            ));
         }
         for (entry, sent) in seen.iter().zip(&sent) {
             let same = match &entry.data {
+                EntryData::Message(message) if message.role == Role::Tool && cleared.contains(&entry.entry_id) => {
+                    is_cleared(message, &sent.message)
+                }
                 EntryData::Message(message) => *message == *sent.message,
                 EntryData::Compaction(compaction) => {
-                    sent.message.role == Role::User && sent.message.text().contains(compaction.summary.trim())
+                    sent.message.role == Role::User && holds(&sent.message, &compaction.summary)
                 }
                 EntryData::CustomMessage(custom) => {
                     sent.message.role == Role::User && sent.message.content == custom.content
                 }
-                EntryData::BranchSummary(branch) => sent.message.text().contains(branch.summary.trim()),
+                EntryData::BranchSummary(branch) => holds(&sent.message, &branch.summary),
                 _ => true,
             };
             if !same {
-                return Err(format!("entry `{}` is sent otherwise than the log after {seq} has it", entry.entry_id));
+                let (id, was, sent) = (&entry.entry_id, &entry.data, &sent.message);
+                return Err(format!(
+                    "entry `{id}` is sent otherwise than the log after {seq} has it: {sent:?}, not {was:?}"
+                ));
             }
         }
         paired(messages)
     }
+}
+
+/// Whether a message says this summary. What would end it before its time is written otherwise.
+fn holds(message: &Message, summary: &str) -> bool {
+    message.text().replace("<\\", "<").contains(summary.trim())
+}
+
+/// Whether this is a tool's answer with a note and its beginning in the place of its words.
+fn is_cleared(was: &Message, sent: &Message) -> bool {
+    let same = |(was, sent): (&Part, &Part)| match (was, sent) {
+        (
+            Part::ToolResult { call_id, output, is_error },
+            Part::ToolResult { call_id: sent_id, output: sent, is_error: sent_error },
+        ) => {
+            let shown = sent.strip_prefix(CLEARED).and_then(|rest| rest.trim_start().strip_suffix('…'));
+            let right =
+                shown.is_some_and(|shown| output.trim_start().starts_with(shown) && shown.chars().count() <= 160);
+            call_id == sent_id && is_error == sent_error && right
+        }
+        (was, sent) => was == sent,
+    };
+    was.content.len() == sent.content.len() && was.content.iter().zip(&sent.content).all(same)
 }
 
 fn place(seq: u64) -> usize {
@@ -122,7 +221,8 @@ fn place(seq: u64) -> usize {
 /// Whether an entry is something that a model is sent.
 fn is_sent(entry: &Entry) -> bool {
     match &entry.data {
-        EntryData::Message(_) | EntryData::CustomMessage(_) | EntryData::Compaction(_) => true,
+        EntryData::Message(_) | EntryData::CustomMessage(_) => true,
+        EntryData::Compaction(compaction) => !compaction.summary.is_empty(),
         EntryData::BranchSummary(branch) => !branch.summary.is_empty(),
         _ => false,
     }
@@ -164,6 +264,12 @@ fn is_beside(event: &Event) -> bool {
     }
 }
 
+/// The entries that the model would see in the end.
+pub(crate) fn seen_in_the_end(events: &[Event]) -> Vec<EntryId> {
+    let seen = Log::read(events).seen(events.len() as u64);
+    seen.entries.iter().map(|entry| entry.entry_id.clone()).collect()
+}
+
 /// Each request is exactly what the log said when it was made, to the model that the log said: exactly the old context or
 /// exactly the new one around every compaction, navigation and change.
 pub(crate) fn requests_are_what_the_log_says(history: &History) -> Result<(), String> {
@@ -172,10 +278,10 @@ pub(crate) fn requests_are_what_the_log_says(history: &History) -> Result<(), St
         let messages: Vec<&ContextMessage> = asked.request.messages().collect();
         let mut seq = asked.as_of.min(history.events.len() as u64);
         let first = log.compare(seq, &messages);
-        let mut found = first.is_ok() && log.stands[place(seq)].1 == asked.request.model;
+        let mut found = first.is_ok() && log.stand(seq).model == asked.request.model;
         while !found && seq > 0 && is_beside(&history.events[place(seq) - 1]) {
             seq -= 1;
-            found = log.compare(seq, &messages).is_ok() && log.stands[place(seq)].1 == asked.request.model;
+            found = log.compare(seq, &messages).is_ok() && log.stand(seq).model == asked.request.model;
         }
         if !found {
             let why = first.err().unwrap_or_else(|| format!("it asks model {}", asked.request.model));
@@ -237,10 +343,13 @@ pub(crate) fn forks_are_whole(history: &History) -> Result<(), String> {
         };
         let copy = Log::read(events);
         let told = |entry: &&Entry| (entry.entry_id.to_string(), format!("{:?}", entry.timestamp));
-        let want: Vec<_> = log.seen_from(end, latest).iter().map(told).collect();
-        let have: Vec<_> = copy.seen(events.len() as u64).iter().map(told).collect();
-        if want != have {
-            return Err(format!("the fork of `{id}` says {have:?}, its source {want:?}"));
+        let want =
+            |marked| -> Vec<_> { log.seen_from(end, latest, log.marks(marked)).entries.iter().map(told).collect() };
+        let have: Vec<_> = copy.seen(events.len() as u64).entries.iter().map(told).collect();
+        // Made at some moment, with the pins and the undone compactions of then.
+        let right = want(latest) == have || (0..latest).any(|marked| log.is_marked_at(marked) && want(marked) == have);
+        if !right {
+            return Err(format!("the fork of `{id}` says {have:?}, its source {:?}", want(latest)));
         }
     }
     match history.forks.len() {

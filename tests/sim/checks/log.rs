@@ -215,10 +215,12 @@ pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// One request at a time on each server; only the newest writer writes; generations grow by one.
+/// One turn's request at a time on each server, and one summary beside it; only the newest writer writes; generations grow by
+/// one.
 pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
     if let Some(asked) = history.asked.iter().find(|asked| asked.overlaps) {
-        return Err(format!("server {} asked twice at once, as of {}", asked.node, asked.as_of));
+        let purpose = asked.request.purpose;
+        return Err(format!("server {} asked twice at once for a {purpose:?}, as of {}", asked.node, asked.as_of));
     }
     for (seq, record) in (1..).zip(history.written()) {
         let (term, newest) = (record.term, record.newest_term);
@@ -232,6 +234,7 @@ pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
             Event::TurnStarted(started) => (Some(started.generation), false),
             Event::SessionUpdated(updated) => (updated.generation, true),
             Event::ContextCompacted(compacted) => (Some(compacted.generation), true),
+            Event::CompactionUndone(undone) => (Some(undone.generation), true),
             _ => (None, false),
         };
         let Some(told) = told else { continue };

@@ -4,11 +4,15 @@
 //! - `clients`: what clients are given, and where they end
 //! - `commands`: what becomes of commands
 //! - `context`: what the model is sent
+//! - `compactions`: what compactions leave, and that there is one where one is needed
 
 mod clients;
 mod commands;
+mod compactions;
 mod context;
 mod log;
+
+pub(crate) use context::seen_in_the_end;
 
 use crate::history::History;
 
@@ -34,6 +38,9 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("nothing acknowledged is lost or doubled", commands::nothing_acknowledged_is_lost),
     ("the model sees exactly what the log says", context::requests_are_what_the_log_says),
     ("the context is reported as the log says", context::reports_are_what_the_log_says),
+    ("a compaction is made once, where one is needed", compactions::made_once),
+    ("what came to nothing leaves nothing", compactions::nothing_is_left_of_what_failed),
+    ("a compaction keeps pins and the last input", compactions::keep_what_must_stay),
     ("a fork is whole, and made once", context::forks_are_whole),
     ("the session comes to rest", log::comes_to_rest),
     ("a session is opened again as it was left", log::opened_as_it_was_left),

@@ -1,0 +1,111 @@
+//! What compactions leave: the one entry that each of them is, what must stay, and nothing of those that came to nothing.
+
+use super::context::Log;
+use crate::history::{History, What};
+use reseed_protocol::{
+    CommandId, Entry, EntryData, EntryId, JobId, Role,
+    event::{CompactionTrigger, EphemeralEvent, Event},
+};
+use std::collections::BTreeSet;
+
+/// A compaction is one entry and one event, made once for its job and its command; and between two that the server makes
+/// by itself something has changed that may have made the second necessary.
+pub(crate) fn made_once(history: &History) -> Result<(), String> {
+    let mut jobs: BTreeSet<&JobId> = BTreeSet::new();
+    let mut commands: BTreeSet<&CommandId> = BTreeSet::new();
+    let mut entry: Option<&EntryId> = None;
+    let mut made_by_itself = false;
+    for (seq, event) in (1..).zip(&history.events) {
+        match event {
+            Event::EntryAppended(appended) if matches!(appended.entry.data, EntryData::Compaction(_)) => {
+                if let Some(entry) = entry.replace(&appended.entry.entry_id) {
+                    return Err(format!("the compaction `{entry}` is told of nowhere before {seq}"));
+                }
+            }
+            Event::ContextCompacted(compacted) => {
+                if entry.take() != Some(&compacted.entry_id) {
+                    return Err(format!("a compaction is told of at {seq} whose entry is not the one before"));
+                }
+                if !jobs.insert(&compacted.job_id) {
+                    return Err(format!("job `{}` is committed twice, at {seq} again", compacted.job_id));
+                }
+                if compacted.command_id.as_ref().is_some_and(|id| !commands.insert(id)) {
+                    return Err(format!("the command of the compaction at {seq} was obeyed before"));
+                }
+                let by_itself = matches!(compacted.trigger, CompactionTrigger::Threshold | CompactionTrigger::Strategy);
+                if made_by_itself && by_itself {
+                    let (rung, was, is) = (compacted.rung, compacted.old_token_count, compacted.new_token_count);
+                    return Err(format!(
+                        "the compaction at {seq} ({rung:?}, {was} to {is} tokens) follows another one, and nothing was \
+                         said between"
+                    ));
+                }
+                made_by_itself = by_itself;
+            }
+            Event::EntryAppended(_)
+            | Event::SessionUpdated(_)
+            | Event::CompactionUndone(_)
+            | Event::TurnFinished(_) => {
+                made_by_itself = false;
+            }
+            _ => {}
+        }
+    }
+    match entry {
+        Some(entry) => Err(format!("the compaction `{entry}` is told of nowhere")),
+        None => Ok(()),
+    }
+}
+
+/// Of what failed, was stopped or became void nothing is written.
+pub(crate) fn nothing_is_left_of_what_failed(history: &History) -> Result<(), String> {
+    let made: BTreeSet<&JobId> = history
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ContextCompacted(compacted) => Some(&compacted.job_id),
+            _ => None,
+        })
+        .collect();
+    for given in &history.given {
+        if let What::Ephemeral(EphemeralEvent::CompactionFailed(failed)) = &given.what
+            && made.contains(&failed.job_id)
+        {
+            let (client, job, code) = (given.client, &failed.job_id, failed.code);
+            return Err(format!(
+                "client {client} was told that job `{job}` came to nothing ({code}), and it is written"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Around each compaction, what is pinned and what the user said last stay word for word.
+pub(crate) fn keep_what_must_stay(history: &History) -> Result<(), String> {
+    let log = Log::read(&history.events);
+    for (seq, event) in (1..).zip(&history.events) {
+        let Event::EntryAppended(appended) = event else { continue };
+        if !matches!(appended.entry.data, EntryData::Compaction(_)) {
+            continue;
+        }
+        let (before, after) = (log.seen(seq - 1), log.seen(seq));
+        let marks = log.marks(seq - 1);
+        let is_there = |entry: &Entry| after.entries.iter().any(|other| other.entry_id == entry.entry_id);
+        let pinned = before.entries.iter().filter(|entry| marks.is_pinned(&entry.entry_id));
+        let last = before.entries.iter().rfind(|entry| is_input(entry));
+        for (entry, what) in pinned.map(|entry| (entry, "pinned")).chain(last.map(|entry| (entry, "the last input"))) {
+            let id = &entry.entry_id;
+            if !is_there(entry) {
+                return Err(format!("the compaction at {seq} takes out `{id}`, which is {what}"));
+            }
+            if after.cleared.contains(id) && !before.cleared.contains(id) {
+                return Err(format!("the compaction at {seq} cuts `{id}`, which is {what}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_input(entry: &Entry) -> bool {
+    matches!(&entry.data, EntryData::Message(message) if message.role == Role::User)
+}

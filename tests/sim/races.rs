@@ -1,0 +1,479 @@
+//! Races: what happens while a compaction is made in the background. Each is run for many seeds, which decide who is there,
+//! how much is said and when things happen; afterwards every promise is checked, and what this race is about.
+//!
+//! The model holds its summaries back until the race has been run, so a compaction is at work for as long as it takes.
+
+use crate::{
+    TAIL_LINES,
+    checks::{self, seen_in_the_end},
+    history::{History, What},
+    script::{make, say, send, tool_result},
+    world::{World, run_scenario},
+};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorCode, JobId,
+    event::{CompactionTrigger, ContextCompacted, EphemeralEvent, Event, TurnStatus},
+};
+use serde_json::{Value, json};
+use std::{ops::RangeInclusive, time::Duration};
+
+const SEEDS: RangeInclusive<u64> = 1..=60;
+
+/// Who sends the commands: the first that is let in as the owner.
+const OWNER: usize = 1;
+
+/// Inputs after which the window must be nearly full.
+const INPUTS_MAX: usize = 60;
+
+/// How often is looked whether something has come about.
+const LOOKS_MAX: usize = 400;
+
+/// Runs a race for every seed; `check` is given what the race returned and what the run left behind.
+fn race<T>(run: impl AsyncFn(&mut World) -> T, check: impl Fn(&T, &History) -> Result<(), String>) {
+    for seed in SEEDS {
+        let (told, history, trace) = run_scenario(seed, &run);
+        let mut broken: Vec<String> =
+            checks::broken(&history).into_iter().map(|(promise, why)| format!("{promise}: {why}")).collect();
+        broken.extend(check(&told, &history).err());
+        if !broken.is_empty() {
+            let lines: Vec<&str> = trace.lines().collect();
+            let tail = lines[lines.len().saturating_sub(TAIL_LINES * 3)..].join("\n    ");
+            panic!("seed {seed}:\n    {tail}\n{}", broken.join("\n"));
+        }
+    }
+}
+
+/// Waits until something is so.
+async fn until(world: &mut World, what: &str, is_so: impl AsyncFn(&World) -> bool) {
+    for _ in 0..LOOKS_MAX {
+        world.pass(Duration::from_millis(5)).await;
+        if is_so(world).await {
+            return;
+        }
+    }
+    panic!("it does not come about that {what}");
+}
+
+/// Has everyone come in.
+async fn gather(world: &mut World) {
+    until(world, "everyone is in", async |world| {
+        world.clients[OWNER].owns() && world.clients.iter().all(|client| client.connection.is_some())
+    })
+    .await;
+}
+
+async fn tell(world: &mut World, name: &str, payload: Value) {
+    send(world, OWNER, make(name, payload)).await;
+}
+
+/// Says so many words, and more with a turn's time.
+async fn input(world: &mut World, words: usize) {
+    let number = world.commands + 1;
+    send(world, OWNER, say(&format!("input {number}: {}", "word ".repeat(words)), None)).await;
+}
+
+/// Every command is answered, no turn is running and nothing waits.
+fn is_quiet(world: &World) -> bool {
+    let client = &world.clients[OWNER];
+    client.unanswered.is_empty() && client.view.turn.is_none() && client.view.queue.is_empty()
+}
+
+async fn quiet(world: &mut World) {
+    until(world, "the session is quiet", async |world| is_quiet(world)).await;
+}
+
+/// The compaction that is made in the background.
+async fn at_work(world: &World) -> Option<JobId> {
+    let compaction = world.clients[OWNER].snapshot().await?.compaction?;
+    compaction.background.then_some(compaction.job_id)
+}
+
+/// Tokens of the next request.
+async fn tokens(world: &World) -> u64 {
+    world.clients[OWNER].snapshot().await.map_or(0, |snapshot| snapshot.context_info.token_count)
+}
+
+/// Talks until a compaction is made in the background, and holds it there.
+async fn fill(world: &mut World) -> JobId {
+    world.script.hold_summaries(true);
+    gather(world).await;
+    for _ in 0..INPUTS_MAX {
+        let words = world.wire.rng.usize(20..50);
+        input(world, words).await;
+        quiet(world).await;
+        if let Some(job) = at_work(world).await {
+            return job;
+        }
+    }
+    panic!("{INPUTS_MAX} inputs and no compaction in the background");
+}
+
+/// Lets the summaries go, and waits until no compaction is at work.
+async fn finish(world: &mut World) {
+    world.script.hold_summaries(false);
+    until(world, "the compaction is over", async |world| {
+        let snapshot = world.clients[OWNER].snapshot().await;
+        is_quiet(world) && snapshot.is_some_and(|snapshot| snapshot.compaction.is_none())
+    })
+    .await;
+}
+
+fn made(history: &History) -> Vec<&ContextCompacted> {
+    let made = history.events.iter().filter_map(|event| match event {
+        Event::ContextCompacted(compacted) => Some(&**compacted),
+        _ => None,
+    });
+    made.collect()
+}
+
+/// How the undisturbed client was told that a job came to nothing.
+fn failed(history: &History, job: &JobId) -> Option<ErrorCode> {
+    history.given.iter().find_map(|given| match &given.what {
+        What::Ephemeral(EphemeralEvent::CompactionFailed(failed)) if failed.job_id == *job => Some(failed.code),
+        _ => None,
+    })
+}
+
+fn ensure(right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if right { Ok(()) } else { Err(why()) }
+}
+
+/// Nothing but this job was committed, for which nobody had to wait.
+fn only_in_the_background(job: &JobId, history: &History) -> Result<(), String> {
+    let made = made(history);
+    let right = match made.as_slice() {
+        [made] => made.job_id == *job && made.background && made.paused_ms == 0,
+        _ => false,
+    };
+    ensure(right, || format!("not `{job}` alone, without a pause, but {made:?}"))
+}
+
+/// Nothing was committed, and everybody was told why.
+fn came_to_nothing(job: &JobId, history: &History, code: ErrorCode) -> Result<(), String> {
+    let (made, failed) = (made(history), failed(history, job));
+    ensure(made.is_empty(), || format!("a compaction was made: {made:?}"))?;
+    ensure(failed == Some(code), || format!("`{job}` ended with {failed:?}, not {code}"))
+}
+
+#[test]
+fn crossing_with_many_items_gives_one_compaction() {
+    race(
+        async |world| {
+            gather(world).await;
+            while tokens(world).await < 850 {
+                let words = world.wire.rng.usize(20..40);
+                input(world, words).await;
+                quiet(world).await;
+            }
+            let held = world.wire.rng.bool();
+            world.script.hold_summaries(held);
+            // One turn with several calls, and a full line behind it: all of it arrives at once.
+            let calls = world.wire.rng.usize(3..6);
+            world.script.call_next(calls);
+            input(world, 10).await;
+            until(world, "the calls are made", async |world| world.clients[OWNER].view.pending.len() == calls).await;
+            for _ in 0..world.wire.rng.usize(2..5) {
+                input(world, 4).await;
+            }
+            for call in world.clients[OWNER].view.pending.clone() {
+                let words = world.wire.rng.usize(8..14);
+                send(world, OWNER, tool_result(&call, &"found ".repeat(words), false)).await;
+            }
+            let millis = world.wire.rng.u64(1..100);
+            world.pass(Duration::from_millis(millis)).await;
+            finish(world).await;
+        },
+        |(), history| {
+            let began = history.given.iter().filter(|given| {
+                given.client == 0 && matches!(&given.what, What::Ephemeral(EphemeralEvent::CompactionStarted(_)))
+            });
+            let (made, began) = (made(history), began.count());
+            ensure(made.len() == 1 && began == 1, || format!("{began} began, made were {made:?}"))
+        },
+    );
+}
+
+#[test]
+fn input_during_a_background_compaction() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            for _ in 0..world.wire.rng.usize(1..4) {
+                let words = world.wire.rng.usize(1..6);
+                input(world, words).await;
+                if world.wire.rng.bool() {
+                    quiet(world).await;
+                }
+            }
+            // The turns end although no summary is given yet.
+            quiet(world).await;
+            let still = at_work(world).await;
+            finish(world).await;
+            (job, still)
+        },
+        |(job, still), history| {
+            ensure(still.as_ref() == Some(job), || format!("not `{job}` but {still:?} was at work after the turns"))?;
+            only_in_the_background(job, history)
+        },
+    );
+}
+
+#[test]
+fn cancel_during_a_background_compaction() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            let named = if world.wire.rng.bool() { json!({ "jobId": job }) } else { json!({}) };
+            tell(world, "cancel_compaction", named).await;
+            if world.wire.rng.bool() {
+                // The summary comes at the very moment.
+                world.script.hold_summaries(false);
+            }
+            finish(world).await;
+            job
+        },
+        |job, history| came_to_nothing(job, history, ErrorCode::CompactionCancelled),
+    );
+}
+
+#[test]
+fn a_turn_that_is_cancelled_leaves_a_background_compaction_alone() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            world.script.call_next(1);
+            input(world, 2).await;
+            until(world, "a call is made", async |world| !world.clients[OWNER].view.pending.is_empty()).await;
+            tell(world, "cancel_turn", json!({})).await;
+            if world.wire.rng.bool() {
+                quiet(world).await;
+            }
+            finish(world).await;
+            job
+        },
+        |job, history| {
+            let cancelled =
+                |event: &Event| matches!(event, Event::TurnFinished(end) if end.status == TurnStatus::Cancelled);
+            ensure(history.events.iter().any(cancelled), || "no turn was cancelled".to_owned())?;
+            only_in_the_background(job, history)
+        },
+    );
+}
+
+#[test]
+fn disconnect_during_a_background_compaction() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            for client in &mut world.clients {
+                client.cut(&mut world.wire);
+            }
+            let (before, after) = (world.wire.rng.u64(1..25), world.wire.rng.u64(0..25));
+            tokio::time::sleep(Duration::from_secs(before)).await;
+            world.script.hold_summaries(false);
+            tokio::time::sleep(Duration::from_secs(after)).await;
+            gather(world).await;
+            finish(world).await;
+            job
+        },
+        only_in_the_background,
+    );
+}
+
+#[test]
+fn navigate_during_a_background_compaction() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            let early: EntryId = world.clients[OWNER].view.path()[1].entry_id.clone();
+            let summarize = world.wire.rng.bool();
+            tell(world, "navigate", json!({ "entryId": early, "position": "at", "summarize": summarize })).await;
+            if world.wire.rng.bool() {
+                world.pass(Duration::from_millis(10)).await;
+            }
+            finish(world).await;
+            job
+        },
+        |job, history| came_to_nothing(job, history, ErrorCode::CompactionVoid),
+    );
+}
+
+#[test]
+fn manual_during_a_background_compaction() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            let asked = world.script.summaries();
+            let instructions = if world.wire.rng.bool() { json!({ "instructions": "Mind it." }) } else { json!({}) };
+            tell(world, "manual_compact", instructions).await;
+            if world.wire.rng.bool() {
+                until(world, "its summary is asked for", async |world| world.script.summaries() > asked).await;
+                input(world, 3).await;
+            }
+            finish(world).await;
+            job
+        },
+        |job, history| {
+            let (made, failed) = (made(history), failed(history, job));
+            ensure(failed == Some(ErrorCode::CompactionVoid), || format!("`{job}` ended with {failed:?}"))?;
+            let right = match made.as_slice() {
+                [made] => made.trigger == CompactionTrigger::Manual && made.command_id.is_some(),
+                _ => false,
+            };
+            ensure(right, || format!("not the one that was asked for: {made:?}"))
+        },
+    );
+}
+
+#[test]
+fn undo_during_a_background_compaction() {
+    race(
+        async |world| {
+            let _ = fill(world).await;
+            finish(world).await;
+            let job = fill(world).await;
+            tell(world, "undo_compaction", json!({})).await;
+            if world.wire.rng.bool() {
+                world.script.hold_summaries(false);
+            }
+            finish(world).await;
+            job
+        },
+        |job, history| {
+            let (made, failed) = (made(history), failed(history, job));
+            ensure(made.len() == 1, || format!("{made:?}"))?;
+            ensure(failed == Some(ErrorCode::CompactionVoid), || format!("`{job}` ended with {failed:?}"))?;
+            let undone = history.events.iter().filter(|event| matches!(event, Event::CompactionUndone(_))).count();
+            ensure(undone == 1, || format!("{undone} compactions were undone"))?;
+            let said = history.events.iter().filter_map(|event| match event {
+                Event::EntryAppended(appended) if matches!(appended.entry.data, EntryData::Message(_)) => {
+                    Some(&appended.entry.entry_id)
+                }
+                _ => None,
+            });
+            let (said, seen): (Vec<_>, _) = (said.collect(), seen_in_the_end(&history.events));
+            ensure(seen.iter().eq(said.iter().copied()), || format!("said was {said:?}, seen is {seen:?}"))
+        },
+    );
+}
+
+#[test]
+fn crash_during_a_background_compaction() {
+    race(
+        async |world| {
+            let _ = fill(world).await;
+            if world.wire.rng.bool() {
+                world.script.hold_summaries(false);
+                for _ in 0..world.wire.rng.usize(0..30) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            world.crash().await;
+            world.start();
+            world.script.hold_summaries(false);
+            gather(world).await;
+            quiet(world).await;
+            input(world, 3).await;
+            finish(world).await;
+        },
+        |(), history| {
+            let made = made(history);
+            ensure(made.len() == 1, || format!("not one compaction but {made:?}"))
+        },
+    );
+}
+
+#[test]
+fn a_preview_that_is_asked_for_again_on_another_connection_is_answered_there() {
+    race(
+        async |world| {
+            gather(world).await;
+            while tokens(world).await < 850 {
+                let words = world.wire.rng.usize(20..40);
+                input(world, words).await;
+                quiet(world).await;
+            }
+            world.script.hold_summaries(true);
+            tell(world, "preview_compact", json!({})).await;
+            until(world, "its summary is asked for", async |world| world.script.summaries() > 0).await;
+            let (id, command) = world.clients[OWNER].unanswered[0].clone();
+            world.clients[OWNER].cut(&mut world.wire);
+            gather(world).await;
+            world.clients[OWNER].send(&mut world.wire, id, command).await;
+            let millis = world.wire.rng.u64(0..20);
+            world.pass(Duration::from_millis(millis)).await;
+            world.script.hold_summaries(false);
+            quiet(world).await;
+            world.clients[OWNER].preview.is_some()
+        },
+        |shown, history| {
+            ensure(*shown, || "no preview was shown".to_owned())?;
+            ensure(made(history).is_empty(), || "a preview was applied".to_owned())
+        },
+    );
+}
+
+#[test]
+fn a_preview_of_open_calls_is_not_applied_over_their_results() {
+    race(
+        async |world| {
+            gather(world).await;
+            while tokens(world).await < 700 {
+                let words = world.wire.rng.usize(20..40);
+                input(world, words).await;
+                quiet(world).await;
+            }
+            world.script.call_next(2);
+            input(world, 2).await;
+            until(world, "the calls are made", async |world| world.clients[OWNER].view.pending.len() == 2).await;
+            let strategy = ["threshold", "sliding_window", "truncate", "importance"][world.wire.rng.usize(..4)];
+            tell(world, "preview_compact", json!({ "strategy": strategy })).await;
+            until(world, "it is answered", async |world| world.clients[OWNER].unanswered.is_empty()).await;
+            let Some(preview) = world.clients[OWNER].preview.clone() else { return };
+            let early = world.wire.rng.bool();
+            if early {
+                tell(world, "manual_compact", json!({ "previewId": preview })).await;
+            }
+            for call in world.clients[OWNER].view.pending.clone() {
+                send(world, OWNER, tool_result(&call, "found it", false)).await;
+            }
+            quiet(world).await;
+            if !early {
+                tell(world, "manual_compact", json!({ "previewId": preview })).await;
+                quiet(world).await;
+            }
+        },
+        // What is lost is found by what every request must hold.
+        |(), _| Ok(()),
+    );
+}
+
+#[test]
+fn what_is_pinned_while_a_move_waits_for_its_summary_stays_in_every_compaction() {
+    race(
+        async |world| {
+            gather(world).await;
+            for _ in 0..4 {
+                let words = world.wire.rng.usize(10..30);
+                input(world, words).await;
+                quiet(world).await;
+            }
+            world.script.hold_summaries(true);
+            let path: Vec<EntryId> =
+                world.clients[OWNER].view.path().iter().map(|entry| entry.entry_id.clone()).collect();
+            tell(world, "navigate", json!({ "entryId": path[3], "position": "at", "summarize": true })).await;
+            until(world, "its summary is asked for", async |world| world.script.summaries() > 0).await;
+            tell(world, "pin_entry", json!({ "entryId": path[0] })).await;
+            world.pass(Duration::from_millis(5)).await;
+            finish(world).await;
+            let job = fill(world).await;
+            finish(world).await;
+            (job, path[0].clone())
+        },
+        |(job, pinned), history| {
+            only_in_the_background(job, history)?;
+            let kept = made(history).iter().any(|made| made.kept_entry_ids.contains(pinned));
+            ensure(kept, || format!("`{pinned}` was pinned and is not kept"))
+        },
+    );
+}
