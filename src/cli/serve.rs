@@ -156,6 +156,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
     Deployment {
         model: settings.model.model_name().to_owned(),
         strategy: context.context_strategy.to_owned(),
+        strategies: settings.strategies.clone(),
         instructions: settings.model.instructions.clone(),
         options: Options {
             threshold: context.context_compaction_threshold,

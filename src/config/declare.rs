@@ -35,8 +35,10 @@ pub(super) fn sentences(lines: &[&str]) -> String {
 /// finds the declaration and every use. `field: Type = "default", rule;`, where an empty default means none.
 ///
 /// Makes a struct a section, [`super::Settings`] over them, and the list of [`Declared`].
+///
+/// A rule may need the strategies there are, whose name comes first.
 macro_rules! settings {
-    ($(
+    ($strategies:ident; $(
         $(#[doc = $about:literal])+
         $section:ident: $Section:ident {
             $( $(#[doc = $doc:literal])+ $field:ident: $Type:ty = $default:literal, $rule:expr; )+
@@ -49,7 +51,8 @@ macro_rules! settings {
 
             impl Default for $Section {
                 fn default() -> Self {
-                    Self::read(&Given::default(), &mut Vec::new()).expect("defaults are allowed: a test reads them all")
+                    Self::read(&Given::default(), &Strategies::default(), &mut Vec::new())
+                        .expect("defaults are allowed: a test reads them all")
                 }
             }
 
@@ -57,7 +60,8 @@ macro_rules! settings {
                 const ABOUT: &'static [&'static str] = &[$($about),+];
 
                 /// Reads its settings; `None` where one of them is at fault.
-                fn read(given: &Given, faults: &mut Vec<String>) -> Option<Self> {
+                fn read(given: &Given, $strategies: &Strategies, faults: &mut Vec<String>) -> Option<Self> {
+                    let _ = $strategies;
                     // All are read before any is asked for, so that every fault is told at once.
                     $( let $field = $rule.read(stringify!($field), given.$field.as_deref(), $default, faults); )+
                     Some(Self { $( $field: $field?, )+ })
@@ -71,6 +75,8 @@ macro_rules! settings {
             $( $(#[doc = $about])+ pub $section: $Section, )+
             /// What looks wrong but stops nothing, one sentence each; for the log at start.
             pub warnings: Vec<String>,
+            /// The strategies there are.
+            pub strategies: Strategies,
         }
 
         /// The environment as envy gives it: texts by field.
@@ -79,15 +85,16 @@ macro_rules! settings {
 
         impl Settings {
             /// Reads every section; `None` where a setting is at fault.
-            pub(super) fn read(given: &Given, faults: &mut Vec<String>) -> Option<Self> {
-                $( let $section = $Section::read(given, faults); )+
-                Some(Self { $( $section: $section?, )+ warnings: Vec::new() })
+            pub(super) fn read(given: &Given, strategies: Strategies, faults: &mut Vec<String>) -> Option<Self> {
+                $( let $section = $Section::read(given, &strategies, faults); )+
+                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies })
             }
         }
 
         /// Every setting in the order of its declaration.
         #[must_use]
         pub fn declared() -> Vec<Declared> {
+            let $strategies = &Strategies::default();
             vec![$( $( {
                 let rule: rules::Rule<$Type> = $rule;
                 Declared {

@@ -9,6 +9,7 @@ use super::{
         SummaryPlace,
     },
 };
+use crate::core::context::factory::Strategies;
 use secrecy::SecretString;
 use std::{net::IpAddr, path::PathBuf};
 
@@ -22,6 +23,8 @@ const WINDOW_TOKENS_MAX: u64 = 100_000_000;
 const DAY_SECS: u64 = 24 * 60 * 60;
 
 settings! {
+    strategies;
+
     /// Which model answers.
     model: ModelSettings {
         /// The kind of model server. `offline` is a built-in model that needs neither key nor network; `auto` takes it
@@ -44,7 +47,7 @@ settings! {
         /// How a context is kept small: `threshold` summarises when the window is nearly full, `manual` (also `dummy`, `none`)
         /// only when a client asks, `sliding_window` keeps the newest turns, `tool_results` clears old tool results,
         /// `truncate` drops the oldest turns, `importance` takes out what matters least, `pipeline` takes several in turn.
-        context_strategy: &'static str = "threshold", rules::strategy();
+        context_strategy: &'static str = "threshold", rules::strategy(strategies);
         /// Share of the window above which `threshold` compacts.
         context_compaction_threshold: f64 = "0.8", rules::share();
         /// Tokens kept free for the answer: with less, `threshold` compacts. At most a fifth of the window is used.
@@ -69,7 +72,7 @@ settings! {
         /// Whether `importance` summarises what it takes out; otherwise it is dropped.
         context_importance_summarise: bool = "true", rules::flag();
         /// What `pipeline` tries, gentle to drastic.
-        context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline();
+        context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
         /// The tools whose calls read a file, each with the argument that is its path: the files are noted in summaries.
         /// `none` for none.
         file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();

@@ -26,6 +26,7 @@ pub use values::{
     SummaryPlace,
 };
 
+use crate::core::context::factory::Strategies;
 use declared::Given;
 use std::{
     collections::BTreeMap,
@@ -88,6 +89,21 @@ impl Settings {
         K: Into<String>,
         V: Into<String>,
     {
+        Self::with_strategies(Strategies::default(), variables)
+    }
+
+    /// The same, in a program that has strategies of its own.
+    ///
+    /// # Errors
+    /// Every fault at once.
+    pub fn with_strategies<K, V>(
+        strategies: Strategies,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error>
+    where
+        K: Into<String>,
+        V: Into<String>,
+    {
         let variables: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let warnings = near_miss::warnings(variables.keys().map(String::as_str));
@@ -96,7 +112,7 @@ impl Settings {
         let given: Given = envy::from_iter(set.map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         let mut faults = Vec::new();
-        let settings = Self::read(&given, &mut faults);
+        let settings = Self::read(&given, strategies, &mut faults);
         if let Some(settings) = &settings {
             check::together(settings, &mut faults);
         }

@@ -4,7 +4,7 @@ use super::{
     declare::variable,
     values::{Choice, FileTool, NamedToken, Origin},
 };
-use crate::core::context::factory;
+use crate::core::context::factory::Strategies;
 use secrecy::SecretString;
 use std::{fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
@@ -118,14 +118,18 @@ pub(super) fn share_upto(most: f64) -> Rule<f64> {
 }
 
 /// The short name of a strategy, from any of its names.
-pub(super) fn strategy() -> Rule<&'static str> {
-    Rule::new(factory::all_names().join(", "), |text| factory::resolve(&text.to_ascii_lowercase()).ok_or(""))
+pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
+    let strategies = strategies.clone();
+    Rule::new(strategies.all_names().join(", "), move |text| {
+        strategies.resolve(&text.to_ascii_lowercase(), "").map_err(|_| "")
+    })
 }
 
 /// The strategies of a pipeline, separated by commas.
-pub(super) fn pipeline() -> Rule<Vec<&'static str>> {
-    Rule::new("a list of strategies, each once, without manual and pipeline, separated by commas", |text| {
-        factory::check_steps(items(text)).map_err(|_| "")
+pub(super) fn pipeline(strategies: &Strategies) -> Rule<Vec<&'static str>> {
+    let strategies = strategies.clone();
+    Rule::new("a list of strategies, each once, without manual and pipeline, separated by commas", move |text| {
+        strategies.check_steps(items(text)).map_err(|_| "")
     })
 }
 

@@ -4,7 +4,6 @@ use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info};
 use crate::core::{
     context::{
         envelope::{envelope, markdown},
-        factory::{resolve, strategy},
         window::TOKENS_MAX,
     },
     session::Place,
@@ -216,8 +215,9 @@ impl AgentLoop {
     }
 
     fn on_set_strategy(&mut self, now: Timestamp, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
-        strategy(&set.strategy, set.settings.as_ref(), &self.deployment.options)?;
-        let name = resolve(&set.strategy).unwrap_or("threshold").to_owned();
+        let strategies = &self.deployment.strategies;
+        let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
+        strategies.make(&name, set.settings.as_ref(), &self.deployment.options)?;
         let mut settings = self.session.state.settings.clone();
         settings.strategy_settings = set.settings;
         self.update(caller, Vec::new(), |updated| {

@@ -50,7 +50,7 @@ use crate::core::{
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
         envelope::{envelope_key, system_prompt},
-        factory::strategy,
+        factory::Strategies,
         guards::Guards,
         strategies::threshold::Threshold,
         strategy::Options,
@@ -73,6 +73,8 @@ pub struct Deployment {
     pub model: String,
     /// The strategy of new sessions.
     pub strategy: String,
+    /// The strategies there are.
+    pub strategies: Strategies,
     /// The system prompt where a session has none of its own; empty for none.
     pub instructions: String,
     /// The strategies' settings where a session has none of its own.
@@ -252,9 +254,10 @@ impl AgentLoop {
     #[must_use]
     pub fn seeded(generation: u64, mut seed: Seed) -> Self {
         let state = &seed.session.state;
-        let options = &seed.deployment.options;
+        let Deployment { strategies, options, .. } = &*seed.deployment;
         // A strategy that this version does not know, from a newer one's log, must not close the session.
-        let manager = strategy(&state.strategy, state.settings.strategy_settings.as_ref(), options)
+        let manager = strategies
+            .make(&state.strategy, state.settings.strategy_settings.as_ref(), options)
             .unwrap_or_else(|_| Box::new(Threshold::new(options.clone())));
         let counter = Counter::chosen(seed.deployment.estimator, &state.model);
         if counter.estimator() != Estimator::Own {

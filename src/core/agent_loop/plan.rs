@@ -8,7 +8,6 @@ use crate::core::{
         counter::Counter,
         cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
         envelope::envelope,
-        factory::strategy,
         guards::Leave,
         strategy::{ContextManager, Planning, Step},
         structure::Structure,
@@ -76,7 +75,8 @@ impl AgentLoop {
     pub(super) fn steps(&self, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
-                Some(strategy(name, self.session.state.settings.strategy_settings.as_ref(), &self.deployment.options)?)
+                let settings = self.session.state.settings.strategy_settings.as_ref();
+                Some(self.deployment.strategies.make(name, settings, &self.deployment.options)?)
             }
             None => None,
         };

@@ -11,7 +11,6 @@ use crate::core::{
         Context,
         build::Kind,
         compaction::{Job, Order, Outcome, Raw},
-        factory::{resolve, unknown},
     },
     session::Place,
 };
@@ -102,7 +101,7 @@ impl AgentLoop {
         raw: Option<Place>,
     ) -> Result<Order, ErrorBody> {
         let strategy = match strategy {
-            Some(name) => Some(resolve(name).ok_or_else(|| unknown(name, "strategy"))?),
+            Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
             None => None,
         };
         Ok(Order {

@@ -1,4 +1,5 @@
-//! Makes strategies from their names. A new one is a file in `strategies/` and a line of [`STRATEGIES`].
+//! Makes strategies from their names. A new one is a file in `strategies/` and a line of [`BUILT_IN`]; a program that
+//! embeds the server adds its own with [`Strategies::with`].
 
 use crate::core::context::{
     ContextManager,
@@ -10,146 +11,221 @@ use crate::core::context::{
     window::TOKENS_MAX,
 };
 use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
+use std::{fmt, sync::Arc};
 
-/// A strategy: its short name, its other names, and how it is made.
-struct Entry {
-    name: &'static str,
-    aliases: &'static [&'static str],
-    make: fn(Options) -> Box<dyn ContextManager>,
-}
+/// How a strategy is made from its settings; one that is made of others finds them here.
+type Make = Arc<dyn Fn(Options, &Strategies) -> Box<dyn ContextManager> + Send + Sync>;
 
-const STRATEGIES: &[Entry] = &[
-    Entry { name: "threshold", aliases: &[], make: |options| Box::new(Threshold::new(options)) },
-    Entry { name: "manual", aliases: &["dummy", "none"], make: |options| Box::new(Manual::new(options)) },
-    Entry { name: "sliding_window", aliases: &[], make: |options| Box::new(SlidingWindow::new(options)) },
-    Entry { name: "tool_results", aliases: &[], make: |options| Box::new(ToolResults::new(options)) },
-    Entry { name: "truncate", aliases: &[], make: |options| Box::new(Truncate::new(options)) },
-    Entry { name: "importance", aliases: &[], make: |options| Box::new(Importance::new(options)) },
-    Entry { name: "pipeline", aliases: &[], make: |options| Box::new(Pipeline::new(options.clone(), parts(&options))) },
+/// A built-in strategy: its short name, its other names, and how it is made.
+type BuiltIn = (&'static str, &'static [&'static str], fn(Options, &Strategies) -> Box<dyn ContextManager>);
+
+const BUILT_IN: &[BuiltIn] = &[
+    ("threshold", &[], |options, _| Box::new(Threshold::new(options))),
+    ("manual", &["dummy", "none"], |options, _| Box::new(Manual::new(options))),
+    ("sliding_window", &[], |options, _| Box::new(SlidingWindow::new(options))),
+    ("tool_results", &[], |options, _| Box::new(ToolResults::new(options))),
+    ("truncate", &[], |options, _| Box::new(Truncate::new(options))),
+    ("importance", &[], |options, _| Box::new(Importance::new(options))),
+    ("pipeline", &[], |options, all| Box::new(Pipeline::new(options.clone(), all.parts(&options)))),
 ];
 
-/// All names by which strategies are known.
-#[must_use]
-pub fn all_names() -> Vec<&'static str> {
-    STRATEGIES.iter().flat_map(|entry| std::iter::once(entry.name).chain(entry.aliases.iter().copied())).collect()
+/// Bytes of a strategy's name.
+const NAME_BYTES_MAX: usize = 40;
+
+/// The strategies that a deployment knows: the built-in ones, and those that a program added.
+#[derive(Clone)]
+pub struct Strategies {
+    known: Arc<[Known]>,
 }
 
-/// The short name of a strategy, its aliases resolved; `None` when there is no such strategy.
-#[must_use]
-pub fn resolve(name: &str) -> Option<&'static str> {
-    find(name).map(|entry| entry.name)
+#[derive(Clone)]
+struct Known {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    make: Make,
 }
 
-fn find(name: &str) -> Option<&'static Entry> {
-    STRATEGIES.iter().find(|entry| entry.name == name || entry.aliases.contains(&name))
+/// Why a strategy cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdded {
+    /// Settings and clients could not name it.
+    #[error("`{0}` is no name for a strategy; allowed: 1 to {NAME_BYTES_MAX} of a-z 0-9 _")]
+    BadName(&'static str),
+    /// Another one is called so.
+    #[error("there is a strategy `{0}` already")]
+    NameTaken(&'static str),
 }
 
-/// Makes a strategy from its name and settings.
-///
-/// # Errors
-/// `unknown_strategy`, listing those there are; `invalid_field`, naming the setting and what is allowed.
-pub fn strategy(
-    name: &str,
-    settings: Option<&StrategySettings>,
-    defaults: &Options,
-) -> Result<Box<dyn ContextManager>, ErrorBody> {
-    let found = find(name).ok_or_else(|| unknown(name, "strategy"))?;
-    Ok((found.make)(options(settings, defaults)?))
+impl Default for Strategies {
+    /// The built-in ones.
+    fn default() -> Self {
+        let known = BUILT_IN.iter().map(|&(name, aliases, make)| Known { name, aliases, make: Arc::new(make) });
+        Self { known: known.collect() }
+    }
 }
 
-/// The strategies of a pipeline with its settings.
-fn parts(options: &Options) -> Vec<Box<dyn ContextManager>> {
-    options.steps.iter().filter_map(|name| find(name)).map(|part| (part.make)(options.clone())).collect()
+impl fmt::Debug for Strategies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.known.iter().map(|known| known.name)).finish()
+    }
 }
 
-/// The refusal of a name that no strategy has.
-#[must_use]
-pub fn unknown(name: &str, field: &str) -> ErrorBody {
-    let shown: String = name.chars().take(40).collect();
-    let names: Vec<String> = STRATEGIES
-        .iter()
-        .map(|entry| match entry.aliases {
-            [] => entry.name.to_owned(),
-            aliases => format!("{} (also called {})", entry.name, aliases.join(" or ")),
-        })
-        .collect();
-    let message = format!("there is no strategy `{shown}`; there are {}", names.join(", "));
-    ErrorBody::new(ErrorCode::UnknownStrategy, message).with_field(field)
-}
-
-/// A session's settings over the deployment's.
-///
-/// # Errors
-/// `invalid_field` and `unknown_strategy`, as [`strategy`].
-pub fn options(settings: Option<&StrategySettings>, defaults: &Options) -> Result<Options, ErrorBody> {
-    let mut options = defaults.clone();
-    let Some(settings) = settings else { return Ok(options) };
-    let invalid = |field: &str, message: String| {
-        Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(format!("settings.{field}")))
-    };
-    if let Some(threshold) = settings.threshold {
-        if !(threshold > 0.0 && threshold <= 1.0) {
-            return invalid("threshold", format!("the threshold is above 0 and at most 1, not {threshold}"));
+impl Strategies {
+    /// These and one more, known by a short name, which is what its `name` answers too, and by other names. `make` makes
+    /// it for each session that uses it, from the session's settings over the deployment's.
+    ///
+    /// # Errors
+    /// A name that is taken, or that is none.
+    pub fn with(
+        self,
+        name: &'static str,
+        aliases: &'static [&'static str],
+        make: impl Fn(Options) -> Box<dyn ContextManager> + Send + Sync + 'static,
+    ) -> Result<Self, NotAdded> {
+        for new in std::iter::once(name).chain(aliases.iter().copied()) {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            if !(1..=NAME_BYTES_MAX).contains(&new.len()) || !new.bytes().all(is_plain) {
+                return Err(NotAdded::BadName(new));
+            }
+            if self.find(new).is_some() {
+                return Err(NotAdded::NameTaken(new));
+            }
         }
-        options.threshold = threshold;
+        let more = Known { name, aliases, make: Arc::new(move |options, _| make(options)) };
+        Ok(Self { known: self.known.iter().cloned().chain(std::iter::once(more)).collect() })
     }
-    if let Some(target) = settings.target {
-        if !(target > 0.0 && target < options.threshold) {
-            let message =
-                format!("the target is above 0 and below the threshold of {}, not {target}", options.threshold);
-            return invalid("target", message);
-        }
-        options.target = target;
-    }
-    if let Some(background) = settings.background {
-        if !(background > 0.0 && background <= 1.0) {
-            return invalid("background", format!("background is above 0 and at most 1, not {background}"));
-        }
-        options.background = background;
-    }
-    if let Some(min_gain) = settings.min_gain {
-        if !(0.0..=0.9).contains(&min_gain) {
-            return invalid("minGain", format!("minGain is 0 to 0.9, not {min_gain}"));
-        }
-        options.min_gain = min_gain;
-    }
-    let counts: [(&str, Option<u64>, u64, &mut u64); 4] = [
-        ("reserveTokens", settings.reserve_tokens, 0, &mut options.reserve_tokens),
-        ("keepRecentTokens", settings.keep_recent_tokens, 1, &mut options.keep_recent_tokens),
-        ("keepTurns", settings.keep_turns, 1, &mut options.keep_turns),
-        ("keepToolResults", settings.keep_tool_results, 0, &mut options.keep_tool_results),
-    ];
-    for (field, given, least, option) in counts {
-        let Some(given) = given else { continue };
-        if !(least..=TOKENS_MAX).contains(&given) {
-            return invalid(field, format!("{field} is {least} to {TOKENS_MAX}, not {given}"));
-        }
-        *option = given;
-    }
-    options.summarise = settings.summarise.unwrap_or(options.summarise);
-    if let Some(steps) = &settings.steps {
-        options.steps = check_steps(steps.iter().map(String::as_str))?;
-    }
-    Ok(options)
-}
 
-/// Strategies of a pipeline as it may have them: each once, none that never compacts, no pipeline.
-///
-/// # Errors
-/// `unknown_strategy` and `invalid_field`, naming the step.
-pub fn check_steps<'a>(steps: impl Iterator<Item = &'a str>) -> Result<Vec<&'static str>, ErrorBody> {
-    let mut checked = Vec::new();
-    for step in steps {
-        let name = resolve(step).ok_or_else(|| unknown(step, "settings.steps"))?;
-        if matches!(name, "manual" | "pipeline") || checked.contains(&name) {
-            let message = format!("a pipeline has each strategy once, and neither manual nor pipeline: `{name}`");
+    /// All names by which strategies are known.
+    #[must_use]
+    pub fn all_names(&self) -> Vec<&'static str> {
+        self.known.iter().flat_map(|known| std::iter::once(known.name).chain(known.aliases.iter().copied())).collect()
+    }
+
+    /// The short names, of each strategy one.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.known.iter().map(|known| known.name)
+    }
+
+    /// The short name of a strategy, its aliases resolved.
+    ///
+    /// # Errors
+    /// `unknown_strategy`, listing those there are; `field` is where the name stood.
+    pub fn resolve(&self, name: &str, field: &str) -> Result<&'static str, ErrorBody> {
+        self.find(name).map(|known| known.name).ok_or_else(|| self.unknown(name, field))
+    }
+
+    fn find(&self, name: &str) -> Option<&Known> {
+        self.known.iter().find(|known| known.name == name || known.aliases.contains(&name))
+    }
+
+    /// Makes a strategy from its name and settings.
+    ///
+    /// # Errors
+    /// `unknown_strategy`, listing those there are; `invalid_field`, naming the setting and what is allowed.
+    pub fn make(
+        &self,
+        name: &str,
+        settings: Option<&StrategySettings>,
+        defaults: &Options,
+    ) -> Result<Box<dyn ContextManager>, ErrorBody> {
+        let found = self.find(name).ok_or_else(|| self.unknown(name, "strategy"))?;
+        Ok((found.make)(self.options(settings, defaults)?, self))
+    }
+
+    /// The strategies of a pipeline with its settings.
+    fn parts(&self, options: &Options) -> Vec<Box<dyn ContextManager>> {
+        let parts = options.steps.iter().filter_map(|name| self.find(name));
+        parts.map(|part| (part.make)(options.clone(), self)).collect()
+    }
+
+    fn unknown(&self, name: &str, field: &str) -> ErrorBody {
+        let shown: String = name.chars().take(NAME_BYTES_MAX).collect();
+        let names: Vec<String> = self
+            .known
+            .iter()
+            .map(|known| match known.aliases {
+                [] => known.name.to_owned(),
+                aliases => format!("{} (also called {})", known.name, aliases.join(" or ")),
+            })
+            .collect();
+        let message = format!("there is no strategy `{shown}`; there are {}", names.join(", "));
+        ErrorBody::new(ErrorCode::UnknownStrategy, message).with_field(field)
+    }
+
+    /// A session's settings over the deployment's.
+    ///
+    /// # Errors
+    /// `invalid_field` and `unknown_strategy`, as [`Self::make`].
+    pub fn options(&self, settings: Option<&StrategySettings>, defaults: &Options) -> Result<Options, ErrorBody> {
+        let mut options = defaults.clone();
+        let Some(settings) = settings else { return Ok(options) };
+        let invalid = |field: &str, message: String| {
+            Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(format!("settings.{field}")))
+        };
+        if let Some(threshold) = settings.threshold {
+            if !(threshold > 0.0 && threshold <= 1.0) {
+                return invalid("threshold", format!("the threshold is above 0 and at most 1, not {threshold}"));
+            }
+            options.threshold = threshold;
+        }
+        if let Some(target) = settings.target {
+            if !(target > 0.0 && target < options.threshold) {
+                let message =
+                    format!("the target is above 0 and below the threshold of {}, not {target}", options.threshold);
+                return invalid("target", message);
+            }
+            options.target = target;
+        }
+        if let Some(background) = settings.background {
+            if !(background > 0.0 && background <= 1.0) {
+                return invalid("background", format!("background is above 0 and at most 1, not {background}"));
+            }
+            options.background = background;
+        }
+        if let Some(min_gain) = settings.min_gain {
+            if !(0.0..=0.9).contains(&min_gain) {
+                return invalid("minGain", format!("minGain is 0 to 0.9, not {min_gain}"));
+            }
+            options.min_gain = min_gain;
+        }
+        let counts: [(&str, Option<u64>, u64, &mut u64); 4] = [
+            ("reserveTokens", settings.reserve_tokens, 0, &mut options.reserve_tokens),
+            ("keepRecentTokens", settings.keep_recent_tokens, 1, &mut options.keep_recent_tokens),
+            ("keepTurns", settings.keep_turns, 1, &mut options.keep_turns),
+            ("keepToolResults", settings.keep_tool_results, 0, &mut options.keep_tool_results),
+        ];
+        for (field, given, least, option) in counts {
+            let Some(given) = given else { continue };
+            if !(least..=TOKENS_MAX).contains(&given) {
+                return invalid(field, format!("{field} is {least} to {TOKENS_MAX}, not {given}"));
+            }
+            *option = given;
+        }
+        options.summarise = settings.summarise.unwrap_or(options.summarise);
+        if let Some(steps) = &settings.steps {
+            options.steps = self.check_steps(steps.iter().map(String::as_str))?;
+        }
+        Ok(options)
+    }
+
+    /// Strategies of a pipeline as it may have them: each once, none that never compacts, no pipeline.
+    ///
+    /// # Errors
+    /// `unknown_strategy` and `invalid_field`, naming the step.
+    pub fn check_steps<'a>(&self, steps: impl Iterator<Item = &'a str>) -> Result<Vec<&'static str>, ErrorBody> {
+        let mut checked = Vec::new();
+        for step in steps {
+            let name = self.resolve(step, "settings.steps")?;
+            if matches!(name, "manual" | "pipeline") || checked.contains(&name) {
+                let message = format!("a pipeline has each strategy once, and neither manual nor pipeline: `{name}`");
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("settings.steps"));
+            }
+            checked.push(name);
+        }
+        if checked.is_empty() {
+            let message = "a pipeline has at least one step";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("settings.steps"));
         }
-        checked.push(name);
+        Ok(checked)
     }
-    if checked.is_empty() {
-        let message = "a pipeline has at least one step";
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("settings.steps"));
-    }
-    Ok(checked)
 }

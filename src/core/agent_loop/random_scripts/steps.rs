@@ -3,7 +3,7 @@
 use super::{World, summary};
 use crate::core::{
     agent_loop::{Input, RequestId, pins_without, undo_target},
-    context::factory::all_names,
+    context::factory::Strategies,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
     session::{Place, place::landing},
 };
@@ -50,7 +50,7 @@ impl World {
             81..82 => self.move_about(),
             82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
             84..86 => {
-                let names = all_names();
+                let names = Strategies::default().all_names();
                 let strategy = names[self.rng.usize(..names.len())].to_owned();
                 self.command(Command::SetContextStrategy(SetContextStrategy { strategy, settings: None }));
             }

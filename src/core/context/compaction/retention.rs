@@ -11,7 +11,7 @@ use crate::core::{
         counter::Counter,
         cut::Keep,
         extract::extract,
-        factory::strategy,
+        factory::Strategies,
         strategy::{ContextManager, Options, Planning, share},
         structure::Structure,
         summary::{FileTools, read_prompt},
@@ -308,7 +308,7 @@ impl Retained {
 
 /// Talks for all turns.
 fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
-    let manager = strategy(name, None, &Options::default()).unwrap();
+    let manager = Strategies::default().make(name, None, &Options::default()).unwrap();
     let restored_tokens_max = if repairs { manager.target_tokens(WINDOW_TOKENS) / 10 } else { 0 };
     let mut world = World {
         tree: SessionTree::default(),

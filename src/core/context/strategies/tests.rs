@@ -6,7 +6,7 @@ use crate::core::context::{
     count::{Fixed, Freshness, count},
     counter::{Calibration, Counter, Estimator},
     cut::{Cut, Keep},
-    factory::strategy,
+    factory::Strategies,
     strategy::{Options, Planning, Step},
     structure::Structure,
     testing::path,
@@ -38,7 +38,7 @@ fn steps(name: &str, settings: &StrategySettings, lines: &[&str], keep: Keep) ->
     let summary_tokens = 100;
     let target_tokens = keep.tokens_max + summary_tokens;
     let planning = Planning { context: &context, structure: &structure, keep, target_tokens, summary_tokens };
-    let manager = strategy(name, Some(settings), &Options::default()).unwrap();
+    let manager = Strategies::default().make(name, Some(settings), &Options::default()).unwrap();
     let ids = |places: &[usize]| -> String {
         places.iter().map(|at| context.messages[*at].entry_id.as_ref().unwrap().as_str()).collect()
     };
@@ -167,7 +167,7 @@ fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
     ];
     for (name, turns, tokens, expected) in table {
         let settings = settings(8, 4, true, &["threshold", "sliding_window"]);
-        let manager = strategy(name, Some(&settings), &Options::default()).unwrap();
+        let manager = Strategies::default().make(name, Some(&settings), &Options::default()).unwrap();
         let count = counted(*turns, *tokens);
         assert_eq!(manager.before_request(&count, 10_000), *expected, "{name}, {turns} turns, {} tokens", count.tokens);
     }
