@@ -6,12 +6,12 @@
 use crate::core::{
     context::{
         build::{Context, Kind},
-        structure::Structure,
+        structure::{Structure, Unit},
     },
     pi,
     session::Node,
 };
-use reseed_protocol::EntryId;
+use reseed_protocol::{EntryId, Role};
 use std::{collections::HashSet, sync::Arc};
 
 /// Whose rule says where a compaction cuts.
@@ -60,36 +60,43 @@ pub struct Keep {
 /// is nothing to gain.
 #[must_use]
 pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
-    if structure.tokens() < keep.tokens {
+    let (units, all) = (&structure.units, structure.tokens());
+    if all < keep.tokens {
         return None;
     }
-    let units = &structure.units;
     let stays = must_stay(context, structure);
+    let tokens_max = keep.tokens_max.max(keep.tokens);
     let mut beside: u64 = units.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
+    let must = beside;
     let mut tail = 0;
     let mut best: Option<((bool, u64), usize)> = None;
     for at in (1..units.len()).rev() {
+        if !units[at].may_begin_tail {
+            break;
+        }
         tail += units[at].tokens;
         if stays[at] {
             beside -= units[at].tokens;
         }
-        if !units[at].may_begin_tail {
+        let kept = tail + beside;
+        if all - kept < GAIN_TOKENS_MIN {
             break;
         }
-        let kept = tail + beside;
         let off = if kept >= keep.tokens { kept - keep.tokens } else { 2 * (keep.tokens - kept) };
-        let cost = (kept > keep.tokens_max.max(keep.tokens), off);
+        let cost = (kept > tokens_max, off);
         // Of equals the earlier one, which parts fewer turns.
         if best.is_none_or(|(least, _)| cost <= least) {
             best = Some((cost, at));
         }
     }
-    // Nothing of the tail, for a last unit that is larger than all that may be kept.
-    let last = units.len().checked_sub(1)?;
-    if best.is_none_or(|((too_large, _), _)| too_large) && !stays[last] && units[last].tokens > keep.tokens_max {
-        return cut_units(context, structure, &stays);
+    let last = units.last()?;
+    match best {
+        Some(((false, _), at)) => cut_from(context, structure, at),
+        // What must stay is too large by itself: the newest is not what makes it so.
+        Some((_, at)) if must > tokens_max && last.tokens <= tokens_max => cut_from(context, structure, at),
+        // Every tail is too large: nothing of it.
+        _ => cut_units(context, structure, &stays),
     }
-    cut_from(context, structure, best?.1)
 }
 
 /// The cut that keeps the last turn only, for a user who asks for a compaction below the budget.
@@ -185,8 +192,14 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
             cut.first_kept = ids.into_iter().next();
         }
     }
-    cut.turn_prefix = units.get(tail).filter(|first| !first.is_input).and_then(|first| {
-        let begins = units.iter().enumerate().find(|(at, unit)| unit.turn == first.turn && !kept[*at]);
+    // Where nothing of the tail stays, the turn may still be going on: an answer to the results is due.
+    let is_due = |unit: &&Unit| messages[unit.messages.end - 1].message.role == Role::Tool;
+    let parted = match units.get(tail) {
+        Some(first) => (!first.is_input).then_some(first),
+        None => units.last().filter(is_due),
+    };
+    cut.turn_prefix = parted.and_then(|parted| {
+        let begins = units.iter().enumerate().find(|(at, unit)| unit.turn == parted.turn && !kept[*at]);
         begins.map(|(_, unit)| unit.messages.start)
     });
     cut.dropped_tokens += structure.summary_tokens;

@@ -23,6 +23,8 @@ pub mod window;
 pub mod windows;
 
 #[cfg(test)]
+mod random_compactions;
+#[cfg(test)]
 pub(crate) mod testing;
 
 pub use build::{Context, build_context};

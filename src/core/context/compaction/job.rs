@@ -6,7 +6,7 @@ use super::{
 };
 use crate::core::{
     context::{
-        build::Context,
+        build::{Context, Counted, Kind},
         counter::Counter,
         cut::Cut,
         extract::extract,
@@ -89,6 +89,8 @@ pub struct Job {
     steps: VecDeque<Step>,
     /// The messages of the context as they were said, with their entries.
     messages: Vec<(Option<EntryId>, Arc<Message>)>,
+    /// The first of them that stands neither in front nor was kept one by one: where a tail that keeps all begins.
+    begins: Option<EntryId>,
     earlier: Option<Compaction>,
     noted: Option<CompactionDetails>,
     file_tools: FileTools,
@@ -138,10 +140,11 @@ impl Job {
         steps: Vec<Step>,
         around: Surroundings<'_>,
     ) -> Self {
-        let original = |counted: &crate::core::context::build::Counted| {
+        let original = |counted: &Counted| {
             let words = counted.entry_id.as_ref().filter(|_| counted.cleared).and_then(&originals);
             (counted.entry_id.clone(), words.unwrap_or_else(|| counted.message.clone()))
         };
+        let tail = context.messages.iter().filter(|counted| !matches!(counted.kind, Kind::Summary | Kind::Beside));
         let task = Task {
             model: around.model.to_owned(),
             counter: around.counter,
@@ -162,6 +165,7 @@ impl Job {
             base,
             steps: steps.into(),
             messages: context.messages.iter().map(original).collect(),
+            begins: tail.filter_map(|counted| counted.entry_id.clone()).next(),
             earlier: around.earlier.cloned(),
             noted: around.details,
             file_tools: around.file_tools,
@@ -423,16 +427,12 @@ impl Job {
         let earlier = self.earlier.clone();
         let mut cleared = earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
         cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
-        let begins = match &earlier {
-            Some(earlier) => earlier.first_kept_entry_id.clone().or_else(|| self.after_summary()),
-            None => self.messages.first().and_then(|(id, _)| id.clone()),
-        };
         Outcome {
             summary: earlier.as_ref().map(|earlier| earlier.summary.clone()).unwrap_or_default(),
             rung: CompactionRung::ClearToolResults,
             failed: self.failed.clone(),
             details: self.noted.clone().unwrap_or_default(),
-            first_kept: begins,
+            first_kept: self.begins.clone(),
             kept: earlier.map(|earlier| earlier.kept_entry_ids).unwrap_or_default(),
             cleared,
             usage: self.usage.clone(),
@@ -440,13 +440,6 @@ impl Job {
             allowed_tokens: 0,
             any_gain,
         }
-    }
-
-    /// What follows a compaction that kept nothing from before it.
-    fn after_summary(&self) -> Option<EntryId> {
-        let earlier = self.earlier.as_ref()?;
-        let mut ids = self.messages.iter().filter_map(|(id, _)| id.as_ref());
-        ids.find(|id| Some(*id) != self.base.as_ref() && !earlier.kept_entry_ids.contains(id)).cloned()
     }
 
     fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
