@@ -17,6 +17,7 @@ mod safety;
 mod schema;
 mod settings;
 mod source;
+mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
 mod surviving;

@@ -1,5 +1,6 @@
 //! What is printed from the settings' declaration is what stands in the tree. `UPDATE=1 cargo test` prints it again.
 
+use crate::strategies;
 use reseed::config;
 use std::fs;
 
@@ -19,13 +20,15 @@ fn the_example_is_printed_from_the_declaration() {
 }
 
 #[test]
-fn the_readme_holds_the_table() {
-    let (begin, end) = ("<!-- settings -->\n", "<!-- /settings -->");
-    // The README is the last thing to be written.
-    let Ok(readme) = fs::read_to_string("README.md") else { return };
-    let parts = readme.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) = parts.expect("README.md has the lines `<!-- settings -->` and `<!-- /settings -->`");
-    printed("README.md", &format!("{before}{begin}{}{end}{after}", config::settings_table()));
+fn the_readme_holds_the_tables() {
+    for (name, table) in [("settings", config::settings_table()), ("strategy settings", strategies::settings_table())] {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+        // The README is the last thing to be written.
+        let Ok(readme) = fs::read_to_string("README.md") else { return };
+        let parts = readme.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+        let (before, after) = parts.unwrap_or_else(|| panic!("README.md has the lines `{begin}` and `{end}`"));
+        printed("README.md", &format!("{before}{begin}{table}{end}{after}"));
+    }
 }
 
 #[test]

@@ -113,6 +113,7 @@ impl Past {
             summary,
             first_kept_entry_id: self.messages.first().cloned(),
             kept_entry_ids: Vec::new(),
+            cleared_entry_ids: Vec::new(),
             tokens_before: 4_000,
             tokens_after: Some(2_000),
             trigger: Some(CompactionTrigger::Threshold),
@@ -120,15 +121,8 @@ impl Past {
             details: None,
         };
         self.append(EntryData::Compaction(compaction))?;
-        let updated = SessionUpdated {
-            name: None,
-            model: None,
-            strategy: None,
-            settings: None,
-            leaf_id: None,
-            generation: Some(self.state.generation + 1),
-            command_id: None,
-        };
+        let generation = Some(self.state.generation + 1);
+        let updated = SessionUpdated { generation, ..SessionUpdated::default() };
         self.take(&Event::SessionUpdated(Box::new(updated)))
     }
 

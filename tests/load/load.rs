@@ -14,6 +14,7 @@ mod history;
 mod history_list;
 mod history_store;
 mod idle;
+mod planning;
 mod process;
 mod stalled;
 mod start;
@@ -104,7 +105,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Runs the measures, or only those named, and says whether all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
-    const NAMES: &[&str] = &["start", "idle", "stalled", "turn", "stream", "history", "appends"];
+    const NAMES: &[&str] = &["start", "idle", "stalled", "turn", "stream", "history", "planning", "appends"];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
     }
@@ -120,6 +121,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
+            "planning" => planning::measure(sizes.entries, &mut figures),
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };
         match done {

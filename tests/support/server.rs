@@ -35,7 +35,8 @@ impl Server {
         Self::of(&settings, provider, Arc::new(MemoryStore::new())).await
     }
 
-    async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
+    /// A server with settings that are read already.
+    pub(crate) async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
         let service = serve::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));
         Self { service }
     }

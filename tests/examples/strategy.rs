@@ -1,0 +1,81 @@
+//! A strategy of one's own, in a server inside one's own program.
+//!
+//!     cargo run --example strategy
+//!
+//! `bookends` keeps how the conversation began word for word, beside what was said last, and has what lies between
+//! summarised: a task that was set at the beginning is never told in other words. It is chosen as the others are, by
+//! `CONTEXT_STRATEGY`, by `set_context_strategy`, and as a step of a `pipeline`.
+
+use anyhow::Context as _;
+use reseed::{
+    cli::serve,
+    config::Settings,
+    core::context::{
+        ContextManager,
+        cut::{cut_units, least_cut, must_stay},
+        factory::{NotAdded, Strategies},
+        strategy::{Options, Planning, Step},
+    },
+    provider::offline::{Offline, OfflineOptions},
+    store::memory::MemoryStore,
+};
+use std::{io::Write as _, sync::Arc, time::Duration};
+
+/// When to compact and how far down follows from the settings, as for `threshold`; only what is kept is its own.
+#[derive(Debug)]
+struct Bookends {
+    options: Options,
+}
+
+impl ContextManager for Bookends {
+    fn name(&self) -> &'static str {
+        "bookends"
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+        let (context, units) = (planning.context, &planning.structure.units);
+        // Pins and the last question stay in any case.
+        let mut kept = must_stay(context, planning.structure);
+        let stay: u64 = kept.iter().zip(units).filter(|(kept, _)| **kept).map(|(_, unit)| unit.tokens).sum();
+        let mut room = planning.keep.tokens_max.saturating_sub(stay);
+        // The first turn is the oldest one in sight, also after it was kept once. It may take half of the room.
+        let first = units.iter().take_while(|unit| unit.turn == 0);
+        let first_tokens: u64 = first.clone().map(|unit| unit.tokens).sum();
+        if first_tokens <= room / 2 {
+            room -= first_tokens;
+            kept[..first.count()].fill(true);
+        }
+        let mut newest = planning.keep.tokens.min(room);
+        for (kept, unit) in kept.iter_mut().zip(units).rev().filter(|(kept, _)| !**kept) {
+            if unit.tokens > newest {
+                break;
+            }
+            newest -= unit.tokens;
+            *kept = true;
+        }
+        let summarise = cut_units(context, planning.structure, &kept).map(Step::Summarise);
+        // Where that does not do, whatever may go goes.
+        let truncate = least_cut(context, planning.structure).map(Step::Truncate);
+        summarise.into_iter().chain(truncate).collect()
+    }
+}
+
+/// The built-in strategies, and this one.
+pub(crate) fn strategies() -> Result<Strategies, NotAdded> {
+    Strategies::default().with("bookends", &["first_and_last"], |options| Box::new(Bookends { options }))
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let settings = Settings::with_strategies(strategies()?, [("WS_PORT", "0"), ("CONTEXT_STRATEGY", "bookends")])?;
+    let model = Offline::new(OfflineOptions { window_tokens: 4_000, pace: Some(Duration::from_millis(10)) });
+    let service = serve::start(&settings, Arc::new(model), Arc::new(MemoryStore::new())).await?;
+    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.running.address)?;
+    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+    service.stop().await;
+    Ok(())
+}
