@@ -3,6 +3,7 @@
 //! - `connection`: the socket; `frames`: what the server sends
 //! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to send; pure
 //! - `branches`: moving about in the tree, and the queue; `tree`: the tree as text
+//! - `keeping`: a compaction looked at first or taken back, pins, the strategy
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
 //!
 //! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
@@ -13,6 +14,7 @@ mod connection;
 mod dialogue;
 mod events;
 mod frames;
+mod keeping;
 mod lines;
 mod screen;
 mod streamed;

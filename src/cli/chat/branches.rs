@@ -98,7 +98,7 @@ impl Dialogue {
     }
 
     /// The entry of a number of the last tree, or of an id.
-    fn entry(&mut self, which: &str) -> Option<EntryId> {
+    pub(super) fn entry(&mut self, which: &str) -> Option<EntryId> {
         let numbered = which.parse::<usize>().ok();
         let found = match numbered {
             Some(number) => number.checked_sub(1).and_then(|at| self.drawn.get(at).cloned()),

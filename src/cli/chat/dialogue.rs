@@ -71,6 +71,7 @@ pub(super) enum Asked {
     Label,
     Queue,
     Steer,
+    Undo,
     Other,
 }
 
@@ -108,6 +109,8 @@ pub(super) struct Dialogue {
     pub(super) leaving: Option<JobId>,
     /// The compaction that ended last: its beginning, which is not stored, may be told after its end.
     pub(super) ended_job: Option<JobId>,
+    /// The compaction that was shown last and not applied.
+    pub(super) previewed: Option<JobId>,
     /// Inputs that wait in the session.
     pub(super) queued: usize,
     /// The same, as far as they can be read.
@@ -144,6 +147,7 @@ impl Dialogue {
             jobs: BTreeSet::new(),
             leaving: None,
             ended_job: None,
+            previewed: None,
             queued: 0,
             queue: Vec::new(),
             drawn: Vec::new(),
@@ -269,6 +273,10 @@ impl Dialogue {
                     Some(Asked::Rename) => self.line(&self.screen.note("renamed")),
                     Some(Asked::Label) => self.line(&self.screen.note("labelled")),
                     Some(Asked::Queue) => self.line(&self.screen.note("the queue is changed")),
+                    // The event behind it says what came back.
+                    Some(Asked::Undo) => {
+                        self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
+                    }
                     _ => {}
                 }
             }
@@ -282,6 +290,7 @@ impl Dialogue {
                     self.on_path(count, entries);
                 }
             }
+            Reply::CompactionPreview(preview) => self.on_preview(preview),
             Reply::Navigated(navigated) => self.on_navigated(navigated),
             Reply::Forked(forked) => self.go_to(open(Some(forked.session_id.clone()), None, None)),
             Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
@@ -346,6 +355,11 @@ impl Dialogue {
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
             Line::Compact(instructions) => self
                 .ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() })),
+            Line::Preview(instructions) => self.preview(instructions),
+            Line::Apply => self.apply(),
+            Line::Undo => self.undo(),
+            Line::Pin { which, pinned } => self.pin(&which, pinned),
+            Line::Strategy(name) => self.strategy(name),
             Line::Cancel => self.cancel(),
             Line::Retry => self.ask(Asked::Say, Command::RetryTurn(RetryTurn { turn_id: None })),
             Line::Rename(name) => {
@@ -397,6 +411,7 @@ impl Dialogue {
         self.drawn.clear();
         self.jobs.clear();
         self.leaving = None;
+        self.previewed = None;
         self.items.clear();
         self.last_entry = None;
     }

@@ -94,6 +94,9 @@ impl Dialogue {
                         self.line(&self.screen.note(moved));
                     }
                 }
+                if let Some(pins) = &updated.pins {
+                    self.line(&self.screen.pins(pins));
+                }
                 if let Some(model) = &updated.model {
                     self.line(&self.screen.note(&format!("the model is {model}")));
                 }

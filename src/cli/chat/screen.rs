@@ -5,6 +5,7 @@
 use super::{
     branches::text_of,
     frames::{Fault, Opened, TurnEnd},
+    keeping::how,
     lines::HELP,
 };
 use reseed_protocol::{
@@ -49,7 +50,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// 1234567 as `1,234,567`.
-fn number(value: u64) -> String {
+pub(super) fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -183,16 +184,13 @@ impl Screen {
             CompactionTrigger::Overflow => "refused as too large",
             CompactionTrigger::Strategy => "strategy",
         };
-        let rung = match event.rung {
-            CompactionRung::ClearToolResults => "old tool results cleared",
-            CompactionRung::Truncate => "the oldest left out",
-            CompactionRung::ModelSummary => "summarised by the model",
-            CompactionRung::ChunkedSummary => "summarised in pieces",
-            CompactionRung::Extract => "extracted by rule",
-        };
         let seconds = event.duration_ms as f64 / 1000.0;
         let gained = self.shrunk(event.old_token_count, event.new_token_count);
-        format!("{gained} {}", self.note(&format!("({trigger}, {rung}, {seconds:.1} s)")))
+        let mut told = vec![trigger.to_owned(), rung(event.rung).to_owned()];
+        told.extend(event.background.then(|| "in the background".to_owned()));
+        told.push(format!("{seconds:.1} s"));
+        told.extend(how(&event.failed_rungs, event.retained));
+        format!("{gained} {}", self.note(&format!("({})", told.join(", "))))
     }
 
     fn shrunk(self, before: u64, after: u64) -> String {
@@ -317,6 +315,17 @@ impl Screen {
     pub(super) fn help(self) -> String {
         let lines = HELP.iter().map(|(usage, what)| format!("  {usage:<24} {}", self.note(what)));
         lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Which way of making room a compaction took, for people.
+pub(super) fn rung(rung: CompactionRung) -> &'static str {
+    match rung {
+        CompactionRung::ClearToolResults => "old tool results cleared",
+        CompactionRung::Truncate => "the oldest left out",
+        CompactionRung::ModelSummary => "summarised by the model",
+        CompactionRung::ChunkedSummary => "summarised in pieces",
+        CompactionRung::Extract => "extracted by rule",
     }
 }
 

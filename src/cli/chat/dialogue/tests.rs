@@ -399,3 +399,47 @@ fn a_move_of_another_client_is_told() {
     let moved = r##"< {"id":"s_1","seq":1,"type":"session_updated","payload":{"leafId":null,"generation":2}}"##;
     check(&[moved], "the session goes on from elsewhere now; /tree shows where\n", true);
 }
+
+#[test]
+fn a_compaction_is_looked_at_applied_and_taken_back() {
+    let script = r##"
+        > /apply
+        > /preview the decks
+        < {"id":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"oldTokenCount":1600,"newTokenCount":500,"retained":{"checked":5,"restored":2}}}
+        > /apply
+        < {"id":"#4","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
+    "##;
+    let shown = "there is nothing to apply; /preview shows a compaction first\n\
+        making the summary; nothing changes yet\n\
+        → preview_compact {\"instructions\":\"the decks\"}\n\
+        Reach the ferry.\n\
+        drops 4 messages of 1,200 tokens, keeps 2 messages of 300 tokens; 1,600 tokens now, 500 then; extracted by rule; \
+        not summarised by the model (empty); 2 of 5 facts put back\n\
+        nothing is changed; /apply does it\n\
+        → manual_compact {\"previewId\":\"j1\"}\n";
+    check(&[script], shown, false);
+
+    let undo = r##"
+        > /undo
+        < {"id":"#3","type":"ok","payload":{"asOfSeq":0}}
+    "##;
+    check(&[undo], "→ undo_compaction {}\n", false);
+}
+
+#[test]
+fn entries_are_pinned_by_id_and_the_strategy_is_chosen_by_name() {
+    let script = r##"
+        > /pin u1
+        < {"id":"#3","type":"ok","payload":{"asOfSeq":0}}
+        < {"id":"s_1","seq":1,"type":"session_updated","payload":{"pins":[{"entryId":"a1","with":"u1"},{"entryId":"u1"}],"commandId":"#3"}}
+        > /unpin u1
+        < {"id":"#4","type":"ok","payload":{"asOfSeq":1}}
+        < {"id":"s_2","seq":2,"type":"session_updated","payload":{"pins":[],"commandId":"#4"}}
+        > /pin 7
+        > /strategy truncate
+        < {"id":"#5","type":"ok","payload":{"asOfSeq":2}}
+    "##;
+    let shown = "→ pin_entry {\"entryId\":\"u1\"}\npinned: u1\n→ unpin_entry {\"entryId\":\"u1\"}\nnothing is pinned\n\
+        that is no number of the last /tree, and no entry's id\n→ set_context_strategy {\"strategy\":\"truncate\"}\n";
+    check(&[script], shown, true);
+}
