@@ -8,6 +8,7 @@
 
 use reseed::{
     core::session::{SessionState, fingerprint::fingerprint},
+    runtime::stored,
     store::{EntryQuery, ListQuery, SessionStore, SubtreeQuery, sqlite::SqliteStore},
 };
 use reseed_protocol::{event::Event, reply::Reply};
@@ -38,6 +39,9 @@ async fn print(store: &SqliteStore) -> String {
             let name = name["type"].as_str().unwrap();
             writeln!(records, "  {} {name} {kind} {:016x}", record.seq, fingerprint(record.body.as_bytes())).unwrap();
         }
+        // An older program's copy is passed over, and the log folded anew.
+        let (_, read) = stored::read(store, &listed.session).await.unwrap();
+        assert_eq!(read, state, "{}, as the server reads it", listed.session);
         // The copy, where today's program still takes it, is the fold of the log.
         if let Ok(copy) = serde_json::from_str::<SessionState>(&head.head.state)
             && copy.version == state.version

@@ -210,3 +210,100 @@ impl AgentLoop {
         self.leaving_by().or_else(|| self.running.as_ref().and_then(super::compact::Running::preview_of))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        agent_loop::{Deployment, Effect, Input, Origin, Seed},
+        context::{
+            counter::{Calibration, Counter},
+            testing::path,
+            windows::Windows,
+        },
+        model::ModelFault,
+        session::{IdSource, Session},
+    };
+    use reseed_protocol::{
+        command::Command,
+        event::{EntryAppended, Event},
+    };
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    /// A loop whose session says more than is kept, and the number of the next command.
+    struct World(AgentLoop, u32);
+
+    impl World {
+        fn new() -> Self {
+            let counter = Counter::for_model("test");
+            let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
+            session.state.model = "test".into();
+            session.state.strategy = "manual".into();
+            let long = "The harbour lies to the west. ".repeat(60);
+            let lines: Vec<String> =
+                (0..8).map(|n| format!("e{n}:{} {n} {long}", ["user", "assistant"][n % 2])).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            for node in path(&lines, &counter) {
+                let entry = node.entry.clone();
+                let appended = EntryAppended { entry, turn_id: None, command_id: None };
+                session.apply(&Event::EntryAppended(Box::new(appended)), &counter);
+            }
+            let windows = Windows::new(Some(8_000), Vec::new());
+            let deployment = Deployment { model: "test".into(), windows, ..Deployment::default() };
+            let calibration = Calibration::new(counter.method());
+            let seed = Seed::new(session, Arc::new(deployment), calibration, IdSource::seeded(1));
+            Self(AgentLoop::seeded(1, seed), 0)
+        }
+
+        fn ask(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
+            self.1 += 1;
+            let (id, command) = (format!("command-{:012}", self.1).parse().unwrap(), Box::new(command));
+            self.0.handle(now, Input::Command { origin: Origin(1), id, fingerprint: 0, command, place: None })
+        }
+
+        fn apply(&mut self, now: Timestamp, preview_id: JobId) -> Vec<Effect> {
+            let preview_id = Some(preview_id);
+            self.ask(now, Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }))
+        }
+
+        /// Has a preview made, by rule: the model refuses.
+        fn preview(&mut self) -> CompactionPreview {
+            let asked = self.ask(NOW, Command::PreviewCompact(PreviewCompact::default()));
+            let request = asked.iter().find_map(|effect| match effect {
+                Effect::CallModel(call) => Some(call.request),
+                _ => None,
+            });
+            let fault = ModelFault::new(ErrorCode::ContentFiltered, "no");
+            let shown = self.0.handle(NOW, Input::Failed { request: request.unwrap(), fault });
+            let shown = shown.into_iter().find_map(|effect| match effect {
+                Effect::Reply { reply: Reply::CompactionPreview(preview), .. } => Some(*preview),
+                _ => None,
+            });
+            shown.expect("a preview is shown")
+        }
+    }
+
+    fn refusal(effects: &[Effect]) -> Option<ErrorCode> {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Reply { reply: Reply::Error(error), .. } => Some(error.code),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_preview_can_be_applied_until_it_expires() {
+        for (after, expected) in [(PREVIEW_MILLIS - 1, None), (PREVIEW_MILLIS, Some(ErrorCode::PreviewNotFound))] {
+            let mut world = World::new();
+            let preview = world.preview();
+            assert_eq!(preview.expires_at, NOW.plus_millis(PREVIEW_MILLIS));
+            let effects = world.apply(NOW.plus_millis(after), preview.preview_id);
+            assert_eq!(refusal(&effects), expected, "{after}");
+            let compacts = effects.iter().any(|effect| {
+                let Effect::Append(append) = effect else { return false };
+                append.events.iter().any(|event| matches!(event, Event::ContextCompacted(_)))
+            });
+            assert_eq!(compacts, expected.is_none(), "{after}");
+        }
+    }
+}
