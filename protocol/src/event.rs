@@ -31,7 +31,7 @@ pub enum Event {
     /// The context was compacted and the loop seeded anew.
     ContextCompacted(Box<ContextCompacted>),
     /// Building the context passes over that compaction from now on.
-    CompactionUndone(CompactionUndone),
+    CompactionUndone(Box<CompactionUndone>),
 }
 
 /// An ephemeral event: it has no `seq`, is not stored, and may be missed.

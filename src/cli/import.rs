@@ -394,7 +394,8 @@ fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
         breaker: None,
         breakdown: Breakdown::default(),
     };
-    Event::CompactionUndone(CompactionUndone { entry_id, command_id: None, generation: 1, context_info })
+    let undone = CompactionUndone { entry_id, command_id: None, generation: 1, context_info };
+    Event::CompactionUndone(Box::new(undone))
 }
 
 fn updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {

@@ -103,7 +103,7 @@ impl AgentLoop {
         if pins != self.session.state.pins {
             events.push(info::session_updated(|updated| updated.pins = Some(pins)));
         }
-        events.push(Event::CompactionUndone(undone));
+        events.push(Event::CompactionUndone(Box::new(undone)));
         self.append(events, vec![mark]);
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;

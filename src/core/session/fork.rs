@@ -110,11 +110,11 @@ pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, V
         .collect();
     // A path that ends among the results of an answer may lack the one by which they all were pinned: the answer, which is
     // first, stands for it.
-    for at in 0..pins.len() {
-        let was_with = state.pins.iter().find(|pin| pin.entry_id == pins[at].entry_id).and_then(|pin| pin.with.clone());
+    for pin in &mut pins {
+        let was_with = state.pins.iter().find(|was| was.entry_id == pin.entry_id).and_then(|was| was.with.as_ref());
         if let Some(lost) = was_with.filter(|with| !there.contains(with)) {
-            let first = state.pins.iter().find(|pin| pin.with.as_ref() == Some(&lost) && there.contains(&pin.entry_id));
-            pins[at].with = first.map(|pin| pin.entry_id.clone()).filter(|first| *first != pins[at].entry_id);
+            let first = state.pins.iter().find(|was| was.with.as_ref() == Some(lost) && there.contains(&was.entry_id));
+            pin.with = first.map(|first| first.entry_id.clone()).filter(|first| *first != pin.entry_id);
         }
     }
     (pins, state.undone.iter().filter(|id| there.contains(id)).cloned().collect())
@@ -237,14 +237,16 @@ mod tests {
             let ids: Vec<Option<EntryId>> = text.split(' ').map(|id| id.parse().ok().filter(|_| id != "-")).collect();
             Pin { entry_id: ids[0].clone().unwrap(), with: ids[1].clone(), under: ids[2].clone() }
         };
-        let table: &[(&[&str], &[&str], &[&str], &[&str], &[&str])] = &[
-            (&["a - -", "b - c"], &["c", "d"], &["a", "b", "c", "d"], &["a - -", "b - c"], &["c", "d"]),
-            (&["a - -", "b - c"], &["c", "d"], &["b", "d"], &["b - -"], &["d"]),
-            (&["a r -", "q r -", "r - -"], &[], &["a", "q", "r"], &["a r -", "q r -", "r - -"], &[]),
-            (&["a r -", "q r -", "r - -"], &[], &["a", "q"], &["a - -", "q a -"], &[]),
-            (&["a r c", "r - c"], &[], &[], &[], &[]),
+        /// Pins and undone compactions of the session, what is on the path, and the copy's.
+        type Case<'a> = [&'a [&'a str]; 5];
+        let table: &[Case<'_>] = &[
+            [&["a - -", "b - c"], &["c", "d"], &["a", "b", "c", "d"], &["a - -", "b - c"], &["c", "d"]],
+            [&["a - -", "b - c"], &["c", "d"], &["b", "d"], &["b - -"], &["d"]],
+            [&["a r -", "q r -", "r - -"], &[], &["a", "q", "r"], &["a r -", "q r -", "r - -"], &[]],
+            [&["a r -", "q r -", "r - -"], &[], &["a", "q"], &["a - -", "q a -"], &[]],
+            [&["a r c", "r - c"], &[], &[], &[], &[]],
         ];
-        for (pins, undone, there, expected, expected_undone) in table {
+        for [pins, undone, there, expected, expected_undone] in table {
             let ids = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect::<Vec<EntryId>>();
             let state = SessionState {
                 pins: pins.iter().map(|text| pin(text)).collect(),

@@ -119,7 +119,8 @@ impl<'a> Copy<'a> {
         self.head.window_tokens = info.max_tokens;
         let undo = |entry_id| {
             let (generation, context_info) = (self.state.generation, info.clone());
-            Event::CompactionUndone(CompactionUndone { entry_id, command_id: None, generation, context_info })
+            let undone = CompactionUndone { entry_id, command_id: None, generation, context_info };
+            Event::CompactionUndone(Box::new(undone))
         };
         let events = undone.into_iter().map(undo).collect();
         self.append(events, Vec::new()).await
