@@ -149,7 +149,7 @@ impl Inner {
                 parts.push(Part::Text { text });
             }
             Purpose::Turn if self.calls > 0 && !request.envelope.tools.is_empty() => {
-                parts.extend((0..std::mem::take(&mut self.calls)).map(|at| good_call(at)));
+                parts.extend((0..std::mem::take(&mut self.calls)).map(good_call));
             }
             Purpose::Turn if self.plain => parts.push(Part::Text { text: format!("answer {number}") }),
             Purpose::Turn if !self.calm && !request.envelope.tools.is_empty() && self.rng.u8(..100) < 40 => {

@@ -160,7 +160,7 @@ impl AgentLoop {
     fn advance(&mut self, now: Timestamp, mut running: Running) -> Advanced {
         let before = self.count(&self.context());
         loop {
-            match running.job.next() {
+            match running.job.advance() {
                 Next::Ask(body) => {
                     running.request = self.ask_for_summary(&running.job, *body, PHASE);
                     if !running.background && !matches!(self.stage, Stage::Done) {
@@ -289,7 +289,7 @@ impl AgentLoop {
 
     /// The time of the job at work is over.
     pub(super) fn on_compaction_tick(&mut self, now: Timestamp) {
-        if !self.running.as_ref().is_some_and(|running| running.job.deadline <= now) {
+        if self.running.as_ref().is_none_or(|running| running.job.deadline > now) {
             return;
         }
         let Some(mut running) = self.running.take() else { return };

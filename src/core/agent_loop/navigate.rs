@@ -84,7 +84,7 @@ impl AgentLoop {
 
     /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
     fn next_branch_summary(&mut self, now: Timestamp, mut leaving: Box<Move>) {
-        match leaving.job.next() {
+        match leaving.job.advance() {
             Next::Ask(body) => {
                 let request = self.ask_for_summary(&leaving.job, *body, PHASE);
                 self.stage = Stage::Leaving { request, leaving };

@@ -379,7 +379,7 @@ impl World {
         let mut job = Job::stage(order, base, context, originals, steps, around);
         let before = tokens(context);
         for _ in 0..500 {
-            match job.next() {
+            match job.advance() {
                 Next::Ask(_) => self.answer(&mut job),
                 Next::Offer(outcome) => {
                     let after = self.would_be(&outcome);

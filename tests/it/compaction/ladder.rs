@@ -386,7 +386,9 @@ async fn in_the_background_what_is_of_no_use_is_made_by_rule_and_an_outage_chang
 async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was() {
     let pieces: &[Said] = &[Said::Bad(Fault::Overflow), Said::Good];
     let riding: &[(&str, &str)] = &[("SUMMARY_REQUEST", "cached_prefix")];
-    let table: [(Trigger, &[Said], &[(&str, &str)]); 10] = [
+    /// When, what the model says before it is held, and the steps that have failed by then.
+    type Case<'a> = (Trigger, &'a [Said], &'a [(&'a str, &'a str)]);
+    let table: [Case<'_>; 10] = [
         (Trigger::Manual, &[], &[]),
         (Trigger::Manual, &pieces[..1], &[]),
         (Trigger::Manual, pieces, &[]),

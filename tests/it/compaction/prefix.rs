@@ -103,7 +103,9 @@ async fn quoted_shares_nothing_with_the_conversation() {
 
 #[tokio::test]
 async fn what_fails_behind_the_conversation_is_quoted() {
-    let table: [(fn() -> Reply, &str); 3] = [
+    /// What the model answers, and the reason that is told.
+    type Case = (fn() -> Reply, &'static str);
+    let table: [Case; 3] = [
         (|| Reply::text("I'm sorry, but I can't help with that."), "refused"),
         (|| Reply::text("Aye aye, what a day it was!"), "malformed"),
         (|| Reply::call("look", "{}"), "malformed"),

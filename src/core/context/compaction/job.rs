@@ -192,7 +192,7 @@ impl Job {
 
     /// What it wants next.
     #[must_use]
-    pub fn next(&mut self) -> Next {
+    pub fn advance(&mut self) -> Next {
         loop {
             match std::mem::replace(&mut self.at, At::Between) {
                 At::Between => match self.steps.pop_front() {

@@ -229,7 +229,7 @@ impl World {
         let mut job = Job::stage(order, self.base.clone(), &context, originals, steps, around);
         let before = self.tokens();
         loop {
-            match job.next() {
+            match job.advance() {
                 Next::Ask(request) => {
                     let text = (self.summariser)(&request);
                     let answer =

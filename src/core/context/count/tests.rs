@@ -78,7 +78,9 @@ fn a_report_holds_for_as_long_as_the_same_is_sent_before_it() {
     const OLD: Made<'_> = Made { names_messages: false, ..AS_NOW };
     const ABSURD: Made<'_> = Made { percent: 2_000, ..AS_NOW };
     const NONE: Made<'_> = Made { percent: 0, ..AS_NOW };
-    let table: &[(&str, &[(&str, Made<'_>)], Option<&str>)] = &[
+    /// What it is, the lines of the path with what each was made with, and the entry whose report holds.
+    type Case<'a> = (&'a str, &'a [(&'a str, Made<'a>)], Option<&'a str>);
+    let table: &[Case<'_>] = &[
         ("nothing was said", &[], None),
         ("no answer yet", &[("a:user one", AS_NOW)], None),
         ("the last answer's", &[("a:user one", AS_NOW), ("b:assistant two", AS_NOW)], Some("b")),

@@ -149,18 +149,18 @@ impl Calibration {
             return;
         }
         let miss = (missed / deviation).clamp(-BELIEVED, BELIEVED);
-        for row in 0..ROWS {
+        for (row, (factor, spread)) in self.factors.iter_mut().zip(&spread).enumerate() {
             let (least, most) = limits(row);
-            self.factors[row] = (self.factors[row] + spread[row] / variance * miss * deviation).clamp(least, most);
+            *factor = (*factor + spread / variance * miss * deviation).clamp(least, most);
         }
         // The same miss in expected deviations: 1 on average when the scatter is as guessed.
         let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * self.scatter.max(1.0));
         let forgotten = if miss.abs() < BELIEVED { FORGOTTEN } else { FORGOTTEN_SURPRISED };
         let first = first_covariance(self.method);
-        for row in 0..ROWS {
-            for column in 0..ROWS {
-                let learnt = self.covariance[row][column] - spread[row] * spread[column] / variance;
-                self.covariance[row][column] = learnt + forgotten * (first[row][column] - learnt);
+        for (row, (known, first)) in self.covariance.iter_mut().zip(&first).enumerate() {
+            for (column, (known, first)) in known.iter_mut().zip(first).enumerate() {
+                let learnt = *known - spread[row] * spread[column] / variance;
+                *known = learnt + forgotten * (first - learnt);
             }
         }
         let weight = 1.0 / (SCATTER_REPORTS.0 + self.reports as f64).min(SCATTER_REPORTS.1);
