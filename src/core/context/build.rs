@@ -31,6 +31,8 @@ pub struct Counted {
     pub cleared: bool,
     /// A user said it: not a summary, a tool or a note of a client's in the user's place.
     pub is_input: bool,
+    /// It answers calls: it follows them, or other answers to them.
+    pub is_result: bool,
 }
 
 /// What a message of a context is.
@@ -87,6 +89,7 @@ pub(crate) fn visible(path: &[Arc<Node>]) -> Vec<Counted> {
         let is_input = node.entry.message().is_some_and(|message| message.role == Role::User);
         Some(Counted {
             entry_id: Some(node.id().clone()),
+            is_result: message.role == Role::Tool,
             message,
             tokens: node.tokens,
             kind,
@@ -166,6 +169,7 @@ fn paired(messages: Vec<Counted>) -> Vec<Counted> {
                     pinned: false,
                     cleared: false,
                     is_input: false,
+                    is_result: true,
                 },
             });
         }

@@ -1,7 +1,6 @@
 //! Which tool results may give way to a short note: the old ones that are large enough to matter.
 
 use crate::core::context::{build::Counted, strategy::Planning};
-use reseed_protocol::Role;
 
 /// A result of fewer tokens than this is left alone: the note that stands in its place has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;
@@ -12,7 +11,7 @@ const RESULT_TOKENS_MIN: u64 = 140;
 #[must_use]
 pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let messages = &planning.context.messages;
-    let is_result = |counted: &Counted| counted.message.role == Role::Tool && counted.entry_id.is_some();
+    let is_result = |counted: &Counted| counted.is_result && counted.entry_id.is_some();
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let mut seen = 0;
     let mut tail_tokens = 0;

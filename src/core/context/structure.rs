@@ -7,8 +7,8 @@
 //! belongs to one turn; turns are in order.
 
 use crate::core::context::build::{Context, Counted, Kind};
-use reseed_protocol::{CallId, Part, Role};
-use std::{collections::HashSet, ops::Range};
+use reseed_protocol::Role;
+use std::ops::Range;
 
 /// The least that can be taken out of a context by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,20 +45,12 @@ impl Structure {
     pub fn of(context: &Context) -> Self {
         let messages = &context.messages;
         let summary = messages.first().filter(|first| first.kind == Kind::Summary).map(|_| 0);
-        let mut units: Vec<Unit> = Vec::new();
-        let mut open: HashSet<&CallId> = HashSet::new();
+        let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
         let mut turn = 0;
         let mut begun = false;
         for (at, counted) in messages.iter().enumerate().skip(summary.map_or(0, |at| at + 1)) {
-            let joins = !open.is_empty() || counted.message.role == Role::Tool;
-            for part in &counted.message.content {
-                match part {
-                    Part::ToolCall { call_id, .. } => drop(open.insert(call_id)),
-                    Part::ToolResult { call_id, .. } => drop(open.remove(call_id)),
-                    _ => {}
-                }
-            }
-            if let Some(last) = units.last_mut().filter(|_| joins) {
+            // In a context results follow their calls, so neither need be read.
+            if let Some(last) = units.last_mut().filter(|_| counted.is_result) {
                 last.messages.end = at + 1;
                 last.tokens += counted.tokens.total();
                 last.pinned |= counted.pinned;

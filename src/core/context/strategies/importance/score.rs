@@ -16,6 +16,10 @@ const PART_CHARS_MAX: usize = 2_000;
 /// window of a quarter of a million tokens holds.
 const READ_BYTES_MAX: usize = 1_000_000;
 
+/// Sentences of one thing a user said, and of all, newest first, that are asked whether they tell a fact.
+const SENTENCES_MAX: usize = 8;
+const JUDGED_MAX: usize = 2_000;
+
 /// Points of what the user told as a fact, of anything else that a user said, of a client's note, of an answer, of a
 /// call with its results.
 const TOLD: i64 = 900;
@@ -25,7 +29,7 @@ const ANSWER: i64 = 150;
 const CALL: i64 = 100;
 /// Points for each name, path or number that comes up again later, and how many count.
 const REFERENCE: i64 = 60;
-const REFERENCES_MAX: i64 = 8;
+const REFERENCES_MAX: usize = 8;
 /// Points of the newest for being the newest; the older, the fewer.
 const RECENCY: i64 = 200;
 /// Points off for each doubling of the size beyond this many tokens: in the room of one large result many words fit.
@@ -36,11 +40,12 @@ const SIZE_TOKENS: u64 = 128;
 pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
     let units = &structure.units;
     let mut scores = vec![0; units.len()];
-    let mut later: HashSet<&str> = HashSet::new();
-    let mut left = READ_BYTES_MAX;
+    let mut later: HashSet<u64> = HashSet::new();
+    let (mut left, mut judged) = (READ_BYTES_MAX, 0);
+    let (mut texts, mut own) = (Vec::new(), Vec::new());
     for (at, unit) in units.iter().enumerate().rev() {
         let messages = &context.messages[unit.messages.clone()];
-        let mut texts = Vec::new();
+        texts.clear();
         for text in messages.iter().flat_map(|counted| &counted.message.content).filter_map(text) {
             let text = prefix(text, PART_CHARS_MAX);
             if text.len() <= left {
@@ -48,21 +53,29 @@ pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
                 texts.push(text);
             }
         }
-        let own: HashSet<&str> = texts.iter().flat_map(|text| terms(text)).collect();
-        let references = own.iter().filter(|term| later.contains(*term)).count();
-        let references = i64::try_from(references).unwrap_or(REFERENCES_MAX).min(REFERENCES_MAX);
+        own.clear();
+        own.extend(texts.iter().flat_map(|text| terms(text)).map(hashed));
+        own.sort_unstable();
+        own.dedup();
+        let references = own.iter().filter(|term| later.contains(*term)).take(REFERENCES_MAX).count();
+        let references = i64::try_from(references).unwrap_or_default();
         let age = i64::try_from(RECENCY.unsigned_abs() * (at as u64 + 1) / units.len() as u64).unwrap_or(RECENCY);
         let doublings = i64::from((unit.tokens / SIZE_TOKENS + 1).ilog2());
-        scores[at] = role(unit, &messages[0], &texts) + REFERENCE * references + age - SIZE * doublings;
-        later.extend(own);
+        let role = role(unit, &messages[0], &texts, &mut judged);
+        scores[at] = role + REFERENCE * references + age - SIZE * doublings;
+        later.extend(own.iter().copied());
     }
     scores
 }
 
-fn role(unit: &Unit, first: &Counted, texts: &[&str]) -> i64 {
+fn role(unit: &Unit, first: &Counted, texts: &[&str], judged: &mut usize) -> i64 {
     match first.message.role {
         Role::User if unit.is_input => {
-            let told = texts.iter().flat_map(|text| sentences(text)).any(is_told);
+            let mut said = texts.iter().flat_map(|text| sentences(text)).take(SENTENCES_MAX);
+            let told = said.any(|sentence| {
+                *judged += 1;
+                *judged <= JUDGED_MAX && is_told(sentence)
+            });
             if told { TOLD } else { INPUT }
         }
         Role::User => NOTE,
@@ -84,16 +97,23 @@ fn text(part: &Part) -> Option<&str> {
 /// The names, paths, numbers and identifiers in a text: words that no prose is made of.
 fn terms(text: &str) -> impl Iterator<Item = &str> {
     const LENGTHS: std::ops::RangeInclusive<usize> = 3..=200;
-    let ends = |c: char| c.is_whitespace() || "\"'`,;()[]{}<>=|".contains(c);
-    let trimmed = |word: &'_ str| word.trim_matches(|c| ".:!?-*#".contains(c)).len();
-    text.split(ends)
-        .filter(move |word| LENGTHS.contains(&trimmed(word)))
-        .map(|word| word.trim_matches(|c| ".:!?-*#".contains(c)))
-        .filter(|word| is_name(word))
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`,;()[]{}<>=|".contains(byte);
+    let around = |c| matches!(c, '.' | ':' | '!' | '?' | '-' | '*' | '#');
+    // Only ASCII parts words, so the pieces are text.
+    text.as_bytes()
+        .split(move |byte| ends(byte))
+        .filter(|word| LENGTHS.contains(&word.len()) && is_name(word))
+        .filter_map(|word| std::str::from_utf8(word).ok())
+        .map(move |word| word.trim_matches(around))
+        .filter(|word| word.len() >= *LENGTHS.start() && is_name(word.as_bytes()))
 }
 
-fn is_name(word: &str) -> bool {
-    let bytes = word.as_bytes();
+/// A word as a number: two words of one number are as good as never in one conversation.
+fn hashed(word: &str) -> u64 {
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn is_name(bytes: &[u8]) -> bool {
     let camel = bytes.windows(2).any(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase());
     camel || bytes.iter().any(|byte| byte.is_ascii_digit() || b"_/.:@\\-".contains(byte))
 }
