@@ -56,6 +56,12 @@ struct Shown {
     tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<Compacted>,
+    /// Every compaction keeps it word for word.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pinned: bool,
+    /// A compaction that was taken back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    undone: bool,
 }
 
 /// What a compaction did.
@@ -127,7 +133,7 @@ async fn entries(store: &dyn SessionStore, head: &SessionHead, state: &SessionSt
             let event: Event =
                 serde_json::from_str(&record.body).with_context(|| format!("read record {}", record.seq))?;
             if let Event::EntryAppended(appended) = event {
-                shown.push(show(appended.entry, &counter));
+                shown.push(show(appended.entry, &counter, state));
             }
         }
         if !full {
@@ -142,8 +148,8 @@ async fn entries(store: &dyn SessionStore, head: &SessionHead, state: &SessionSt
     Ok(shown)
 }
 
-fn show(entry: Entry, counter: &Counter) -> Shown {
-    let node = Node::counted(entry, counter);
+fn show(entry: Entry, counter: &Counter, state: &SessionState) -> Shown {
+    let node = Node::counted(entry, counter).marked(state);
     let entry = &node.entry;
     let compaction = match &entry.data {
         EntryData::Compaction(compaction) => Some(Compacted {
@@ -160,6 +166,8 @@ fn show(entry: Entry, counter: &Counter) -> Shown {
         timestamp: entry.timestamp,
         tokens: node.tokens.total(),
         compaction,
+        pinned: node.pinned,
+        undone: node.undone,
         entry_id: entry.entry_id.clone(),
         parent_id: entry.parent_id.clone(),
     }
@@ -190,7 +198,11 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
     }
     if let Some(compaction) = &entry.compaction {
         let after = compaction.tokens_after.map_or("?".to_owned(), |after| after.to_string());
-        text += &format!("({} -> {after} tokens) ", compaction.tokens_before);
+        let undone = if entry.undone { ", undone" } else { "" };
+        text += &format!("({} -> {after} tokens{undone}) ", compaction.tokens_before);
+    }
+    if entry.pinned {
+        text += "(pinned) ";
     }
     text += &entry.preview;
     if Some(&entry.entry_id) == leaf {
