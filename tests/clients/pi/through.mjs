@@ -84,7 +84,8 @@ const text = (parts) => parts.filter((part) => part.type === "text").map((part) 
 /** A summary stands in another sentence with each of the two; what it says is the same. */
 const unframed = (said) => {
   const summary = /^[^<]*<summary>\n([^]*?)\n?<\/summary>$/.exec(said);
-  return summary ? `(summary) ${summary[1].trim()}` : said;
+  // reseed writes a tag within a record so that it cannot end it.
+  return summary ? `(summary) ${summary[1].trim().replaceAll("<\\", "<")}` : said;
 };
 
 /** What reseed would send, a short list each: who, what. A result that stands in for a missing one is nobody's. */

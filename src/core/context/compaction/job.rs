@@ -340,6 +340,15 @@ impl Job {
         self.raw.is_some()
     }
 
+    /// What goes, the record of a branch without the words around it: they are ours, and tell nothing.
+    fn told(&self, cut: &Cut) -> Vec<Arc<Message>> {
+        let bare = |message: Arc<Message>| match summary::unseed(&message.text()) {
+            Some(text) => Arc::new(Message::user(text.into_owned())),
+            None => message,
+        };
+        self.taken_out(cut).into_iter().map(bare).collect()
+    }
+
     fn taken_out(&self, cut: &Cut) -> Vec<Arc<Message>> {
         let goes = cut.summarised.iter().map(|at| &self.messages[*at]);
         let Some(raw) = &self.raw else { return goes.map(|(_, message)| message.clone()).collect() };
@@ -358,7 +367,7 @@ impl Job {
     }
 
     fn extract(&self, cut: &Cut, previous: Option<&str>, extent: Extent) -> String {
-        let messages = self.taken_out(cut);
+        let messages = self.told(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let tokens_max = match extent {
             Extent::Full => self.task.summary_tokens_max,
@@ -374,7 +383,7 @@ impl Job {
 
     fn summarised(&self, cut: &Cut, text: &str, rung: CompactionRung) -> Outcome {
         let details = self.details(cut);
-        let messages = self.taken_out(cut);
+        let messages = self.told(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let count = |text: &str| self.task.counter.text(text);
         // Of what the summary saves at most half is given back: a cut of little is still worth it.
