@@ -8,6 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod core;
+pub mod hooks;
 pub mod metrics;
 pub mod provider;
 pub mod runtime;

@@ -49,6 +49,8 @@ pub const REPLIES: &[(&str, &str)] = &[
     ("set_instructions", "ok"),
     ("set_options", "ok"),
     ("register_tools", "ok"),
+    ("register_hooks", "ok"),
+    ("hook_result", "ok"),
 ];
 
 /// What kind of message a frame holds.

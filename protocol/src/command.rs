@@ -2,7 +2,11 @@
 //!
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
-use crate::{CallId, CommandId, EntryId, SessionId, TurnId, context::ToolDefinition};
+use crate::{
+    CallId, CommandId, EntryId, SessionId, TurnId,
+    context::ToolDefinition,
+    hook::{HookOffer, HookResult},
+};
 use serde::{Deserialize, Deserializer, Serialize};
 
 macro_rules! commands {
@@ -118,6 +122,10 @@ commands! {
     SetOptions(SetOptions) = "set_options", writes: true;
     /// Offers this client's tools to the model, in place of those it offered before. Answered by `ok`.
     RegisterTools(RegisterTools) = "register_tools", writes: false;
+    /// Offers this client's hooks, in place of those it offered before. Answered by `ok`.
+    RegisterHooks(RegisterHooks) = "register_hooks", writes: false;
+    /// Answers a `hook_call`. Answered by `ok`.
+    HookResult(Box<HookResult>) = "hook_result", writes: false;
 }
 
 /// No payload, or `{}`.
@@ -203,6 +211,9 @@ payloads! {
         /// Tools to offer, as `register_tools` would.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<ToolOffer>>,
+        /// Hooks to offer, as `register_hooks` would.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hooks: Option<Vec<HookOffer>>,
     }
 
     /// A place in a session's log and in the items that were running.
@@ -367,6 +378,12 @@ payloads! {
     struct RegisterTools {
         /// The tools; empty to offer none.
         tools: Vec<ToolOffer>,
+    }
+
+    /// Payload of `register_hooks`.
+    struct RegisterHooks {
+        /// The hooks, asked in this order; empty to offer none.
+        hooks: Vec<HookOffer>,
     }
 
     /// A tool that a client offers.

@@ -1,6 +1,6 @@
 //! One content model for the wire, the tree and the store.
 
-use crate::CallId;
+use crate::{CallId, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
 /// Who speaks.
@@ -112,6 +112,13 @@ pub struct Usage {
     /// Of these, reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
+    /// Of the tokens sent, as counted before, the longest beginning that the request shares with the session's request
+    /// before it: what the provider could have had in its cache. Absent for summaries, and in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix_tokens: Option<u64>,
+    /// What it cost, in billionths of a US dollar; absent where the model's price is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano_usd: Option<u64>,
     /// Reported by the provider or reckoned by us.
     pub source: UsageSource,
 }
@@ -144,6 +151,9 @@ pub struct Message {
     /// known to be stale when they change; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope_key: Option<String>,
+    /// What the request was made of; on assistant messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Box<Receipt>>,
     /// Why the answer ended; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
@@ -157,7 +167,16 @@ impl Message {
     /// A message that is neither an answer nor measured.
     #[must_use]
     pub fn new(role: Role, content: Vec<Part>) -> Self {
-        Self { role, content, model: None, usage: None, envelope_key: None, stop_reason: None, incomplete: false }
+        Self {
+            role,
+            content,
+            model: None,
+            usage: None,
+            envelope_key: None,
+            receipt: None,
+            stop_reason: None,
+            incomplete: false,
+        }
     }
 
     /// A user message of one text.

@@ -1,6 +1,6 @@
 //! How full the window is, and exactly what the next request would send.
 
-use crate::{EntryId, Message, SessionId, Timestamp};
+use crate::{EntryId, Message, SessionId, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -162,6 +162,48 @@ pub struct ContextEnvelope {
     pub messages: EnvelopeMessages,
     /// Sampling and limits.
     pub options: RequestOptions,
+    /// What it is for, and what it costs; not sent.
+    #[serde(default)]
+    pub meta: EnvelopeMeta,
+}
+
+/// What a request is for, and what it costs. Not sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct EnvelopeMeta {
+    /// The model that is asked.
+    pub model: String,
+    /// Its window in tokens.
+    pub window_tokens: u64,
+    /// The turn; absent outside of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// Which request of its turn, from 1.
+    pub request: u64,
+    /// Tokens of all of it.
+    pub tokens: u64,
+    /// Tokens of each part, which add up to `tokens`; absent where nobody looks at them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<EnvelopeTokens>,
+}
+
+/// Tokens of each part of an envelope, in its order; they add up to its tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct EnvelopeTokens {
+    /// What any request costs.
+    pub frame: u64,
+    /// Each part of the system prompt.
+    pub system: Vec<u64>,
+    /// Each tool.
+    pub tools: Vec<u64>,
+    /// Each cached message.
+    pub cached: Vec<u64>,
+    /// Each uncached message.
+    pub uncached: Vec<u64>,
 }
 
 /// The system prompt, in named parts.

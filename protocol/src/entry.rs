@@ -1,11 +1,15 @@
 //! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
 
-use crate::{EntryId, Message, Part, Timestamp, event::CompactionTrigger};
+use crate::{
+    EntryId, Message, Part, Timestamp,
+    event::CompactionTrigger,
+    patch::{ContextTransform, EphemeralChange, PatchOp},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One node of the tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
@@ -25,7 +29,7 @@ pub struct Entry {
 }
 
 /// What an entry holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryData {
@@ -36,9 +40,9 @@ pub enum EntryData {
     /// A summary of a branch that was left.
     BranchSummary(BranchSummary),
     /// A patch to the context envelope, replayed at its place.
-    ContextTransform(Opaque),
-    /// Messages that were sent once and belong to no later request.
-    Ephemeral(Opaque),
+    ContextTransform(Box<Kept<ContextTransform>>),
+    /// What one request alone was made with.
+    Ephemeral(Box<Kept<EphemeralChange>>),
     /// Data of a client's, never sent to the model.
     Custom(Custom),
     /// A message of a client's, sent to the model in the user's place.
@@ -134,7 +138,7 @@ data! {
 }
 
 /// A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
@@ -166,6 +170,18 @@ pub struct Compaction {
     /// Files the summarised part read and modified, as tools named them; accumulates over compactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
+    /// What the patches before this compaction make of the system prompt, the tools and the options, so that they need
+    /// not be looked for beyond it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
+    pub carried_patch: Vec<PatchOp>,
+    /// The hook whose summary this is, or that named the model which made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// What that hook keeps with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+    pub hook_details: Option<Value>,
 }
 
 /// Files that the summarised part touched.
@@ -180,7 +196,7 @@ pub struct CompactionDetails {
 }
 
 /// A summary of the branch that was left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
@@ -196,6 +212,34 @@ pub struct BranchSummary {
     /// Files that the branch which was left read and modified; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
+    /// The hook whose summary this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// What that hook keeps with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+    pub hook_details: Option<Value>,
+}
+
+/// Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(untagged)]
+pub enum Kept<T> {
+    /// Of this version's form.
+    Known(T),
+    /// Of another: from an imported file, or written by a newer version.
+    Other(Opaque),
+}
+
+impl<T> Kept<T> {
+    /// The data, where it is of this version's form.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(data) => Some(data),
+            Self::Other(_) => None,
+        }
+    }
 }
 
 /// Data of an entry type that this version carries along without looking inside.

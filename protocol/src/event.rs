@@ -5,6 +5,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
+    hook::{HookCall, HookPoint},
     reply::{Pin, QueueItem, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,10 @@ pub enum EphemeralEvent {
     ItemAborted(ItemAborted),
     /// A tool says what it is doing.
     CallProgressed(CallProgressed),
+    /// A hook of this client's is asked; only to that client.
+    HookCall(Box<HookCall>),
+    /// A hook failed.
+    HookFailed(HookFailed),
     /// A compaction begins.
     CompactionStarted(CompactionStarted),
     /// How far it is.
@@ -313,6 +318,21 @@ events! {
         message: Option<String>,
         /// When it fails without an answer now.
         deadline: Timestamp,
+    }
+
+    /// Payload of `hook_failed`.
+    struct HookFailed {
+        /// The hook.
+        hook: String,
+        /// Where it was asked.
+        event: HookPoint,
+        /// The running turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+        /// An error code.
+        code: crate::ErrorCode,
+        /// What went wrong.
+        message: String,
     }
 
     /// Payload of `compaction_started`.

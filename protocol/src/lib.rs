@@ -7,7 +7,9 @@
 //! - [`frame`]: one JSON object a text frame; how a frame is checked and parsed
 //! - [`command`]: client → server; [`reply`]: the one answer a command gets; [`event`]: what happened
 //! - [`entry`], [`content`]: the nodes of a session's tree and what they say; stored as they are sent
-//! - [`context`]: how full the window is, and exactly what the next request would send
+//! - [`context`]: how full the window is, and exactly what the next request would send; [`patch`]: changes of it;
+//!   [`receipt`]: how much of a request the provider could have had in its cache
+//! - [`hook`]: code of others' that is asked at defined points
 //! - [`error`]: error codes and close codes, each with cause and remedy
 //! - [`v1`]: the older dialect, spoken until a client opts into v2
 //!
@@ -23,7 +25,10 @@ pub mod entry;
 pub mod error;
 pub mod event;
 pub mod frame;
+pub mod hook;
 pub mod ids;
+pub mod patch;
+pub mod receipt;
 pub mod reply;
 pub mod time;
 pub mod v1;

@@ -5,6 +5,7 @@ use crate::{
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
     event::{CompactionRung, FailedRung, Retained, TurnStatus},
+    receipt::Receipt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,9 @@ replies! {
         queue_items_max: u64,
         /// Tools that one client may offer.
         tools_max: u64,
+        /// Hooks that one client may offer.
+        #[serde(default)]
+        hooks_max: u64,
     }
 
     /// Payload of `session_opened`: the whole state as of `asOfSeq`.
@@ -302,6 +306,9 @@ replies! {
         token_count: u64,
         /// Of its window, in percent, held within 0 to 100.
         usage_percent: f64,
+        /// What its requests have cost, in billionths of a US dollar; absent where no price is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano_usd: Option<u64>,
         /// What it is doing.
         state: SessionState,
         /// It was deleted: take it out of the list. Only in `session_changed`.
@@ -498,6 +505,9 @@ replies! {
         markdown: Option<String>,
         /// Its tokens.
         tokens: u64,
+        /// What it would share with the session's request before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Receipt>,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
 use anyhow::Context as _;
 use reseed_protocol::{
     Message,
-    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions},
+    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions},
 };
 use std::{
     sync::Arc,
@@ -76,6 +76,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
                 uncached: Vec::new(),
             },
             options: RequestOptions { max_output_tokens: Some(ANSWER_TOKENS_MAX), ..RequestOptions::default() },
+            meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
     };

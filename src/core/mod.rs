@@ -3,11 +3,13 @@
 //! - [`session`]: the tree of entries, and the fold of the log that says where the session stands
 //! - [`context`]: what the model sees of it, counted against the window, compacted when it is full
 //! - [`agent_loop`]: one total function from what happened to what should now be done
+//! - [`hook`]: where hooks are asked, and how they can fail
 //! - [`model`]: the words between the loop and the providers
 //! - [`pi`]: the session files of pi, and its arithmetic
 
 pub mod agent_loop;
 pub mod context;
+pub mod hook;
 pub mod model;
 pub mod pi;
 pub mod session;

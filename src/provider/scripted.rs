@@ -274,7 +274,7 @@ fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use crate::core::model::Purpose;
-    use reseed_protocol::context::{ContextEnvelope, EnvelopeMessages, RequestOptions, SystemPrompt};
+    use reseed_protocol::context::{ContextEnvelope, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt};
 
     #[derive(Default)]
     struct Shown(Vec<String>);
@@ -294,6 +294,7 @@ mod tests {
                 tools: Vec::new(),
                 messages: EnvelopeMessages::default(),
                 options: RequestOptions::default(),
+                meta: EnvelopeMeta::default(),
             },
             purpose: Purpose::Turn,
         }

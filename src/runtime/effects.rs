@@ -163,6 +163,7 @@ impl Effects {
             }
             Effect::CallModel(call) => self.call_model(*call),
             Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
+            Effect::CallHook(_) | Effect::CancelHook(_) => {}
             // The actor's own.
             Effect::CancelModel(_) | Effect::Reseed => {}
         }
@@ -257,7 +258,7 @@ impl Effects {
     }
 
     fn call_model(&mut self, call: CallModel) {
-        let CallModel { request, body, shown_as } = call;
+        let CallModel { request, body, shown_as, withheld: _ } = call;
         if let Some((item, turn)) = &shown_as {
             self.feed.begin_item(item, turn);
         }

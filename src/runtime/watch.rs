@@ -82,6 +82,7 @@ pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> Sessi
         entries: head.entries,
         token_count: head.token_count,
         usage_percent: usage_percent(head.token_count, head.window_tokens),
+        cost_nano_usd: None,
         state,
         deleted: false,
     }

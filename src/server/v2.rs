@@ -218,6 +218,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             depth_max: frame::DEPTH_MAX as u64,
             queue_items_max: app.queue_items_max as u64,
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
+            hooks_max: crate::core::hook::HOOKS_MAX as u64,
         },
     };
     connection.send(reply_frame(id, &Reply::Welcome(welcome))).await

@@ -48,6 +48,7 @@ async fn main() -> anyhow::Result<()> {
         entries: None,
         deltas: None,
         tools: None,
+        hooks: None,
     };
     send(&mut socket, "open", Command::OpenSession(open)).await?;
     // A writing command's id names it for the life of the session: sent again, it is not done again.

@@ -15,7 +15,9 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorCode, Message, Part, Role, StopReason,
-    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions, SystemPrompt, ToolDefinition},
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt, ToolDefinition,
+    },
 };
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
@@ -52,6 +54,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
             tools: Vec::new(),
             messages: EnvelopeMessages { cached: messages.into_iter().map(message).collect(), uncached: Vec::new() },
             options: RequestOptions::default(),
+            meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
     }

@@ -112,13 +112,11 @@ impl Past {
         let compaction = Compaction {
             summary,
             first_kept_entry_id: self.messages.first().cloned(),
-            kept_entry_ids: Vec::new(),
-            cleared_entry_ids: Vec::new(),
             tokens_before: 4_000,
             tokens_after: Some(2_000),
             trigger: Some(CompactionTrigger::Threshold),
             duration_ms: Some(900),
-            details: None,
+            ..Compaction::default()
         };
         self.append(EntryData::Compaction(compaction))?;
         let generation = Some(self.state.generation + 1);

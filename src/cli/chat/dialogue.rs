@@ -482,7 +482,16 @@ impl Dialogue {
 }
 
 fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> OpenSession {
-    OpenSession { session_id, role: None, takeover, resume, entries: Some(HISTORY_ENTRIES), deltas: None, tools: None }
+    OpenSession {
+        session_id,
+        role: None,
+        takeover,
+        resume,
+        entries: Some(HISTORY_ENTRIES),
+        deltas: None,
+        tools: None,
+        hooks: None,
+    }
 }
 
 #[cfg(test)]

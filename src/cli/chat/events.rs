@@ -157,6 +157,12 @@ impl Dialogue {
                 self.end_line();
                 self.line(&self.screen.warning(&format!("what was shown of this answer is void ({})", aborted.reason)));
             }
+            // Only to clients that offer hooks.
+            EphemeralEvent::HookCall(_) => {}
+            EphemeralEvent::HookFailed(failed) => {
+                self.end_line();
+                self.line(&self.screen.warning(&format!("the hook `{}` failed: {}", failed.hook, failed.message)));
+            }
             EphemeralEvent::CallProgressed(progressed) => {
                 if let Some(message) = &progressed.message {
                     self.progress(message);

@@ -80,6 +80,8 @@ impl AgentLoop {
                 self.on_register_tools(&caller, register.tools);
                 Ok(())
             }
+            Command::RegisterHooks(register) => self.on_register_hooks(now, &caller, register.hooks),
+            Command::HookResult(result) => self.on_hook_result(now, &caller, *result),
             Command::ToolResult(result) => {
                 self.on_tool_result(now, &caller, result);
                 Ok(())
@@ -270,8 +272,10 @@ impl AgentLoop {
         let tokens = self.count(&context).tokens;
         let envelope = envelope(&self.system, self.tools.definitions(), &context, &self.options());
         let context = match get.format {
-            Some(ContextFormat::Markdown) => Context { envelope: None, markdown: Some(markdown(&envelope)), tokens },
-            _ => Context { envelope: Some(envelope), markdown: None, tokens },
+            Some(ContextFormat::Markdown) => {
+                Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt: None }
+            }
+            _ => Context { envelope: Some(envelope), markdown: None, tokens, receipt: None },
         };
         self.reply(caller, Reply::Context(Box::new(context)));
         Ok(())

@@ -240,7 +240,7 @@ impl AgentLoop {
             total,
         })));
         let request = self.next_request_id();
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None })));
+        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
         request
     }
 
@@ -523,6 +523,7 @@ impl AgentLoop {
                 trigger: Some(job.order.trigger),
                 duration_ms: Some(now.millis_since(job.started_at)),
                 details: Some(outcome.details.clone()),
+                ..Compaction::default()
             })
         };
         let node = Node::counted(self.entry(now, entry_id.clone(), data(None)), &self.counter);

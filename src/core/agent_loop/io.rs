@@ -2,13 +2,15 @@
 
 use crate::core::{
     context::counter::Report,
+    hook::{HookFault, HookPlace},
     model::{Answer, ModelFault, ModelRequest},
     session::Place,
 };
 use reseed_protocol::{
-    CommandId, EntryId, Part, TurnId,
+    CallId, CommandId, EntryId, Part, TurnId,
     command::Command,
     event::{EphemeralEvent, Event},
+    hook::{HookAnswer, HookCall},
     reply::Reply,
 };
 use std::fmt;
@@ -70,6 +72,14 @@ pub enum Input {
         /// What of its answer had been shown.
         shown: Vec<Part>,
     },
+    /// A hook of the server's has answered, or failed; or the client is away whose hook was called
+    /// ([`ErrorCode::HookUnavailable`](reseed_protocol::ErrorCode)).
+    HookAnswered {
+        /// Which call.
+        call_id: CallId,
+        /// What it said.
+        answer: Box<Result<HookAnswer, HookFault>>,
+    },
     /// Time has passed: a deadline may be over.
     Tick,
     /// The server will stop: finish the running turn, begin no other. What waits is durable.
@@ -102,6 +112,11 @@ pub enum Effect {
     CallModel(Box<CallModel>),
     /// Stop asking, and say what was shown ([`Input::Cancelled`]).
     CancelModel(RequestId),
+    /// Ask a hook. Where an answer is awaited it comes as [`Input::HookAnswered`], or, from a client's, as its
+    /// `hook_result`.
+    CallHook(Box<CallHook>),
+    /// Nobody waits for that hook's answer any more.
+    CancelHook(CallId),
     /// A report came in: correct the estimates of this model, here and in sessions to come.
     Calibrate {
         /// The model.
@@ -135,6 +150,17 @@ pub struct Mark {
     pub reply: Reply,
 }
 
+/// A question to a hook.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallHook {
+    /// Who is asked.
+    pub place: HookPlace,
+    /// What.
+    pub call: HookCall,
+    /// Whether anybody waits for an answer.
+    pub awaited: bool,
+}
+
 /// A request to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallModel {
@@ -144,4 +170,6 @@ pub struct CallModel {
     pub body: ModelRequest,
     /// Where its answer is shown while it arrives; absent for summaries, which are not.
     pub shown_as: Option<(EntryId, TurnId)>,
+    /// It is shown only once it is whole: a hook may change it first.
+    pub withheld: bool,
 }

@@ -19,6 +19,7 @@ mod annotate;
 mod commands;
 mod compact;
 mod fail;
+mod hooks;
 mod info;
 pub mod io;
 mod keep;
@@ -350,6 +351,7 @@ impl AgentLoop {
             (Stage::Leaving { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
                 self.on_branch_summary_fault(now, &fault);
             }
+            (_, Input::HookAnswered { .. }) => {}
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
             (_, Input::Go) => {

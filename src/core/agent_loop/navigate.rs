@@ -187,7 +187,13 @@ impl AgentLoop {
         };
         let branch_summary_entry_id = summary.map(|outcome| {
             let (summary, details) = (outcome.summary, Some(outcome.details));
-            let data = EntryData::BranchSummary(BranchSummary { from_id: leaf, left_leaf_id, summary, details });
+            let data = EntryData::BranchSummary(BranchSummary {
+                from_id: leaf,
+                left_leaf_id,
+                summary,
+                details,
+                ..BranchSummary::default()
+            });
             hang(self, data)
         });
         let named = branch_summary_entry_id.clone().or(target);

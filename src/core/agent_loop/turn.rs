@@ -83,7 +83,7 @@ impl AgentLoop {
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), turn.turn_id));
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as })));
+        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld: false })));
         let envelope_key = sent_key(&self.envelope_key, &context);
         let asked = Asked { count, model: self.session.state.model.clone(), envelope_key };
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
@@ -195,6 +195,8 @@ impl AgentLoop {
                 cache_write_tokens: reported.cache_write_tokens,
                 output_tokens: reported.output_tokens,
                 reasoning_tokens: reported.reasoning_tokens,
+                prefix_tokens: None,
+                cost_nano_usd: None,
                 source: UsageSource::Reported,
             },
             None => Usage {
@@ -203,6 +205,8 @@ impl AgentLoop {
                 cache_write_tokens: None,
                 output_tokens: self.counter.message(&message).total(),
                 reasoning_tokens: None,
+                prefix_tokens: None,
+                cost_nano_usd: None,
                 source: UsageSource::Estimated,
             },
         });

@@ -3,7 +3,9 @@
 use crate::core::{context::build::Context, session::fingerprint::fingerprint};
 use reseed_protocol::{
     Part, Role,
-    context::{ContextEnvelope, EnvelopeMessages, RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
+    context::{
+        ContextEnvelope, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt, ToolDefinition,
+    },
 };
 use std::fmt::Write as _;
 
@@ -33,6 +35,7 @@ pub fn envelope(
         tools: tools.to_vec(),
         messages: EnvelopeMessages { cached: context.to_messages(), uncached: Vec::new() },
         options: options.clone(),
+        meta: EnvelopeMeta::default(),
     }
 }
 

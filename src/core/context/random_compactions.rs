@@ -170,7 +170,7 @@ impl World {
             }
             69..71 => {
                 let summary = self.text();
-                let branch = BranchSummary { from_id: None, left_leaf_id: None, summary, details: None };
+                let branch = BranchSummary { summary, ..BranchSummary::default() };
                 drop(self.append(EntryData::BranchSummary(branch)));
             }
             71..76 => self.pin(),
@@ -446,17 +446,8 @@ impl World {
             .filter(|node| node.message.is_some() && (node.pinned || kept_entry_ids.contains(node.id())))
             .map(|node| node.id().clone())
             .collect();
-        let compaction = Compaction {
-            summary,
-            first_kept_entry_id,
-            kept_entry_ids,
-            cleared_entry_ids,
-            tokens_before: 0,
-            tokens_after: None,
-            trigger: None,
-            duration_ms: None,
-            details: None,
-        };
+        let compaction =
+            Compaction { summary, first_kept_entry_id, kept_entry_ids, cleared_entry_ids, ..Compaction::default() };
         let entries = self.entries.len();
         let id = self.append(EntryData::Compaction(compaction));
         self.undoable.push((id, seen(context), entries));

@@ -56,11 +56,7 @@ pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
                         first_kept_entry_id: word("first="),
                         kept_entry_ids: word("keep=").into_iter().collect(),
                         cleared_entry_ids: word("clear=").into_iter().collect(),
-                        tokens_before: 0,
-                        tokens_after: None,
-                        trigger: None,
-                        duration_ms: None,
-                        details: None,
+                        ..Compaction::default()
                     })
                 }
                 other => panic!("unknown kind {other}"),

@@ -56,12 +56,14 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             duration_ms: None,
             // An extension's details are its own, whatever they are called.
             details: line.get("details").filter(|_| !is_hooks(line)).and_then(details),
+            ..Compaction::default()
         }),
         "branch_summary" => EntryData::BranchSummary(BranchSummary {
             from_id: line.text("fromId").filter(|id| *id != ROOT).and_then(resolve),
             left_leaf_id: None,
             summary: text("summary")?,
             details: line.get("details").and_then(details),
+            ..BranchSummary::default()
         }),
         "custom" if line.text("customType") == Some(ENTRY) => super::export::own_entry(line.get("data")?)?,
         "custom" => EntryData::Custom(Custom { custom_type: text("customType")?, data: some_value(line.get("data")) }),
@@ -210,6 +212,8 @@ fn usage(usage: &Json) -> Option<Usage> {
         cache_write_tokens: Some(written),
         output_tokens: output,
         reasoning_tokens: None,
+        prefix_tokens: None,
+        cost_nano_usd: None,
         source: UsageSource::Reported,
     })
 }
@@ -267,15 +271,21 @@ pub(super) fn line(entry: &Entry) -> Object {
                 line.set(name, Json::from(value));
             }
         }
-        EntryData::ContextTransform(opaque) | EntryData::Ephemeral(opaque) => {
-            line.set("type", "custom");
-            line.set("customType", ENTRY);
-            let mut data = Object::of([("type", entry.type_name().into())]);
-            data.set("fields", Json::Object(Object::from(&opaque.fields)));
-            line.set("data", data);
-        }
+        EntryData::ContextTransform(kept) => own_fields(&mut line, entry, &**kept),
+        EntryData::Ephemeral(kept) => own_fields(&mut line, entry, &**kept),
     }
     line
+}
+
+/// The fields of an entry that pi has no type for.
+fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) {
+    line.set("type", "custom");
+    line.set("customType", ENTRY);
+    let mut data = Object::of([("type", entry.type_name().into())]);
+    if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(fields) {
+        data.set("fields", Json::Object(Object::from(&fields)));
+    }
+    line.set("data", data);
 }
 
 fn details_fields(details: &CompactionDetails) -> Json {

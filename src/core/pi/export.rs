@@ -9,7 +9,7 @@ use super::{
     json::{Json, Object},
     read::VERSION,
 };
-use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, entry::Opaque, reply::Pin};
+use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, reply::Pin};
 use std::collections::{HashMap, HashSet};
 
 /// The field of a line that says what pi has no place for.
@@ -242,10 +242,10 @@ fn text(object: &Object) -> String {
 
 /// An entry of ours that pi has no type for, from the data that [`convert`] wrote for it.
 pub(super) fn own_entry(data: &Json) -> Option<EntryData> {
-    let fields = Opaque { fields: data.get("fields")?.as_object()?.to_map() };
+    let fields = serde_json::Value::Object(data.get("fields")?.as_object()?.to_map());
     match data.text("type")? {
-        "context_transform" => Some(EntryData::ContextTransform(fields)),
-        "ephemeral" => Some(EntryData::Ephemeral(fields)),
+        "context_transform" => serde_json::from_value(fields).ok().map(EntryData::ContextTransform),
+        "ephemeral" => serde_json::from_value(fields).ok().map(EntryData::Ephemeral),
         _ => None,
     }
 }

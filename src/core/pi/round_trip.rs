@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
     entry::{
-        BranchSummary, Compaction, CompactionDetails, Custom, CustomMessage, Foreign, Label, ModelChange, Opaque,
+        BranchSummary, Compaction, CompactionDetails, Custom, CustomMessage, Foreign, Kept, Label, ModelChange, Opaque,
         SessionInfo, ThinkingLevelChange,
     },
     event::CompactionTrigger,
@@ -215,6 +215,8 @@ fn message() -> impl Strategy<Value = Message> {
                 cache_write_tokens: None,
                 output_tokens: 3,
                 reasoning_tokens: Some(1),
+                prefix_tokens: odd.then_some(4),
+                cost_nano_usd: odd.then_some(7),
                 source: UsageSource::Estimated,
             }),
             envelope_key: odd.then(|| "k".to_owned()),
@@ -242,10 +244,11 @@ fn data() -> impl Strategy<Value = EntryData> {
                 trigger: Some(CompactionTrigger::Overflow),
                 duration_ms: None,
                 details: Some(CompactionDetails { read_files: vec!["a".into()], modified_files: Vec::new() }),
+                ..Compaction::default()
             })
         ),
         1 => (prop::option::of(some_id()), text()).prop_map(|(from_id, summary)| EntryData::BranchSummary(BranchSummary {
-            left_leaf_id: from_id.clone(), from_id, summary, details: None })),
+            left_leaf_id: from_id.clone(), from_id, summary, ..BranchSummary::default() })),
         1 => (text(), prop::option::of(value())).prop_map(|(custom_type, data)| EntryData::Custom(Custom { custom_type, data })),
         1 => (prop::sample::select(vec!["pi.message", "pi.header", "reseed.entry"]), value())
             .prop_map(|(kind, data)| EntryData::Custom(Custom { custom_type: kind.into(), data: Some(data) })),
@@ -259,8 +262,8 @@ fn data() -> impl Strategy<Value = EntryData> {
         1 => text().prop_map(|name| EntryData::SessionInfo(SessionInfo { name })),
         1 => (prop::sample::select(vec!["odd", "message", "custom", ""]), map())
             .prop_map(|(kind, data)| EntryData::Foreign(Foreign { foreign_type: kind.into(), data })),
-        1 => map().prop_map(|fields| EntryData::ContextTransform(Opaque { fields })),
-        1 => map().prop_map(|fields| EntryData::Ephemeral(Opaque { fields })),
+        1 => map().prop_map(|fields| EntryData::ContextTransform(Box::new(Kept::Other(Opaque { fields })))),
+        1 => map().prop_map(|fields| EntryData::Ephemeral(Box::new(Kept::Other(Opaque { fields })))),
     ]
 }
 

@@ -113,12 +113,7 @@ impl World {
             summary: self.text(),
             first_kept_entry_id,
             kept_entry_ids,
-            tokens_before: 0,
-            tokens_after: None,
-            trigger: None,
-            duration_ms: None,
-            cleared_entry_ids: Vec::new(),
-            details: None,
+            ..Compaction::default()
         })
     }
 
@@ -180,7 +175,7 @@ impl World {
                     from_id: leaf,
                     left_leaf_id,
                     summary,
-                    details: None,
+                    ..BranchSummary::default()
                 }));
             }
         }

@@ -238,6 +238,8 @@ pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
         cache_write_tokens: both(sum.cache_write_tokens, more.cache_write_tokens),
         output_tokens: sum.output_tokens + more.output_tokens,
         reasoning_tokens: both(sum.reasoning_tokens, more.reasoning_tokens),
+        prefix_tokens: both(sum.prefix_tokens, more.prefix_tokens),
+        cost_nano_usd: both(sum.cost_nano_usd, more.cost_nano_usd),
         source: if sum.source == UsageSource::Reported { more.source } else { sum.source },
     }
 }

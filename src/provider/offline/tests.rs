@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use reseed_protocol::{
     Message, Role,
     context::{
-        ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions, SystemPart, SystemPrompt, ToolDefinition,
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
+        ToolDefinition,
     },
 };
 use serde_json::json;
@@ -34,6 +35,7 @@ fn request(messages: &[Message]) -> ModelRequest {
             tools: vec![],
             messages: EnvelopeMessages { cached: messages.iter().map(message).collect(), uncached: vec![] },
             options: RequestOptions::default(),
+            meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
     }

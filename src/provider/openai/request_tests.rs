@@ -4,7 +4,9 @@ use super::{chat_request::ChatRequest, responses_request::ResponsesRequest};
 use crate::core::model::{ModelRequest, Purpose};
 use reseed_protocol::{
     Message, Part, Role,
-    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions, SystemPrompt, ToolDefinition},
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt, ToolDefinition,
+    },
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,6 +47,7 @@ fn request() -> ModelRequest {
                 max_output_tokens: Some(64),
                 reasoning_effort: Some("low".into()),
             },
+            meta: EnvelopeMeta::default(),
         },
         purpose: Purpose::Turn,
     }

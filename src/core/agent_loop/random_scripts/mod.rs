@@ -126,7 +126,7 @@ impl World {
                     self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
                     waiting.extend(self.agent.handle(self.now, Input::Seeded));
                 }
-                Effect::Emit(_) | Effect::Calibrate { .. } => {}
+                Effect::CallHook(_) | Effect::CancelHook(_) | Effect::Emit(_) | Effect::Calibrate { .. } => {}
             }
         }
     }

@@ -11,7 +11,9 @@ use crate::core::{
 };
 use reseed_protocol::{
     Message, Part, StopReason,
-    context::{ContextEnvelope, ContextMessage, EnvelopeMessages, RequestOptions, SystemPart, SystemPrompt},
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
+    },
     event::CompactionRung,
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -245,6 +247,7 @@ impl Asking {
                     max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
                     ..RequestOptions::default()
                 },
+                meta: EnvelopeMeta::default(),
             },
         })
     }

@@ -251,6 +251,8 @@ impl Job {
                 cache_write_tokens: reported.cache_write_tokens,
                 output_tokens: reported.output_tokens,
                 reasoning_tokens: reported.reasoning_tokens,
+                prefix_tokens: None,
+                cost_nano_usd: None,
                 source: UsageSource::Reported,
             };
             self.usage = Some(add_usage(self.usage.take(), &usage));

@@ -287,6 +287,7 @@ fn compaction(outcome: &Outcome) -> EntryData {
         trigger: None,
         duration_ms: None,
         details: Some(outcome.details.clone()),
+        ..Compaction::default()
     })
 }
 

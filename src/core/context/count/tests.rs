@@ -57,6 +57,8 @@ fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
                 cache_write_tokens: None,
                 output_tokens: share(node.tokens.total()),
                 reasoning_tokens: None,
+                prefix_tokens: None,
+                cost_nano_usd: None,
                 source: UsageSource::Reported,
             });
             node.message = Some(Arc::new(message.clone()));

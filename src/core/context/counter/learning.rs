@@ -108,6 +108,8 @@ impl Conversation {
             cache_write_tokens: None,
             output_tokens: self.truth.count(answer),
             reasoning_tokens: None,
+            prefix_tokens: None,
+            cost_nano_usd: None,
             source: UsageSource::Reported,
         });
         self.calibration.observe(&count.basis.report(self.sent));
