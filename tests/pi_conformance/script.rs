@@ -192,7 +192,8 @@ impl Script {
                     Effect::Emit(event) => self.emitted.push(event),
                     Effect::CallModel(call) => inputs.extend(self.ask(call.request, &call.body)),
                     Effect::CancelModel(request) => inputs.push_back(Input::Cancelled { request, shown: Vec::new() }),
-                    Effect::Calibrate { .. } => {}
+                    // No hook is registered here.
+                    Effect::CallHook(_) | Effect::CancelHook(_) | Effect::Calibrate { .. } => {}
                     Effect::Reseed => {
                         let old = self.agent.take().unwrap();
                         let generation = old.generation() + 1;
