@@ -195,6 +195,8 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             reads: file_tools(&context.file_read_tools),
             writes: file_tools(&context.file_write_tools),
         },
+        hooks: Vec::new(),
+        hook_timeout_ms: settings.hooks.hook_timeout_secs * 1000,
     }
 }
 

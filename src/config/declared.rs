@@ -9,7 +9,7 @@ use super::{
         SummaryPlace,
     },
 };
-use crate::core::context::factory::Strategies;
+use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX};
 use secrecy::SecretString;
 use std::{net::IpAddr, path::PathBuf};
 
@@ -123,6 +123,14 @@ settings! {
         queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
         /// How long a turn runs on when nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
+    }
+
+    /// Code of others that is asked at defined points.
+    hooks: HookSettings {
+        /// A JSON file that names webhooks: each with its address, what it is asked and its secret. Unset for none.
+        hooks_file: Option<PathBuf> = "", rules::path().optional();
+        /// How long a hook may take to answer; a hook can ask for its own.
+        hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);
     }
 
     /// Where the server listens, and how patient it is with its clients.

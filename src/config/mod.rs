@@ -17,8 +17,8 @@ mod values;
 
 pub use declare::Declared;
 pub use declared::{
-    AuthSettings, ContextSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings, OfflineSettings,
-    Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings, declared,
+    AuthSettings, ContextSettings, HookSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings,
+    OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings, declared,
 };
 pub use printed::{env_example, help, settings_table};
 pub use values::{

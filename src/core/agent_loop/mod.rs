@@ -58,6 +58,7 @@ use crate::core::{
         summary::FileTools,
         windows::Windows,
     },
+    hook::HookSpec,
     session::{IdSource, Session},
 };
 use reseed_protocol::{
@@ -67,8 +68,11 @@ use reseed_protocol::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
+/// Milliseconds a hook may take where neither it nor the settings say.
+const HOOK_TIMEOUT_MS: u64 = 30_000;
+
 /// What the deployment says, the same for every session.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Deployment {
     /// The model of new sessions.
     pub model: String,
@@ -96,6 +100,32 @@ pub struct Deployment {
     pub queue_items_max: usize,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
+    /// The server's hooks, in the order in which they are asked; each is called by its place among them.
+    pub hooks: Vec<HookSpec>,
+    /// Milliseconds a hook may take where it does not say.
+    pub hook_timeout_ms: u64,
+}
+
+impl Default for Deployment {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            strategy: String::new(),
+            strategies: Strategies::default(),
+            instructions: String::new(),
+            options: Options::default(),
+            summaries: Summaries::default(),
+            estimator: Estimator::default(),
+            cut_rule: CutRule::default(),
+            windows: Windows::default(),
+            tool_timeout_ms: 0,
+            tool_rounds_max: 0,
+            queue_items_max: 0,
+            file_tools: FileTools::default(),
+            hooks: Vec::new(),
+            hook_timeout_ms: HOOK_TIMEOUT_MS,
+        }
+    }
 }
 
 /// How summaries are made.
