@@ -3,7 +3,10 @@
 //! The newest compaction on the path puts its summary first, then the older entries it keeps word for word, then the
 //! entries from its first kept one, then what followed. Inside a context every tool call has its result.
 
-use crate::core::{context::counter::MessageTokens, session::Node};
+use crate::core::{
+    context::counter::MessageTokens,
+    session::{Node, fingerprint::message_fingerprint},
+};
 use reseed_protocol::{CallId, EntryData, EntryId, Message, Part, Role, context::ContextMessage};
 use std::{collections::HashSet, sync::Arc};
 
@@ -23,6 +26,8 @@ pub struct Counted {
     pub message: Arc<Message>,
     /// Its estimate, not corrected.
     pub tokens: MessageTokens,
+    /// Fingerprint of what it says.
+    pub hash: u64,
     /// What it is.
     pub kind: Kind,
     /// Every compaction keeps it.
@@ -92,6 +97,7 @@ pub(crate) fn visible(path: &[Arc<Node>]) -> Vec<Counted> {
             is_result: message.role == Role::Tool,
             message,
             tokens: node.tokens,
+            hash: node.hash,
             kind,
             pinned: node.pinned,
             cleared: node.cleared,
@@ -159,22 +165,26 @@ fn paired(messages: Vec<Counted>) -> Vec<Counted> {
         for call in calls {
             let found =
                 results.iter_mut().find(|slot| slot.as_ref().is_some_and(|result| answers(&result.message, &call)));
-            mended.push(match found.and_then(Option::take) {
-                Some(result) => result,
-                None => Counted {
-                    entry_id: None,
-                    message: Arc::new(missing_result(call)),
-                    tokens: MessageTokens { text: 16, ..MessageTokens::default() },
-                    kind: Kind::Recent,
-                    pinned: false,
-                    cleared: false,
-                    is_input: false,
-                    is_result: true,
-                },
-            });
+            mended.push(found.and_then(Option::take).unwrap_or_else(|| without_result(call)));
         }
     }
     mended
+}
+
+/// What stands in for the result of this call.
+fn without_result(call: CallId) -> Counted {
+    let message = missing_result(call);
+    Counted {
+        entry_id: None,
+        hash: message_fingerprint(&message),
+        message: Arc::new(message),
+        tokens: MessageTokens { text: 16, ..MessageTokens::default() },
+        kind: Kind::Recent,
+        pinned: false,
+        cleared: false,
+        is_input: false,
+        is_result: true,
+    }
 }
 
 fn missing_result(call_id: CallId) -> Message {

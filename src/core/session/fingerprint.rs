@@ -1,16 +1,81 @@
 //! A hash that stays the same across versions and machines: it is stored with commands and answers.
 
+use reseed_protocol::Message;
+use serde::Serialize;
+use std::io;
+
 /// FNV-1a, 64 bits. Not for secrets: it tells "the same content" from "other content" of one honest client.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    Fingerprint::default().and(bytes).0
+}
+
+/// The fingerprint of a value's JSON, which is not made for it.
+#[must_use]
+pub fn fingerprint_of<T: Serialize + ?Sized>(value: &T) -> u64 {
+    let mut sum = Fingerprint::default();
+    serde_json::to_writer(&mut sum, value).expect("wire types have text keys and finite numbers");
+    sum.0
+}
+
+/// The fingerprint of what a message says, without what is only noted with it: its usage, its receipt.
+#[must_use]
+pub fn message_fingerprint(message: &Message) -> u64 {
+    fingerprint_of(&(message.role, &message.content))
+}
+
+/// The fingerprint of a list, from those of its items.
+#[must_use]
+pub fn chained(items: impl IntoIterator<Item = u64>) -> u64 {
+    items.into_iter().fold(Fingerprint::default(), |sum, item| sum.and(&item.to_le_bytes())).0
+}
+
+/// A fingerprint of what came so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Fingerprint(pub u64);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fingerprint {
+    /// The same with more.
+    #[must_use]
+    pub fn and(self, bytes: &[u8]) -> Self {
+        Self(bytes.iter().fold(self.0, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
+    }
+}
+
+impl io::Write for Fingerprint {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        *self = self.and(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_published_values_hold() {
-        assert_eq!(super::fingerprint(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(super::fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fingerprint_of(&["a", "b"]), fingerprint(br#"["a","b"]"#));
+    }
+
+    #[test]
+    fn a_message_is_named_by_what_it_says() {
+        let said = Message::user("Good morning");
+        let noted = Message { envelope_key: Some("k".into()), model: Some("m".into()), ..said.clone() };
+        assert_eq!(message_fingerprint(&noted), message_fingerprint(&said));
+        assert_ne!(message_fingerprint(&Message::user("Good evening")), message_fingerprint(&said));
+        assert_ne!(chained([1, 2]), chained([2, 1]));
     }
 }

@@ -7,7 +7,7 @@
 //! - the path is a chain: each node's parent is the one before it, except where older entries were forgotten;
 //! - an entry, once appended, never changes.
 
-use super::SessionState;
+use super::{SessionState, fingerprint::message_fingerprint};
 use crate::core::context::{
     counter::{Counter, MessageTokens},
     serialize::prefix,
@@ -25,6 +25,8 @@ pub struct Node {
     pub message: Option<Arc<Message>>,
     /// What the entry adds to a request, as estimated, not corrected.
     pub tokens: MessageTokens,
+    /// Fingerprint of what the message says; 0 where there is none.
+    pub hash: u64,
     /// Every compaction keeps it word for word.
     pub pinned: bool,
     /// A compaction that building the context passes over.
@@ -45,9 +47,10 @@ impl Node {
     pub fn counted(entry: Entry, counter: &Counter) -> Self {
         let message = message_of(&entry).map(Arc::new);
         let tokens = counter.entry(&entry, message.as_deref());
+        let hash = message.as_deref().map_or(0, message_fingerprint);
         // What another program wrote is told as it wrote it, also in its own arithmetic.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
-        Self { entry, message, tokens, pinned: false, undone: false, cleared: false }
+        Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false }
     }
 
     /// The entry's id.
@@ -73,6 +76,7 @@ impl Node {
             self.undone = true;
             self.message = None;
             self.tokens = MessageTokens::default();
+            self.hash = 0;
         }
         self
     }
@@ -89,7 +93,8 @@ impl Node {
             }
         }
         let tokens = counter.entry(&self.entry_with(&message), Some(&message));
-        Some(Self { message: Some(Arc::new(message)), tokens, cleared: true, ..self.clone() })
+        let hash = message_fingerprint(&message);
+        Some(Self { message: Some(Arc::new(message)), tokens, hash, cleared: true, ..self.clone() })
     }
 
     fn entry_with(&self, message: &Message) -> Entry {
