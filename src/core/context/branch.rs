@@ -23,7 +23,8 @@ const BYTES_PER_TOKEN_MAX: u64 = 16;
 /// `left` is the branch, newest first, without what both branches share.
 #[must_use]
 pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Option<(Context, Cut)> {
-    let context = Context { messages: visible(&path_of(left, budget_tokens, counter)) };
+    let messages = visible(&path_of(left, budget_tokens, counter));
+    let context = Context { messages, ..Context::default() };
     let previous = context.messages.first().filter(|first| first.kind == Kind::Summary).map(|_| 0);
     let body = previous.map_or(0, |at| at + 1)..context.messages.len();
     let mut tokens = previous.map_or(0, |at: usize| context.messages[at].tokens.total());

@@ -4,7 +4,7 @@
 //! entries from its first kept one, then what followed. Inside a context every tool call has its result.
 
 use crate::core::{
-    context::counter::MessageTokens,
+    context::{counter::MessageTokens, patch::Carried},
     session::{Node, fingerprint::message_fingerprint},
 };
 use reseed_protocol::{CallId, EntryData, EntryId, Message, Part, Role, context::ContextMessage};
@@ -13,8 +13,12 @@ use std::{collections::HashSet, sync::Arc};
 /// What the model sees of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Context {
-    /// The messages, in order.
+    /// The stable prefix, which a provider can cache, in order.
     pub messages: Vec<Counted>,
+    /// What belongs to one request only; always sent last.
+    pub uncached: Vec<Counted>,
+    /// What patches make of the system prompt, the tools and the options.
+    pub carried: Carried,
 }
 
 /// A message with what it costs and where it comes from.
@@ -84,7 +88,7 @@ impl Context {
 /// Builds what the model sees from the path to the leaf, oldest first.
 #[must_use]
 pub fn build_context(path: &[Arc<Node>]) -> Context {
-    Context { messages: paired(visible(path)) }
+    Context { messages: paired(visible(path)), ..Context::default() }
 }
 
 /// What of a path is seen, in order, also results whose calls are not: a part of a path may begin with one.

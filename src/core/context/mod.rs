@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod extract;
 pub mod factory;
 pub mod guards;
+pub mod patch;
 pub mod serialize;
 pub mod strategies;
 pub mod strategy;

@@ -1,0 +1,172 @@
+//! What the patches of a path make of the system prompt, the tools and the options: kept as the shortest list of ops
+//! that does the same.
+//!
+//! Invariant: applying [`Carried::ops`] is applying every op that it was given, in order, whatever they are applied to.
+
+use reseed_protocol::{
+    context::{RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
+    patch::PatchOp,
+};
+use std::collections::BTreeSet;
+
+/// Ops on the system prompt, the tools and the options, without those that a later one made idle.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Carried {
+    ops: Vec<PatchOp>,
+}
+
+impl Carried {
+    /// Of these ops; those on messages are left out.
+    #[must_use]
+    pub fn of(ops: &[PatchOp]) -> Self {
+        let mut carried = Self::default();
+        ops.iter().for_each(|op| carried.push(op));
+        carried
+    }
+
+    /// The ops, in order.
+    #[must_use]
+    pub fn ops(&self) -> &[PatchOp] {
+        &self.ops
+    }
+
+    /// Takes one more op. One on messages is passed over: what it makes stands in the messages.
+    pub fn push(&mut self, op: &PatchOp) {
+        match op {
+            PatchOp::SystemPartSet { part_name: name, .. } => {
+                let earlier = self
+                    .ops
+                    .iter_mut()
+                    .find(|earlier| matches!(earlier, PatchOp::SystemPartSet { part_name, .. } if part_name == name));
+                match earlier {
+                    Some(earlier) => *earlier = op.clone(),
+                    None => self.ops.push(op.clone()),
+                }
+            }
+            PatchOp::SystemPartRemove { part_name: name, .. } => {
+                self.ops.retain(|earlier| match earlier {
+                    PatchOp::SystemPartSet { part_name, .. } | PatchOp::SystemPartRemove { part_name, .. } => {
+                        part_name != name
+                    }
+                    _ => true,
+                });
+                self.ops.push(op.clone());
+            }
+            PatchOp::SystemPartsReplace { .. } => {
+                self.ops.retain(|earlier| !is_of_system(earlier));
+                self.ops.push(op.clone());
+            }
+            PatchOp::ToolsReplace { .. } => {
+                self.ops.retain(|earlier| !is_of_tools(earlier));
+                self.ops.push(op.clone());
+            }
+            PatchOp::ToolsRemove { tool_names, invalidate_cache_reason } => {
+                let mut names: Vec<String> = Vec::new();
+                self.ops.retain(|earlier| match earlier {
+                    PatchOp::ToolsRemove { tool_names, .. } => {
+                        names.extend(tool_names.iter().cloned());
+                        false
+                    }
+                    _ => true,
+                });
+                let mut known: BTreeSet<String> = names.iter().cloned().collect();
+                names.extend(tool_names.iter().filter(|name| known.insert((*name).clone())).cloned());
+                let invalidate_cache_reason = invalidate_cache_reason.clone();
+                self.ops.push(PatchOp::ToolsRemove { tool_names: names, invalidate_cache_reason });
+            }
+            PatchOp::OptionsSet { temperature, max_output_tokens, reasoning_effort, invalidate_cache_reason } => {
+                let mut merged = RequestOptions::default();
+                self.ops.retain(|earlier| match options_of(earlier) {
+                    Some(options) => {
+                        merged = options;
+                        false
+                    }
+                    None => true,
+                });
+                self.ops.push(PatchOp::OptionsSet {
+                    temperature: temperature.or(merged.temperature),
+                    max_output_tokens: max_output_tokens.or(merged.max_output_tokens),
+                    reasoning_effort: reasoning_effort.clone().or(merged.reasoning_effort),
+                    invalidate_cache_reason: invalidate_cache_reason.clone(),
+                });
+            }
+            PatchOp::MessagesCachedReplace { .. }
+            | PatchOp::MessagesCachedEdit { .. }
+            | PatchOp::MessagesUncachedAppend { .. }
+            | PatchOp::CompactionApply { .. } => {}
+        }
+    }
+
+    /// The system prompt that these parts become.
+    #[must_use]
+    pub fn system(&self, base: &[SystemPart]) -> SystemPrompt {
+        let mut parts = base.to_vec();
+        for op in &self.ops {
+            match op {
+                PatchOp::SystemPartSet { part_name, text, .. } => {
+                    let part = SystemPart { name: part_name.clone(), text: text.clone() };
+                    match parts.iter_mut().find(|part| part.name == *part_name) {
+                        Some(there) => *there = part,
+                        None => parts.push(part),
+                    }
+                }
+                PatchOp::SystemPartRemove { part_name, .. } => parts.retain(|part| part.name != *part_name),
+                PatchOp::SystemPartsReplace { parts: all, .. } => parts.clone_from(all),
+                _ => {}
+            }
+        }
+        let compiled = parts.iter().map(|part| part.text.as_str()).collect();
+        SystemPrompt { parts, compiled }
+    }
+
+    /// The definitions that are sent where these tools are on offer, and what could not be had.
+    #[must_use]
+    pub fn tools(&self, offered: &[ToolDefinition]) -> (Vec<ToolDefinition>, Vec<String>) {
+        let (mut tools, mut notes) = (offered.to_vec(), Vec::new());
+        for op in &self.ops {
+            match op {
+                PatchOp::ToolsReplace { tools: all, .. } => {
+                    let is_offered = |tool: &&ToolDefinition| offered.iter().any(|offer| offer.name == tool.name);
+                    tools = all.iter().filter(is_offered).cloned().collect();
+                    let left = all.iter().filter(|tool| !is_offered(tool));
+                    notes.extend(left.map(|tool| {
+                        format!("a patch defines the tool `{}`, which nobody offers any more: left out", tool.name)
+                    }));
+                }
+                PatchOp::ToolsRemove { tool_names, .. } => tools.retain(|tool| !tool_names.contains(&tool.name)),
+                _ => {}
+            }
+        }
+        (tools, notes)
+    }
+
+    /// The options that these become.
+    #[must_use]
+    pub fn options(&self, base: &RequestOptions) -> RequestOptions {
+        let set = self.ops.iter().find_map(options_of).unwrap_or_default();
+        RequestOptions {
+            temperature: set.temperature.or(base.temperature),
+            max_output_tokens: set.max_output_tokens.or(base.max_output_tokens),
+            reasoning_effort: set.reasoning_effort.or_else(|| base.reasoning_effort.clone()),
+        }
+    }
+}
+
+fn is_of_system(op: &PatchOp) -> bool {
+    matches!(op, PatchOp::SystemPartSet { .. } | PatchOp::SystemPartRemove { .. } | PatchOp::SystemPartsReplace { .. })
+}
+
+fn is_of_tools(op: &PatchOp) -> bool {
+    matches!(op, PatchOp::ToolsReplace { .. } | PatchOp::ToolsRemove { .. })
+}
+
+fn options_of(op: &PatchOp) -> Option<RequestOptions> {
+    match op {
+        PatchOp::OptionsSet { temperature, max_output_tokens, reasoning_effort, .. } => Some(RequestOptions {
+            temperature: *temperature,
+            max_output_tokens: *max_output_tokens,
+            reasoning_effort: reasoning_effort.clone(),
+        }),
+        _ => None,
+    }
+}

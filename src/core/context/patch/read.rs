@@ -1,0 +1,68 @@
+//! Reading what a hook answered as a patch.
+
+use super::{OPS_MAX, PATCH_BYTES_MAX, PatchRefused};
+use reseed_protocol::{
+    Message,
+    patch::{MessageEdit, PatchMessage, PatchOp},
+};
+use serde_json::Value;
+
+/// Characters of an op's name that are told where it is unknown.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Reads ops. Of the messages that they carry only role and content are taken: what else stands on a message is told by
+/// whoever answered, and measured here.
+///
+/// # Errors
+/// The first op that is unknown, has an unknown field, or one of another type; too many of them, or too large.
+pub fn read(values: Vec<Value>) -> Result<Vec<PatchOp>, PatchRefused> {
+    if values.len() > OPS_MAX {
+        let why = format!("a patch has at most {OPS_MAX} ops, not {}", values.len());
+        return Err(PatchRefused { index: OPS_MAX, op: name_of(&values[OPS_MAX]), why });
+    }
+    let mut bytes = 0;
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| {
+            let op = name_of(&value);
+            bytes += serde_json::to_vec(&value).map_or(0, |json| json.len());
+            if bytes > PATCH_BYTES_MAX {
+                let why = format!("the patch has more than {PATCH_BYTES_MAX} bytes up to here");
+                return Err(PatchRefused { index, op, why });
+            }
+            let read = serde_json::from_value(value);
+            read.map(bare).map_err(|error| PatchRefused { index, op, why: shown(&error) })
+        })
+        .collect()
+}
+
+/// What is wrong with an op. The reader quotes what it did not expect, which may be long, and of another's making.
+fn shown(error: &serde_json::Error) -> String {
+    const CHARS_MAX: usize = 200;
+    error.to_string().chars().filter(|c| !c.is_control()).take(CHARS_MAX).collect()
+}
+
+fn name_of(value: &Value) -> String {
+    let name = value.get("op").and_then(Value::as_str).unwrap_or_default();
+    name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
+}
+
+/// An op whose messages have a role and a content and nothing else.
+#[must_use]
+pub(crate) fn bare(mut op: PatchOp) -> PatchOp {
+    let strip = |message: &mut Message| {
+        *message = Message::new(message.role, std::mem::take(&mut message.content));
+    };
+    match &mut op {
+        PatchOp::MessagesCachedReplace { messages, .. } => {
+            messages.iter_mut().filter_map(|PatchMessage { message, .. }| message.as_mut()).for_each(strip);
+        }
+        PatchOp::MessagesCachedEdit { edits, .. } => {
+            edits.iter_mut().filter_map(|MessageEdit { message, .. }| message.as_mut()).for_each(strip);
+        }
+        PatchOp::MessagesUncachedAppend { messages } => messages.iter_mut().for_each(strip),
+        _ => {}
+    }
+    op
+}
