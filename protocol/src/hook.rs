@@ -10,7 +10,7 @@ use crate::{
     context::{ContextEnvelope, ContextMessage},
     entry::CompactionDetails,
     event::CompactionTrigger,
-    patch::TransformDisplay,
+    patch::{PatchOp, TransformDisplay},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,6 +34,22 @@ pub enum HookPoint {
     ToolCall,
     /// A tool has answered. Answers another result.
     ToolResult,
+}
+
+impl HookPoint {
+    /// As it is called on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Context => "context",
+            Self::Message => "message",
+            Self::BeforeAgentStart => "before_agent_start",
+            Self::BeforeCompact => "before_compact",
+            Self::BeforeNavigate => "before_navigate",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+        }
+    }
 }
 
 /// When a `context` hook is asked.
@@ -348,6 +364,45 @@ answers! {
     output: String,
     /// `tool_result`: whether it failed.
     is_error: bool,
+}
+
+impl HookAnswer {
+    /// `context`: these changes of the envelope, in order.
+    #[must_use]
+    pub fn patch(ops: Vec<PatchOp>) -> Self {
+        let ops = ops.iter().map(|op| serde_json::to_value(op).expect("ops have text keys"));
+        Self { patch: Some(ops.collect()), ..Self::default() }
+    }
+
+    /// `context`: the same, shown to people so.
+    #[must_use]
+    pub fn with_display(self, display: TransformDisplay) -> Self {
+        Self { display: Some(display), ..self }
+    }
+
+    /// `message`: this message in the place of the one asked about.
+    #[must_use]
+    pub fn message(message: Message) -> Self {
+        Self { message: Some(message), ..Self::default() }
+    }
+
+    /// `before_compact`, `before_navigate`: this summary; the model is not asked.
+    #[must_use]
+    pub fn summary(summary: impl Into<String>) -> Self {
+        Self { summary: Some(summary.into()), ..Self::default() }
+    }
+
+    /// `before_compact`, `before_navigate`: do not do it.
+    #[must_use]
+    pub fn cancel() -> Self {
+        Self { cancel: Some(true), ..Self::default() }
+    }
+
+    /// `tool_call`: the tool may not be called, and the model is told why.
+    #[must_use]
+    pub fn block(reason: impl Into<String>) -> Self {
+        Self { block: Some(true), reason: Some(reason.into()), ..Self::default() }
+    }
 }
 
 /// A message that a hook adds.

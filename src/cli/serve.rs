@@ -18,7 +18,8 @@ use crate::{
         },
         session::IdSource,
     },
-    metrics,
+    hooks::{Hook, Hooks},
+    metrics::{self, hooks::HookKind},
     provider::{
         Provider,
         offline::{Offline, OfflineOptions},
@@ -227,6 +228,20 @@ pub async fn start(
     provider: Arc<dyn Provider>,
     store: Arc<dyn SessionStore>,
 ) -> anyhow::Result<Service> {
+    start_with_hooks(settings, provider, store, Vec::new()).await
+}
+
+/// The same with hooks of the program's own, which are asked before those that the settings name.
+///
+/// # Errors
+/// As [`start`]; a hook that may not be as it is, a file of webhooks that cannot be used.
+pub async fn start_with_hooks(
+    settings: &Settings,
+    provider: Arc<dyn Provider>,
+    store: Arc<dyn SessionStore>,
+    hooks: Vec<Arc<dyn Hook>>,
+) -> anyhow::Result<Service> {
+    let hooks = Hooks::new(hooks)?;
     let listen = &settings.listen;
     let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
         format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port)
@@ -242,6 +257,7 @@ pub async fn start(
         store: store.clone(),
         provider: provider.clone(),
         clock: Arc::new(SystemClock),
+        hooks,
         deployment,
         sessions_open_max: limits.sessions_open_max as usize,
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
@@ -342,8 +358,17 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let mut text =
         format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
+    let _ = write!(text, "{}", hooks_line(service.registry.hooks()));
     let _ = write!(text, "\n  database  {}", settings.store.database_path().display());
     text
+}
+
+/// How many hooks there are and of what kind; nothing where there are none.
+fn hooks_line(hooks: &Hooks) -> String {
+    let kinds = [(HookKind::Rust, "in Rust"), (HookKind::Webhook, "by webhook")];
+    let told = kinds.into_iter().map(|(kind, way)| (hooks.count(kind), way)).filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told.map(|(count, way)| format!("{count} {way}")).collect();
+    if told.is_empty() { String::new() } else { format!("\n  hooks     {}", told.join(", ")) }
 }
 
 /// The signals that stop the server, listened to from the moment this is made.

@@ -61,6 +61,35 @@ impl HookSpec {
         Self { timeout_ms: Some(timeout_ms), ..self }
     }
 
+    /// Whether a hook may be so.
+    ///
+    /// # Errors
+    /// The field that is wrong, as it is called on the wire, and what is wrong with it.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let name = &self.name;
+        check_name(name).map_err(|message| ("name", message))?;
+        if self.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > HOOK_TIMEOUT_MS_MAX) {
+            return Err(("timeoutMs", format!("the time limit of `{name}` is 1 to {HOOK_TIMEOUT_MS_MAX} ms")));
+        }
+        if !self.reasons.is_empty() && self.point != HookPoint::Context {
+            return Err(("reasons", reasons_elsewhere(name)));
+        }
+        if self.required && self.observe {
+            let message = format!("`{name}` observes: nobody waits for it, so it cannot be required");
+            return Err(("required", message));
+        }
+        Ok(())
+    }
+
+    /// Whether two hooks are of one name and would be asked the same.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let always = self.reasons.is_empty() || other.reasons.is_empty();
+        self.name == other.name
+            && self.point == other.point
+            && (always || self.reasons.iter().any(|reason| other.reasons.contains(reason)))
+    }
+
     /// Whether it is asked there, for that reason.
     #[must_use]
     pub fn is_asked(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
@@ -84,28 +113,26 @@ fn checked(at: usize, offer: HookOffer) -> Result<HookSpec, ErrorBody> {
     let invalid = |field: &str, message: String| {
         Err(ErrorBody::new(ErrorCode::InvalidHooks, message).with_field(format!("hooks[{at}].{field}")))
     };
-    let name = offer.name.unwrap_or_else(|| CLIENT_HOOK.to_owned());
-    if let Err(message) = check_name(&name) {
-        return invalid("name", message);
-    }
-    if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > HOOK_TIMEOUT_MS_MAX) {
-        return invalid("timeoutMs", format!("the time limit of `{name}` is 1 to {HOOK_TIMEOUT_MS_MAX} ms"));
-    }
-    if offer.reasons.is_some() && offer.event != HookPoint::Context {
-        return invalid("reasons", format!("only `context` hooks have reasons, `{name}` is none"));
-    }
-    let (required, observe) = (offer.required.unwrap_or(false), offer.observe.unwrap_or(false));
-    if required && observe {
-        return invalid("required", format!("`{name}` observes: nobody waits for it, so it cannot be required"));
-    }
-    Ok(HookSpec {
-        name,
+    let given = offer.reasons.is_some();
+    let spec = HookSpec {
+        name: offer.name.unwrap_or_else(|| CLIENT_HOOK.to_owned()),
         point: offer.event,
         reasons: offer.reasons.unwrap_or_default(),
         timeout_ms: offer.timeout_ms,
-        required,
-        observe,
-    })
+        required: offer.required.unwrap_or(false),
+        observe: offer.observe.unwrap_or(false),
+    };
+    if let Err((field, message)) = spec.check() {
+        return invalid(field, message);
+    }
+    if given && spec.point != HookPoint::Context {
+        return invalid("reasons", reasons_elsewhere(&spec.name));
+    }
+    Ok(spec)
+}
+
+fn reasons_elsewhere(name: &str) -> String {
+    format!("only `context` hooks have reasons, `{name}` is none")
 }
 
 /// Whether a hook may be called so.

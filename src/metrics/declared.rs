@@ -146,6 +146,11 @@ metrics! {
         "Sessions in memory whose automatic compaction was made to rest and has not gained since, by why.";
     BREAKERS_OPENED_TOTAL = Kind::Counter, "reseed_breakers_opened_total" ["reason"], Count,
         "How often automatic compaction of a session was made to rest by failures, or by too little gain.";
+    HOOK_CALLS_TOTAL = Kind::Counter, "reseed_hook_calls_total" ["kind", "event", "outcome"], Count,
+        "Hooks that were asked, by who (`rust`, `webhook`, `client`) and for what; outcome is `ok`, `cancelled`, \
+        `passed_over` (too many observers were being told already) or the error's code.";
+    HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "event"], Seconds,
+        "What a hook took to answer, or to be given up.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
         "Commits of the store, each of one or more appends, by outcome `ok` or `failed`.";
     STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,

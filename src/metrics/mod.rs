@@ -9,6 +9,7 @@
 
 pub mod compaction;
 mod declared;
+pub mod hooks;
 
 use declared::*;
 
@@ -252,6 +253,7 @@ mod tests {
     use reseed_protocol::{
         context::BreakerReason,
         event::{CompactionRung, FailedRung, Retained},
+        hook::HookPoint,
     };
     use std::collections::BTreeSet;
 
@@ -289,6 +291,7 @@ mod tests {
         compaction::preview_shown();
         compaction::compaction_undone();
         std::mem::forget(compaction::RestingSession::new(BreakerReason::NoGain));
+        drop(hooks::AskedHook::new(hooks::HookKind::Rust, HookPoint::Context));
         store_committed(3, Duration::from_micros(400));
         store_commit_failed();
     }

@@ -6,12 +6,14 @@
 use super::{
     feed::Feed,
     handle::{Message, Outgoing},
+    hooks::HookCalls,
     measure::{LastCompaction, Measure},
     shared::Shared,
 };
 use crate::{
     core::{
-        agent_loop::{Append, CallModel, Effect, Input, Origin, RequestId},
+        agent_loop::{Append, CallHook, CallModel, Effect, Input, Origin, RequestId},
+        hook::HookPlace,
         model::{Delta, ModelFault, Purpose},
         session::{SessionState, fingerprint::fingerprint},
     },
@@ -39,6 +41,7 @@ pub(super) struct Effects {
     asking: Option<Asking>,
     /// The summary that is being made beside it.
     summarising: Option<Asking>,
+    hooks: HookCalls,
     measure: Measure,
     /// The command that is being dealt with, until it is answered: each gets one reply, also when something fails.
     expected: Option<CommandId>,
@@ -62,6 +65,7 @@ const MARKED_MAX: usize = 512;
 /// A request that the model is answering.
 struct Asking {
     request: RequestId,
+    /// The item that it is shown as; absent where it is not shown.
     item: Option<EntryId>,
     task: AbortHandle,
 }
@@ -83,6 +87,7 @@ impl Effects {
         mailbox: mpsc::WeakSender<Box<Message>>,
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
+        let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         // Under the first lease of an empty log no command was written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
@@ -95,6 +100,7 @@ impl Effects {
             changed: false,
             asking: None,
             summarising: None,
+            hooks,
             measure,
             expected: None,
             late: None,
@@ -163,7 +169,8 @@ impl Effects {
             }
             Effect::CallModel(call) => self.call_model(*call),
             Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
-            Effect::CallHook(_) | Effect::CancelHook(_) => {}
+            Effect::CallHook(call) => self.call_hook(*call),
+            Effect::CancelHook(id) => self.hooks.cancel(now, &id),
             // The actor's own.
             Effect::CancelModel(_) | Effect::Reseed => {}
         }
@@ -258,25 +265,42 @@ impl Effects {
     }
 
     fn call_model(&mut self, call: CallModel) {
-        let CallModel { request, body, shown_as, withheld: _ } = call;
+        let CallModel { request, body, shown_as, withheld } = call;
+        // What a hook may still change is not shown: clients see it first as the entry that it becomes.
+        let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
             self.feed.begin_item(item, turn);
         }
         let item = shown_as.map(|(item, _)| item);
         let (provider, mailbox) = (self.shared.provider.clone(), self.mailbox.clone());
-        let mut sink = Shown { feed: self.feed.clone(), item: item.clone(), first: self.measure.first_delta() };
+        let mut shown = item.clone().map(|item| {
+            let first = self.measure.first_delta();
+            Shown { feed: self.feed.clone(), item, first }
+        });
         let purpose = body.purpose;
         let task = tokio::spawn(async move {
             let mut report = Report { request, purpose, mailbox, done: false };
-            let outcome = match &sink.item {
-                Some(_) => provider.answer(&body, &mut sink).await,
+            let outcome = match &mut shown {
+                Some(shown) => provider.answer(&body, shown).await,
                 None => provider.answer(&body, &mut Unshown).await,
             };
             super::measure::model_answered(purpose, &outcome);
             report.send(outcome).await;
         });
-        let slot = if item.is_some() { &mut self.asking } else { &mut self.summarising };
+        let slot = match purpose {
+            Purpose::Turn => &mut self.asking,
+            Purpose::Summary => &mut self.summarising,
+        };
         *slot = Some(Asking { request, item, task: task.abort_handle() });
+    }
+
+    fn call_hook(&mut self, call: CallHook) {
+        let CallHook { place, call, awaited } = call;
+        match place {
+            HookPlace::Server(at) => self.hooks.ask(at, call, awaited),
+            // The actor's own: it knows the owner's connection.
+            HookPlace::Client => {}
+        }
     }
 
     /// Stops asking: dropping the provider's future hangs up on the upstream. Returns what was shown.
@@ -290,6 +314,7 @@ impl Effects {
     pub(super) async fn release(&mut self) {
         self.asking = None;
         self.summarising = None;
+        self.hooks.cancel_all();
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }
@@ -303,7 +328,7 @@ fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
 /// Shows an answer while it arrives.
 struct Shown {
     feed: Arc<Feed>,
-    item: Option<EntryId>,
+    item: EntryId,
     first: Option<std::time::Instant>,
 }
 
@@ -312,13 +337,11 @@ impl DeltaSink for Shown {
         if let Some(began) = self.first.take() {
             crate::metrics::first_delta(began.elapsed());
         }
-        if let Some(item) = &self.item {
-            self.feed.delta(item, delta);
-        }
+        self.feed.delta(&self.item, delta);
     }
 }
 
-/// Summaries are not shown.
+/// Summaries are not shown, nor is what a hook may change.
 struct Unshown;
 
 impl DeltaSink for Unshown {

@@ -17,6 +17,7 @@ mod effects;
 pub mod feed;
 pub mod fork;
 pub mod handle;
+mod hooks;
 pub mod labels;
 mod live;
 mod load;

@@ -14,6 +14,7 @@ use crate::{
         agent_loop::{AgentLoop, Deployment, Seed, Snapshot},
         session::{IdSource, Session, fingerprint::fingerprint},
     },
+    hooks::Hooks,
     provider::Provider,
     store::{Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
 };
@@ -44,7 +45,9 @@ pub struct RegistryOptions {
     pub provider: Arc<dyn Provider>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What the deployment says.
+    /// What is asked at defined points.
+    pub hooks: Hooks,
+    /// What the deployment says; its hooks are taken from those above.
     pub deployment: Deployment,
     /// Most sessions open at once: each holds its active context in memory.
     pub sessions_open_max: usize,
@@ -88,12 +91,14 @@ impl Registry {
     /// can guess the ids of sessions.
     #[must_use]
     pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
-        let RegistryOptions { store, provider, clock, deployment, sessions_open_max, detached_turn } = options;
-        let deployment = Arc::new(deployment);
+        let RegistryOptions { store, provider, clock, hooks, deployment, sessions_open_max, detached_turn } = options;
+        // The core calls hooks by their place, so both lists are one.
+        let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
         let shared = Shared {
             store,
             provider,
             clock,
+            hooks,
             deployment,
             detached_turn,
             drain: CancellationToken::new(),
@@ -131,6 +136,12 @@ impl Registry {
     #[must_use]
     pub fn deployment(&self) -> &Deployment {
         &self.shared.deployment
+    }
+
+    /// The server's hooks.
+    #[must_use]
+    pub fn hooks(&self) -> &Hooks {
+        &self.shared.hooks
     }
 
     /// How many sessions are open.

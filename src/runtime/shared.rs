@@ -11,6 +11,7 @@ use crate::{
         },
         session::Session,
     },
+    hooks::Hooks,
     provider::Provider,
     store::{Error as StoreError, Part, SessionStore},
 };
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) hooks: Hooks,
     pub(super) deployment: Arc<Deployment>,
     pub(super) detached_turn: Duration,
     /// The server will stop: finish the running turn, take nothing more, leave memory.

@@ -14,6 +14,7 @@ use reseed::{
         model::ModelRequest,
         session::Node,
     },
+    hooks::Hooks,
     provider::scripted::Scripted,
     runtime::{
         Outgoing, Registry, RegistryOptions,
@@ -145,6 +146,7 @@ impl Imported {
                 store: self.store.clone(),
                 provider: Arc::new(Scripted::new()),
                 clock: Arc::new(SystemClock),
+                hooks: Hooks::default(),
                 deployment: Deployment { model: "m".into(), strategy: "manual".into(), ..Deployment::default() },
                 sessions_open_max: 4,
                 detached_turn: Duration::ZERO,

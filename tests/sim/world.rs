@@ -19,6 +19,7 @@ use reseed::{
         context::{strategy::Options, windows::Windows},
         session::IdSource,
     },
+    hooks::Hooks,
     runtime::{Registry, RegistryOptions, fork},
     store::{ListQuery, SessionStore},
 };
@@ -219,6 +220,7 @@ impl World {
             store: road.clone(),
             provider: Arc::new(Model { script: self.script.clone(), disk, node, alive: alive.clone() }),
             clock: self.clock.clone(),
+            hooks: Hooks::default(),
             deployment,
             sessions_open_max: 8,
             detached_turn: Duration::from_secs(60),

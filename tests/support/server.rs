@@ -3,6 +3,7 @@
 use reseed::{
     cli::serve::{self, Service},
     config::Settings,
+    hooks::Hook,
     provider::Provider,
     store::{SessionStore, memory::MemoryStore},
 };
@@ -26,6 +27,26 @@ impl Server {
         settings: &[(&str, &str)],
     ) -> Self {
         Self::of(&read(settings), Arc::new(provider), store).await
+    }
+
+    /// A server over memory that asks these hooks.
+    pub(crate) async fn with_hooks(
+        provider: impl Provider + 'static,
+        hooks: Vec<Arc<dyn Hook>>,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        Self::over_with_hooks(provider, Arc::new(MemoryStore::new()), hooks, settings).await
+    }
+
+    /// The same over a store of the test's.
+    pub(crate) async fn over_with_hooks(
+        provider: impl Provider + 'static,
+        store: Arc<dyn SessionStore>,
+        hooks: Vec<Arc<dyn Hook>>,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let service = serve::start_with_hooks(&read(settings), Arc::new(provider), store, hooks).await;
+        Self { service: service.unwrap_or_else(|error| panic!("{error:#}")) }
     }
 
     /// A server that asks the model's server at this address, through the provider that the settings name.

@@ -36,7 +36,7 @@ mod turn;
 mod random_scripts;
 
 pub use info::{Snapshot, usage_percent};
-pub use io::{Append, CallModel, Effect, Input, Mark, Origin, RequestId};
+pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use preview::Prepared;
 pub use tools::{TOOLS_MAX, Tools, check_offers};

@@ -1,0 +1,95 @@
+//! What is counted of hooks.
+
+use super::{Outcome, declared::*};
+use reseed_protocol::hook::HookPoint;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookKind {
+    /// Code in this process.
+    Rust,
+    /// A server of others'.
+    Webhook,
+    /// The owner's client.
+    Client,
+}
+
+impl HookKind {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Webhook => "webhook",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// A hook that is being asked. Counted once, by how it ended; cancelled where nobody says, whoever held it let go.
+#[derive(Debug)]
+pub struct AskedHook {
+    kind: HookKind,
+    point: HookPoint,
+    began: Instant,
+    ended: AtomicBool,
+}
+
+impl AskedHook {
+    /// It is asked now.
+    #[must_use]
+    pub fn new(kind: HookKind, point: HookPoint) -> Self {
+        Self { kind, point, began: Instant::now(), ended: AtomicBool::new(false) }
+    }
+
+    /// It has ended; only the first word counts.
+    pub fn ended(&self, outcome: Outcome) {
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            let (kind, event) = (self.kind.label(), self.point.as_str());
+            HOOK_CALLS_TOTAL.counter([kind, event, outcome.label()]).increment(1);
+            HOOK_SECONDS.histogram([kind, event]).record(self.began.elapsed());
+        }
+    }
+}
+
+impl Drop for AskedHook {
+    fn drop(&mut self) {
+        self.ended(Outcome::Cancelled);
+    }
+}
+
+/// A hook that observes was not asked: too many such calls are under way.
+pub fn hook_passed_over(kind: HookKind, point: HookPoint) {
+    HOOK_CALLS_TOTAL.counter([kind.label(), point.as_str(), "passed_over"]).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::rendered;
+    use reseed_protocol::ErrorCode;
+
+    #[test]
+    fn a_call_is_counted_once_by_its_first_word_and_as_cancelled_without_one() {
+        let text = rendered(|| {
+            let asked = AskedHook::new(HookKind::Webhook, HookPoint::Message);
+            asked.ended(Outcome::Error(ErrorCode::HookTimeout));
+            asked.ended(Outcome::Ok);
+            drop(asked);
+            drop(AskedHook::new(HookKind::Client, HookPoint::Context));
+            hook_passed_over(HookKind::Rust, HookPoint::ToolResult);
+        });
+        let counted: Vec<&str> = text.lines().filter(|line| line.starts_with("reseed_hook_calls_total")).collect();
+        assert_eq!(counted.len(), 3, "{text}");
+        for line in [
+            r#"reseed_hook_calls_total{kind="webhook",event="message",outcome="hook_timeout"} 1"#,
+            r#"reseed_hook_calls_total{kind="client",event="context",outcome="cancelled"} 1"#,
+            r#"reseed_hook_calls_total{kind="rust",event="tool_result",outcome="passed_over"} 1"#,
+            r#"reseed_hook_duration_seconds_count{kind="webhook",event="message"} 1"#,
+        ] {
+            assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+        }
+    }
+}

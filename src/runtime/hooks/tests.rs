@@ -1,0 +1,156 @@
+//! Hooks as a session asks them: answered, failed, cancelled, and those that are only told.
+
+use super::*;
+use crate::{
+    clock::ManualClock,
+    core::agent_loop::Deployment,
+    hooks::{Hook, Hooks, on},
+    provider::scripted::Scripted,
+    store::memory::MemoryStore,
+};
+use dashmap::DashMap;
+use reseed_protocol::hook::{HookEvent, HookPoint};
+use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+const AT: HookPoint = HookPoint::ToolCall;
+
+fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
+    let shared = Shared {
+        store: Arc::new(MemoryStore::new()),
+        provider: Arc::new(Scripted::new()),
+        clock: Arc::new(ManualClock::default()),
+        hooks: Hooks::new(hooks).unwrap(),
+        deployment: Arc::new(Deployment::default()),
+        detached_turn: Duration::ZERO,
+        drain: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        calibrations: DashMap::new(),
+        damaged: DashMap::new(),
+    };
+    let (sender, receiver) = mpsc::channel(8);
+    (HookCalls::new(Arc::new(shared), "session1".parse().unwrap(), sender.downgrade()), sender, receiver)
+}
+
+fn call(id: usize) -> HookCall {
+    let call = json!({
+        "callId": format!("call{id}"), "hook": "test", "sessionId": "session1", "event": "tool_call",
+        "deadline": "1970-01-01T00:00:05.000Z", "toolCallId": "t1", "name": "look", "arguments": "{}",
+    });
+    serde_json::from_value(call).unwrap()
+}
+
+fn answered(message: Option<Box<Message>>) -> (String, Result<HookAnswer, HookFault>) {
+    match message.map(|message| *message) {
+        Some(Message::Input(Input::HookAnswered { call_id, answer })) => (call_id.to_string(), *answer),
+        _ => panic!("no answer"),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_and_a_panic_come_into_the_mailbox() {
+    let hooks = vec![
+        on([HookSpec::new("answers", AT)], |call: HookCall| async move {
+            let HookEvent::ToolCall { name, .. } = call.event else { return Err(HookFault::failed("another event")) };
+            Ok(HookAnswer::block(name))
+        }),
+        on([HookSpec::new("panics", AT)], async |_| panic!("secret")),
+    ];
+    let (mut calls, _kept, mut mailbox) = calls(hooks);
+    calls.ask(0, call(1), true);
+    assert_eq!(answered(mailbox.recv().await), ("call1".into(), Ok(HookAnswer::block("look"))));
+    calls.ask(1, call(2), true);
+    let (id, answer) = answered(mailbox.recv().await);
+    assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookFailed));
+}
+
+/// Counts what is dropped.
+struct Dropped(Arc<AtomicUsize>, Arc<Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.notify_one();
+    }
+}
+
+/// A hook that never answers; how many of its calls have begun, how many were dropped, and who is told of both.
+fn endless(spec: HookSpec) -> (Arc<dyn Hook>, Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Notify>) {
+    let (begun, dropped, news) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counted, ended, told) = (begun.clone(), dropped.clone(), news.clone());
+    let hook = on([spec], move |_| {
+        let guard = Dropped(ended.clone(), told.clone());
+        counted.fetch_add(1, Ordering::SeqCst);
+        told.notify_one();
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    });
+    (hook, begun, dropped, news)
+}
+
+async fn until(count: &AtomicUsize, expected: usize, news: &Notify) {
+    while count.load(Ordering::SeqCst) != expected {
+        news.notified().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_hook_is_dropped_and_says_nothing() {
+    let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
+    let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
+    for id in 1..=3 {
+        calls.ask(0, call(id), true);
+    }
+    until(&begun, 3, &news).await;
+    calls.cancel(Timestamp(5_000), &call(1).call_id);
+    until(&dropped, 1, &news).await;
+    calls.cancel(Timestamp(5_000), &call(1).call_id);
+    calls.cancel_all();
+    until(&dropped, 3, &news).await;
+    assert!(mailbox.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_session_that_leaves_memory_cancels_what_it_waits_for_and_not_what_it_tells() {
+    let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
+    let (mut calls, _kept, _mailbox) = calls(vec![hook]);
+    calls.ask(0, call(1), true);
+    calls.ask(0, call(2), false);
+    until(&begun, 2, &news).await;
+    drop(calls);
+    until(&dropped, 1, &news).await;
+    tokio::task::yield_now().await;
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_are_told_until_their_time_is_over_and_passed_over_when_they_fall_behind() {
+    let (hook, begun, dropped, news) = endless(HookSpec::new("observer", AT).observing().within(2_000));
+    let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
+    for id in 0..OBSERVERS_MAX + 3 {
+        calls.ask(0, call(id), false);
+    }
+    until(&dropped, OBSERVERS_MAX, &news).await;
+    assert_eq!(begun.load(Ordering::SeqCst), OBSERVERS_MAX);
+    // There is room again.
+    calls.ask(0, call(1_000), false);
+    until(&begun, OBSERVERS_MAX + 1, &news).await;
+    assert!(mailbox.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn more_calls_than_a_session_can_have_are_refused_by_a_fault() {
+    let (hook, ..) = endless(HookSpec::new("endless", AT));
+    let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
+    for id in 0..=CALLS_MAX {
+        calls.ask(0, call(id), true);
+    }
+    let (id, answer) = answered(mailbox.recv().await);
+    assert_eq!(id, format!("call{CALLS_MAX}"));
+    assert_eq!(answer.unwrap_err().message, "256 hooks of this session are at work already");
+}
