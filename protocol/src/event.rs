@@ -463,6 +463,8 @@ words! {
         Extract,
         /// The oldest were left out.
         Truncate,
+        /// A hook gave the summary.
+        HookSummary,
     }
 
     /// What kind of part a delta belongs to.

@@ -68,6 +68,7 @@ pub fn rung(rung: CompactionRung) -> &'static str {
         CompactionRung::ChunkedSummary => "chunked_summary",
         CompactionRung::Extract => "extract",
         CompactionRung::Truncate => "truncate",
+        CompactionRung::HookSummary => "hook_summary",
     }
 }
 

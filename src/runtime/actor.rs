@@ -272,8 +272,8 @@ impl Actor {
         };
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
-        let late = self.agent.as_ref().and_then(|agent| agent.answers_late());
-        if told.is_ok() && late.as_ref() == Some(&id) && !self.effects.has_answered() {
+        let late = self.agent.as_ref().is_some_and(|agent| agent.answers_late().contains(&id));
+        if told.is_ok() && late && !self.effects.has_answered() {
             self.effects.answer_late(id.clone(), outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {

@@ -323,6 +323,7 @@ pub(super) fn rung(rung: CompactionRung) -> &'static str {
     match rung {
         CompactionRung::ClearToolResults => "old tool results cleared",
         CompactionRung::Truncate => "the oldest left out",
+        CompactionRung::HookSummary => "summarised by a hook",
         CompactionRung::ModelSummary => "summarised by the model",
         CompactionRung::ChunkedSummary => "summarised in pieces",
         CompactionRung::Extract => "extracted by rule",

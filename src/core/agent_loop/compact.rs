@@ -153,11 +153,15 @@ impl AgentLoop {
         let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
         let request = RequestId(0);
         let waited_since = is_waited_for.then_some(now);
-        self.advance(now, Running { request, job, use_, background, waited_since })
+        let running = Running { request, job, use_, background, waited_since };
+        match self.before_compaction(now, running) {
+            Some(running) => self.advance(now, running),
+            None => Advanced::Asked,
+        }
     }
 
     /// Takes a job as far as it goes without the model.
-    fn advance(&mut self, now: Timestamp, mut running: Running) -> Advanced {
+    pub(super) fn advance(&mut self, now: Timestamp, mut running: Running) -> Advanced {
         let before = self.count(&self.context());
         loop {
             match running.job.advance() {
@@ -252,7 +256,7 @@ impl AgentLoop {
     }
 
     /// What waited for a job goes on once it is over.
-    fn after(&mut self, now: Timestamp, advanced: Advanced) {
+    pub(super) fn after(&mut self, now: Timestamp, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
             && matches!(self.stage, Stage::Compacting)
         {
@@ -293,6 +297,7 @@ impl AgentLoop {
             return;
         }
         let Some(mut running) = self.running.take() else { return };
+        self.cancel_compaction_hooks();
         self.out.push(Effect::CancelModel(running.request));
         if running.background && running.waited_since.is_none() {
             let message = format!(
@@ -327,7 +332,7 @@ impl AgentLoop {
     }
 
     /// The job came to nothing.
-    fn fail(&mut self, now: Timestamp, running: Running, error: ErrorBody) -> Advanced {
+    pub(super) fn fail(&mut self, now: Timestamp, running: Running, error: ErrorBody) -> Advanced {
         let Running { job, use_, background, waited_since, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.reply(&caller, Reply::Error(error));
@@ -523,6 +528,8 @@ impl AgentLoop {
                 trigger: Some(job.order.trigger),
                 duration_ms: Some(now.millis_since(job.started_at)),
                 details: Some(outcome.details.clone()),
+                hook: outcome.hook.clone(),
+                hook_details: outcome.hook_details.clone(),
                 ..Compaction::default()
             })
         };

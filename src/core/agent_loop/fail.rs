@@ -63,6 +63,7 @@ impl AgentLoop {
         if matches!(self.stage, Stage::Compacting) {
             self.stage = Stage::Idle;
         }
+        self.cancel_compaction_hooks();
         if let Some(Running { request, job, use_, background, waited_since }) = self.running.take() {
             self.out.push(Effect::CancelModel(request));
             match use_ {

@@ -13,6 +13,7 @@
 //!   tools
 //! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `fail`: one
 //!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
+//! - `hooks`: asking code of others' at defined points
 //! - `info`: the meter, the report and the snapshot
 
 mod annotate;
@@ -35,6 +36,7 @@ mod turn;
 #[cfg(test)]
 mod random_scripts;
 
+pub use hooks::TurnHooks;
 pub use info::{Snapshot, usage_percent};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
@@ -42,6 +44,7 @@ pub use preview::Prepared;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
 use compact::{Ready, Running};
+use hooks::{Chain, ClientHooks};
 
 use crate::core::{
     context::{
@@ -50,9 +53,10 @@ use crate::core::{
         count::{Fixed, Freshness, count},
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
-        envelope::{envelope_key, system_prompt},
+        envelope::{envelope, envelope_key, system_prompt},
         factory::Strategies,
         guards::Guards,
+        patch::Around,
         strategies::threshold::Threshold,
         strategy::Options,
         summary::FileTools,
@@ -65,6 +69,7 @@ use reseed_protocol::{
     CallId, EntryId, Timestamp,
     context::{RequestOptions, SystemPrompt},
     event::{Event, TurnStatus},
+    receipt::HookRun,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -181,6 +186,12 @@ pub struct Seed {
     pub guards: Guards,
     /// A compaction that was previewed and may be applied.
     pub preview: Option<Box<Prepared>>,
+    /// The hooks of the owner's client. Like its tools they are offered again after a restart.
+    pub client_hooks: Arc<[HookSpec]>,
+    /// How far the running turn is with its hooks.
+    pub turn_hooks: TurnHooks,
+    /// The hooks that were asked for the request to come.
+    pub hook_runs: Vec<HookRun>,
     /// No turn is to begin any more: the server will stop.
     pub holding: bool,
 }
@@ -200,6 +211,9 @@ impl Seed {
             seen: Seen::default(),
             guards: Guards::default(),
             preview: None,
+            client_hooks: Arc::default(),
+            turn_hooks: TurnHooks::default(),
+            hook_runs: Vec::new(),
             holding: false,
         }
     }
@@ -214,6 +228,8 @@ enum Stage {
     Asking { request: RequestId, item: EntryId, asked: Box<Asked> },
     /// The answer is being stopped; what was shown of it comes back.
     Stopping { request: RequestId, item: EntryId, status: TurnStatus, asked: Box<Asked> },
+    /// Hooks are asked before anything goes on.
+    Hooking,
     /// Tools are at work: those of the state's pending calls.
     AwaitingTools,
     /// Waiting for the compaction at work.
@@ -250,6 +266,12 @@ pub struct AgentLoop {
     /// A compaction that is made and waits for a place between two requests.
     ready: Option<Box<Ready>>,
     preview: Option<Box<Prepared>>,
+    client_hooks: ClientHooks,
+    turn_hooks: TurnHooks,
+    hook_runs: Vec<HookRun>,
+    /// The questions to hooks that are open: one that the turn or the session waits for, one of the compaction at work,
+    /// and one for each tool's answer that hooks look at.
+    chains: Vec<Chain>,
     holding: bool,
     /// When it was last told something.
     now: Timestamp,
@@ -309,6 +331,10 @@ impl AgentLoop {
             running: None,
             ready: None,
             preview: seed.preview,
+            client_hooks: seed.client_hooks,
+            turn_hooks: seed.turn_hooks,
+            hook_runs: seed.hook_runs,
+            chains: Vec::new(),
             holding: seed.holding,
             now: Timestamp(0),
             manager,
@@ -345,6 +371,9 @@ impl AgentLoop {
             seen: self.seen,
             guards: self.guards,
             preview: self.preview,
+            client_hooks: self.client_hooks,
+            turn_hooks: self.turn_hooks,
+            hook_runs: self.hook_runs,
             holding: self.holding,
         }
     }
@@ -381,7 +410,7 @@ impl AgentLoop {
             (Stage::Leaving { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
                 self.on_branch_summary_fault(now, &fault);
             }
-            (_, Input::HookAnswered { .. }) => {}
+            (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(now, &call_id, *answer),
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
             (_, Input::Go) => {
@@ -405,7 +434,7 @@ impl AgentLoop {
             _ => None,
         };
         let compaction = self.running.as_ref().map(|running| running.job.deadline);
-        tools.into_iter().chain(compaction).min()
+        tools.into_iter().chain(compaction).chain(self.next_hook_deadline()).min()
     }
 
     /// The session as this loop knows it.
@@ -423,7 +452,7 @@ impl AgentLoop {
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_busy() && self.running.is_none()
+        !self.is_busy() && self.running.is_none() && self.chains.is_empty()
     }
 
     /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
@@ -477,6 +506,10 @@ impl AgentLoop {
     fn append(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
         for event in &events {
             self.session.apply(event, &self.counter);
+            if matches!(event, Event::TurnStarted(_) | Event::TurnFinished(_)) {
+                self.turn_hooks = TurnHooks::default();
+                self.hook_runs.clear();
+            }
         }
         self.out.push(Effect::Append(Append { events, marks }));
     }
@@ -490,6 +523,7 @@ impl AgentLoop {
     /// Counts anew what is sent besides the messages; due when instructions or tools change.
     fn refresh_fixed(&mut self) {
         let own = self.session.state.settings.instructions.as_deref();
+        let own = self.turn_hooks.system_prompt.as_deref().or(own);
         self.system = system_prompt(own.unwrap_or(&self.deployment.instructions));
         let definitions = self.tools.definitions();
         self.fixed = Fixed::counted(&self.counter, &self.system.compiled, definitions);
@@ -498,6 +532,16 @@ impl AgentLoop {
 
     fn context(&self) -> Context {
         build_context(self.session.tree.path())
+    }
+
+    /// What patches are checked against.
+    fn around(&self) -> Around<'_> {
+        Around { parts: &self.system.parts, offered: self.tools.definitions(), counter: &self.counter }
+    }
+
+    /// The envelope as hooks see it.
+    fn shown_envelope(&self, context: &Context) -> reseed_protocol::context::ContextEnvelope {
+        envelope(&self.system, self.tools.definitions(), context, &self.options())
     }
 
     fn count(&self, context: &Context) -> RequestCount {

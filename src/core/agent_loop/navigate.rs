@@ -4,7 +4,14 @@
 //! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
-use super::{AgentLoop, Effect, Mark, RequestId, Stage, annotate::check_name, commands::Caller, info, turn::appended};
+use super::{
+    AgentLoop, Effect, Mark, RequestId, Stage,
+    annotate::check_name,
+    commands::Caller,
+    hooks::{BranchGiven, Subject, Wish},
+    info,
+    turn::appended,
+};
 use crate::core::{
     context::{
         branch,
@@ -16,7 +23,7 @@ use crate::core::{
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{Navigate, NavigatePosition},
-    entry::{BranchSummary, Label},
+    entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
     reply::{Accepted, Navigated, Reply},
 };
@@ -45,16 +52,29 @@ impl AgentLoop {
         if self.is_busy() {
             return Err(self.busy("the session cannot move"));
         }
-        let label = navigate.label.map(|label| check_name("label", &label)).transpose()?;
-        let mut place = place.unwrap_or_default();
+        let label = navigate.label.as_ref().map(|label| check_name("label", label)).transpose()?;
+        let place = place.unwrap_or_default();
         let target = match navigate.position {
             Some(NavigatePosition::Tip) => place.leaf.clone(),
-            _ => navigate.entry_id,
+            _ => navigate.entry_id.clone(),
         };
-        let has_instructions = navigate.instructions.as_ref().is_some_and(|text| !text.trim().is_empty());
-        if navigate.replace_instructions == Some(true) && !has_instructions {
-            let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
-            return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
+        let wish = Wish::new(caller.clone(), navigate, place, target, label);
+        check_instructions(&wish.navigate)?;
+        if self.asks_before_navigate() {
+            self.ask_hooks(now, Subject::Navigation(Box::new(wish)));
+            return Ok(());
+        }
+        self.go(now, wish)
+    }
+
+    /// Moves, or has the branch that is left summarised first.
+    pub(super) fn go(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
+        let Wish { caller, navigate, mut place, target, label, given, .. } = wish;
+        let caller = &caller;
+        check_instructions(&navigate)?;
+        if let Some(given) = given {
+            let details = branch::files(&place.left, &self.deployment.file_tools);
+            return self.arrive(now, caller, place, target, label, Some(Left::given(given, details)));
         }
         if navigate.summarize != Some(true) {
             return self.arrive(now, caller, place, target, label, None);
@@ -92,7 +112,7 @@ impl AgentLoop {
             Next::Offer(outcome) => {
                 let Move { caller, place, target, label, .. } = *leaving;
                 // A label on a summary is never without something to name.
-                let _ = self.arrive(now, &caller, place, target, label, Some(*outcome));
+                let _ = self.arrive(now, &caller, place, target, label, Some(Left::summarised(*outcome)));
             }
             // A step that summarises always offers something.
             Next::Exhausted => {
@@ -159,7 +179,7 @@ impl AgentLoop {
         place: Place,
         target: Option<EntryId>,
         label: Option<String>,
-        summary: Option<Outcome>,
+        summary: Option<Left>,
     ) -> Result<(), ErrorBody> {
         if label.is_some() && target.is_none() && summary.is_none() {
             let message = "before the first entry there is nothing to name; leave the label out";
@@ -185,14 +205,15 @@ impl AgentLoop {
             events.push(appended(entry, None, command_id.clone()));
             id
         };
-        let branch_summary_entry_id = summary.map(|outcome| {
-            let (summary, details) = (outcome.summary, Some(outcome.details));
+        let branch_summary_entry_id = summary.map(|left| {
+            let Left { summary, details, hook, hook_details } = left;
             let data = EntryData::BranchSummary(BranchSummary {
                 from_id: leaf,
                 left_leaf_id,
                 summary,
-                details,
-                ..BranchSummary::default()
+                details: Some(details),
+                hook,
+                hook_details,
             });
             hang(self, data)
         });
@@ -217,19 +238,25 @@ impl AgentLoop {
     pub fn leaving_by(&self) -> Option<CommandId> {
         match &self.stage {
             Stage::Leaving { leaving, .. } => Some(leaving.caller.id.clone()),
-            _ => None,
+            _ => self.wished_by().map(|caller| caller.id.clone()),
         }
     }
 
-    /// A command under the id of the move that is at work: the same one, sent again after a lost connection, is answered
+    /// A command under the id of one that is at work, a move or a tool's answer that hooks look at: the same one, sent again after a lost connection, is answered
     /// where it was sent last; any other is refused before it could write under an id that will be written.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
-        let Stage::Leaving { leaving, .. } = &mut self.stage else { return false };
-        if leaving.caller.id != caller.id {
-            return false;
-        }
-        if leaving.caller.fingerprint == caller.fingerprint {
-            leaving.caller.origin = caller.origin;
+        let leaving = match &mut self.stage {
+            Stage::Leaving { leaving, .. } => Some(&mut leaving.caller),
+            _ => None,
+        };
+        let waiting = leaving.filter(|waiting| waiting.id == caller.id);
+        let waiting = match waiting {
+            Some(waiting) => Some(waiting),
+            None => Self::waiting_for_hooks(&mut self.chains).find(|waiting| waiting.id == caller.id),
+        };
+        let Some(waiting) = waiting else { return false };
+        if waiting.fingerprint == caller.fingerprint {
+            waiting.origin = caller.origin;
             return true;
         }
         let message = format!("the id `{}` was used before with other content; use a new one", caller.id);
@@ -285,4 +312,32 @@ impl AgentLoop {
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
     }
+}
+
+/// What is kept of a branch that is left.
+struct Left {
+    summary: String,
+    details: CompactionDetails,
+    hook: Option<String>,
+    hook_details: Option<serde_json::Value>,
+}
+
+impl Left {
+    fn summarised(outcome: Outcome) -> Self {
+        Self { summary: outcome.summary, details: outcome.details, hook: None, hook_details: None }
+    }
+
+    fn given(given: BranchGiven, details: CompactionDetails) -> Self {
+        Self { summary: given.summary.trim().to_owned(), details, hook: Some(given.hook), hook_details: given.details }
+    }
+}
+
+/// Instructions that take the place of ours must be there.
+fn check_instructions(navigate: &Navigate) -> Result<(), ErrorBody> {
+    let has_some = navigate.instructions.as_ref().is_some_and(|text| !text.trim().is_empty());
+    if navigate.replace_instructions == Some(true) && !has_some {
+        let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
+        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
+    }
+    Ok(())
 }

@@ -204,10 +204,12 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The command whose reply comes later than those to later commands: a preview, or a move that waits for a summary.
+    /// The commands whose replies come later than those to later commands: a preview, a move that waits for a summary or
+    /// for hooks, tools' answers that hooks look at.
     #[must_use]
-    pub fn answers_late(&self) -> Option<CommandId> {
-        self.leaving_by().or_else(|| self.running.as_ref().and_then(super::compact::Running::preview_of))
+    pub fn answers_late(&self) -> Vec<CommandId> {
+        let preview = self.running.as_ref().and_then(super::compact::Running::preview_of);
+        self.leaving_by().into_iter().chain(preview).chain(self.results_looked_at().cloned()).collect()
     }
 }
 

@@ -264,7 +264,7 @@ fn entry_id(event: &Event) -> Option<EntryId> {
     }
 }
 
-fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
+pub(super) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
     let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
     input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }

@@ -1,12 +1,20 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
-use super::{AgentLoop, Stage, commands::Caller, info, schema::check_schema, turn::appended};
+use super::{
+    AgentLoop, Stage,
+    commands::Caller,
+    hooks::{Given, Subject},
+    info,
+    schema::check_schema,
+    turn::appended,
+};
 use crate::core::context::{counter::Mix, serialize::clip};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
     context::ToolDefinition,
     event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved},
+    hook::HookPoint,
     reply::Reply,
 };
 use std::sync::Arc;
@@ -128,23 +136,25 @@ impl AgentLoop {
             }
             return;
         };
+        if self.is_looked_at(&call.call_id) {
+            let message = format!("hooks are looking at an answer to `{}` already", call.call_id);
+            self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            return;
+        }
         let is_error = result.is_error.unwrap_or(false);
-        let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
-        let output = self.fitting_output(result.output);
-        let entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
-        let events = vec![
-            appended(entry, Some(call.turn_id), Some(caller.id.clone())),
-            Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
-        ];
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        self.deadlines.remove(&call.call_id);
-        self.append(events, vec![mark]);
-        self.after_results(now);
+        let given = Given { caller: caller.clone(), call, output: result.output, is_error };
+        if self.has_hooks(HookPoint::ToolResult, None) {
+            // The tool has answered: how long hooks take is no business of its limit.
+            self.deadlines.remove(&given.call.call_id);
+            self.ask_hooks(now, Subject::Result(Box::new(given)));
+        } else {
+            self.write_result(now, given);
+        }
     }
 
     /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
     /// beginning and the end are kept, with a note between them.
-    fn fitting_output(&self, output: String) -> String {
+    pub(super) fn fitting_output(&self, output: String) -> String {
         let tokens_max = (self.window_tokens() / 4).max(1);
         let tokens = self.calibration.tokens(&Mix::of_text(&self.counter.scripts(&output)));
         if tokens <= tokens_max {
@@ -155,7 +165,7 @@ impl AgentLoop {
         clip(&output, chars_max)
     }
 
-    fn after_results(&mut self, now: Timestamp) {
+    pub(super) fn after_results(&mut self, now: Timestamp) {
         if matches!(self.stage, Stage::AwaitingTools) && self.session.state.pending.is_empty() {
             self.proceed(now);
         }
@@ -168,6 +178,12 @@ impl AgentLoop {
     }
 
     pub(super) fn on_call_progress(&mut self, now: Timestamp, caller: &Caller, progress: CallProgress) {
+        if let Some(deadline) = self.on_hook_progress(now, &progress.call_id) {
+            let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
+            self.reply(caller, info::done(None));
+            self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+            return;
+        }
         let Some(deadline) = self.deadlines.get_mut(&progress.call_id) else {
             let message = format!("no tool call `{}` waits for an answer", progress.call_id);
             self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
@@ -181,6 +197,7 @@ impl AgentLoop {
 
     /// Calls whose time is over get a result that says so.
     pub(super) fn on_tick(&mut self, now: Timestamp) {
+        self.on_hook_tick(now);
         self.on_compaction_tick(now);
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;

@@ -1,9 +1,14 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
-use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, info};
+use super::{
+    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage,
+    commands::Caller,
+    hooks::{Subject, Whole},
+    info,
+};
 use crate::core::{
     context::{
-        Decision,
+        Context, Decision,
         count::{answer_report, sent_key},
         counter::{Estimator, Report},
         envelope::envelope,
@@ -14,10 +19,8 @@ use crate::core::{
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
     Usage, UsageSource,
-    event::{
-        ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, ToolCall, TurnFinished, TurnStarted,
-        TurnStatus,
-    },
+    event::{ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, TurnFinished, TurnStarted, TurnStatus},
+    hook::HookPoint,
     reply::{Accepted, Reply},
 };
 
@@ -51,6 +54,9 @@ impl AgentLoop {
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
     pub(super) fn request(&mut self, now: Timestamp) {
         let Some(turn) = self.session.state.turn.clone() else { return };
+        if self.before_request(now) {
+            return;
+        }
         let context = self.context();
         let count = self.count(&context);
         let window = self.window_tokens();
@@ -75,18 +81,30 @@ impl AgentLoop {
             self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
             return;
         }
+        if !self.before_sending(now, &context) {
+            self.send(&context);
+        }
+    }
+
+    /// Sends the next request of the running turn.
+    pub(super) fn send(&mut self, context: &Context) {
+        let Some(turn) = &self.session.state.turn else { return };
+        let shown_as = turn.turn_id.clone();
+        let count = self.count(context);
         let request = self.next_request_id();
         let item: EntryId = self.ids.next_id();
         let body = ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: envelope(&self.system, self.tools.definitions(), &context, &self.options()),
+            envelope: envelope(&self.system, self.tools.definitions(), context, &self.options()),
             purpose: Purpose::Turn,
         };
-        let shown_as = Some((item.clone(), turn.turn_id));
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld: false })));
-        let envelope_key = sent_key(&self.envelope_key, &context);
+        let shown_as = Some((item.clone(), shown_as));
+        let withheld = self.withholds();
+        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        let envelope_key = sent_key(&self.envelope_key, context);
         let asked = Asked { count, model: self.session.state.model.clone(), envelope_key };
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
+        self.turn_hooks.sent();
     }
 
     fn warn(&mut self, count: &crate::core::context::RequestCount, window: u64) {
@@ -105,7 +123,9 @@ impl AgentLoop {
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
     pub(super) fn on_answer(&mut self, now: Timestamp, answer: Answer) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        let Some(turn) = self.session.state.turn.clone() else { return };
+        if self.session.state.turn.is_none() {
+            return;
+        }
         if asked.model == self.session.state.model {
             self.seen.answered_tokens_max = self.seen.answered_tokens_max.max(asked.count.tokens);
             // The same question in a smaller request has an answer. Once that can be chance, twice it was the size.
@@ -122,56 +142,11 @@ impl AgentLoop {
                 self.calibrate(&asked.model, report);
             }
         }
-        let calls: Vec<(reseed_protocol::CallId, String, String)> = message
-            .tool_calls()
-            .map(|(id, name, arguments)| (id.clone(), name.to_owned(), arguments.to_owned()))
-            .collect();
-        let entry = self.entry(now, item, EntryData::Message(message));
-        let turn_id = turn.turn_id.clone();
-        let mut leaf = entry.entry_id.clone();
-        let mut events = vec![appended(entry, Some(turn_id.clone()), None)];
-        if calls.is_empty() {
-            self.append(events, Vec::new());
-            self.finish_turn(now, TurnStatus::Completed, Some(answer.stop_reason), None, Vec::new());
-            return;
-        }
-        let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
-        self.deadlines.clear();
-        for (call_id, name, arguments) in calls {
-            let checked = if too_many {
-                Err(format!(
-                    "Not called: this turn has had its {} rounds of tool calls.",
-                    self.deployment.tool_rounds_max
-                ))
-            } else {
-                self.tools.check_call(&name, &arguments)
-            };
-            match checked {
-                Ok(timeout_ms) => {
-                    let timeout_ms = timeout_ms.unwrap_or(self.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(now, timeout_ms);
-                    self.deadlines.insert(call_id.clone(), deadline);
-                    let turn_id = turn_id.clone();
-                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
-                }
-                Err(why) => {
-                    let result = self.result_entry(now, Some(leaf), call_id, why, true);
-                    leaf = result.entry_id.clone();
-                    events.push(appended(result, Some(turn_id.clone()), None));
-                }
-            }
-        }
-        self.append(events, Vec::new());
-        if too_many {
-            let error = ErrorBody::new(
-                ErrorCode::TooManyToolRounds,
-                format!("the model called tools {} times without an answer", self.deployment.tool_rounds_max),
-            );
-            self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
-        } else if self.session.state.pending.is_empty() {
-            self.proceed(now);
+        let whole = Whole { item, message, stop_reason: answer.stop_reason };
+        if self.has_hooks(HookPoint::Message, None) {
+            self.ask_hooks(now, Subject::Answer(Box::new(whole)));
         } else {
-            self.stage = Stage::AwaitingTools;
+            self.on_whole_answer(now, whole);
         }
     }
 
@@ -269,10 +244,12 @@ impl AgentLoop {
     ) {
         let Some(turn) = self.session.state.turn.clone() else { return };
         self.gave_up = false;
+        let late = self.drop_looked_at();
         let dropped = self.drop_calls(now, &turn.turn_id);
         if !dropped.is_empty() {
             self.append(dropped, Vec::new());
         }
+        late.iter().for_each(|caller| self.remember(caller));
         let event = Event::TurnFinished(Box::new(TurnFinished {
             turn_id: turn.turn_id,
             status,
@@ -281,7 +258,11 @@ impl AgentLoop {
             usage: turn_usage(&self.session.state.turn),
             context_info: self.context_info(),
         }));
+        let own_prompt = self.turn_hooks.system_prompt.is_some();
         self.append(vec![event], marks);
+        if own_prompt {
+            self.refresh_fixed();
+        }
         self.proceed(now);
         self.prepare_idle(now);
     }
@@ -332,6 +313,14 @@ impl AgentLoop {
                 }
                 if self.session.state.turn.is_some() {
                     self.end_turn(now, status);
+                }
+            }
+            Stage::Hooking => {
+                self.cancel_stage_hooks(now);
+                if self.session.state.turn.is_some() {
+                    self.end_turn(now, status);
+                } else {
+                    self.proceed(now);
                 }
             }
             Stage::AwaitingTools => self.end_turn(now, status),

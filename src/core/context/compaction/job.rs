@@ -1,5 +1,9 @@
 //! The ladder of one compaction.
 
+mod hooked;
+
+pub use hooked::Given;
+
 use super::{
     Order, Outcome, Raw,
     asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Ride, Task},
@@ -104,6 +108,8 @@ pub struct Job {
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
     usage: Option<Usage>,
+    /// What a hook gives it.
+    given: Option<Given>,
 }
 
 /// How long a summary by rule may be.
@@ -178,6 +184,7 @@ impl Job {
             failed: Vec::new(),
             best: None,
             usage: None,
+            given: None,
         }
     }
 
@@ -206,6 +213,9 @@ impl Job {
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
                     Some(Step::Summarise(cut)) => {
+                        if let Some(outcome) = self.given_summary(&cut) {
+                            return Next::Offer(Box::new(outcome));
+                        }
                         let previous = self.previous(&cut);
                         if !self.asks_model {
                             self.at = At::ByRule(cut, previous, Extent::Full);
@@ -450,6 +460,8 @@ impl Job {
             retained: None,
             allowed_tokens: 0,
             any_gain,
+            hook: self.given.as_ref().map(|given| given.hook.clone()),
+            hook_details: self.given.as_ref().and_then(|given| given.details.clone()),
         }
     }
 
@@ -473,6 +485,8 @@ impl Job {
                 + self.restored_tokens_max
                 + self.files_chars_max() / 3,
             any_gain: false,
+            hook: self.given.as_ref().map(|given| given.hook.clone()),
+            hook_details: self.given.as_ref().and_then(|given| given.details.clone()),
         }
     }
 

@@ -12,7 +12,7 @@ mod raw;
 mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
-pub use job::{Job, Next, Surroundings};
+pub use job::{Given, Job, Next, Surroundings};
 pub use raw::Raw;
 
 use reseed_protocol::{
@@ -87,4 +87,8 @@ pub struct Outcome {
     pub allowed_tokens: u64,
     /// Any sufficient gain will do.
     pub any_gain: bool,
+    /// The hook whose summary this is, or that named the model.
+    pub hook: Option<String>,
+    /// What it keeps with it.
+    pub hook_details: Option<serde_json::Value>,
 }

@@ -1,0 +1,242 @@
+//! Hooks on what the model said, and on the tools that it calls.
+
+use super::{
+    super::{AgentLoop, Deadline, Stage, turn::appended},
+    Subject,
+};
+use crate::core::hook::HookFault;
+use reseed_protocol::{
+    CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
+    event::{Event, ToolCall, TurnStatus},
+    hook::{HookAnswer, HookEvent, HookPoint},
+};
+use std::collections::VecDeque;
+
+/// Bytes that a hook's message may have: more than models answer, and no more than a session should remember of one.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of arguments that a hook may give a call.
+const ARGUMENTS_BYTES_MAX: usize = 256 * 1024;
+
+/// Characters of a hook's reason that the model is told.
+const REASON_CHARS_MAX: usize = 2_000;
+
+/// An answer of the model's that is whole, as hooks made it so far.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Whole {
+    pub(in crate::core::agent_loop) item: EntryId,
+    pub(in crate::core::agent_loop) message: Message,
+    pub(in crate::core::agent_loop) stop_reason: StopReason,
+}
+
+impl Whole {
+    pub(super) fn event(&self) -> HookEvent {
+        let message = Message::new(Role::Assistant, self.message.content.clone());
+        HookEvent::Message { entry_id: self.item.clone(), message }
+    }
+
+    pub(super) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
+        let Some(message) = answer.message else { return Ok(false) };
+        if message.role != Role::Assistant {
+            return Err(HookFault::failed("its message has another role; the role stays"));
+        }
+        if !message.tool_calls().eq(self.message.tool_calls()) {
+            return Err(HookFault::failed("its message has other tool calls; `tool_call` hooks change those"));
+        }
+        if message.content.iter().any(|part| matches!(part, Part::Image { .. } | Part::ToolResult { .. })) {
+            return Err(HookFault::failed("its message has parts that a model does not say"));
+        }
+        let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
+        if message.content.iter().filter(sealed).any(|part| !self.message.content.contains(part)) {
+            return Err(HookFault::failed("its message has a sealed thought that is not the model's own"));
+        }
+        let bytes: usize = message.content.iter().map(part_bytes).sum();
+        if bytes == 0 || bytes > MESSAGE_BYTES_MAX {
+            let message = format!("its message has {bytes} bytes of text, it may have 1 to {MESSAGE_BYTES_MAX}");
+            return Err(HookFault::failed(message));
+        }
+        let changed = message.content != self.message.content;
+        self.message.content = message.content;
+        Ok(changed)
+    }
+}
+
+fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text { text } | Part::Reasoning { text, .. } => text.len(),
+        Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
+        Part::Image { .. } | Part::ToolResult { .. } => 0,
+    }
+}
+
+/// A tool call of an answer, and whether it may be made.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Called {
+    call_id: CallId,
+    name: String,
+    arguments: String,
+    /// Its own time limit in milliseconds; or why it is not made, for the model.
+    verdict: Result<Option<u64>, String>,
+}
+
+/// The calls of an answer. The first of those to do is what hooks are asked about.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Calls {
+    to_do: VecDeque<Called>,
+    done: Vec<Called>,
+}
+
+impl Calls {
+    pub(super) fn event(&self) -> HookEvent {
+        let called = self.to_do.front().expect("hooks are asked only where there is a call");
+        HookEvent::ToolCall {
+            tool_call_id: called.call_id.clone(),
+            name: called.name.clone(),
+            arguments: called.arguments.clone(),
+        }
+    }
+
+    /// The call that is asked about is not made.
+    pub(super) fn block(&mut self, why: String) {
+        if let Some(called) = self.to_do.front_mut() {
+            called.verdict = Err(why);
+        }
+    }
+
+    /// The call that is asked about will not be made, whatever other hooks say.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.to_do.front().is_some_and(|called| called.verdict.is_err())
+    }
+}
+
+impl AgentLoop {
+    /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
+    pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
+        let Some(turn) = self.session.state.turn.clone() else { return };
+        let Whole { item, message, stop_reason } = whole;
+        let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
+        let mut called: VecDeque<Called> = message
+            .tool_calls()
+            .map(|(id, name, arguments)| Called {
+                call_id: id.clone(),
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+                verdict: Ok(None),
+            })
+            .collect();
+        for call in &mut called {
+            call.verdict = if too_many {
+                Err(format!(
+                    "Not called: this turn has had its {} rounds of tool calls.",
+                    self.deployment.tool_rounds_max
+                ))
+            } else {
+                self.tools.check_call(&call.name, &call.arguments)
+            };
+        }
+        let entry = self.entry(now, item, EntryData::Message(message));
+        let leaf = entry.entry_id.clone();
+        let events = vec![appended(entry, Some(turn.turn_id), None)];
+        if called.is_empty() {
+            self.append(events, Vec::new());
+            if !self.before_the_end(now, stop_reason) {
+                self.finish_turn(now, TurnStatus::Completed, Some(stop_reason), None, Vec::new());
+            }
+            return;
+        }
+        if self.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
+            self.append(events, Vec::new());
+            self.look_at_calls(now, Calls { to_do: called, done: Vec::new() });
+        } else {
+            self.begin_calls(now, events, leaf, called.into());
+            if too_many {
+                let rounds = self.deployment.tool_rounds_max;
+                let message = format!("the model called tools {rounds} times without an answer");
+                self.fail_turn(now, ErrorBody::new(ErrorCode::TooManyToolRounds, message));
+            } else {
+                self.after_results(now);
+            }
+        }
+    }
+
+    /// Asks the hooks about the next call that may be made; begins the calls once all were looked at.
+    fn look_at_calls(&mut self, now: Timestamp, mut calls: Calls) {
+        while let Some(called) = calls.to_do.pop_front_if(|called| called.verdict.is_err()) {
+            calls.done.push(called);
+        }
+        if calls.to_do.is_empty() {
+            if let Some(leaf) = self.session.state.leaf.clone() {
+                self.begin_calls(now, Vec::new(), leaf, calls.done);
+                self.after_results(now);
+            }
+        } else {
+            self.ask_hooks(now, Subject::Calls(Box::new(calls)));
+        }
+    }
+
+    pub(super) fn next_call(&mut self, now: Timestamp, mut calls: Calls) {
+        calls.done.extend(calls.to_do.pop_front());
+        self.look_at_calls(now, calls);
+    }
+
+    pub(super) fn take_call(&self, calls: &mut Calls, answer: HookAnswer) -> Result<bool, HookFault> {
+        let Some(called) = calls.to_do.front_mut() else { return Ok(false) };
+        if answer.block == Some(true) {
+            let reason: String = answer.reason.unwrap_or_default().chars().take(REASON_CHARS_MAX).collect();
+            let why = if reason.trim().is_empty() { "it is not allowed here." } else { reason.trim() };
+            called.verdict = Err(format!("Not called: {why}"));
+            return Ok(true);
+        }
+        let Some(arguments) = answer.arguments else { return Ok(false) };
+        if arguments.len() > ARGUMENTS_BYTES_MAX {
+            let message = format!("its arguments have {} bytes, they may have {ARGUMENTS_BYTES_MAX}", arguments.len());
+            return Err(HookFault::failed(message));
+        }
+        let Ok(timeout_ms) = self.tools.check_call(&called.name, &arguments) else {
+            return Err(HookFault::failed("its arguments do not fit the tool's schema"));
+        };
+        called.verdict = Ok(timeout_ms);
+        let changed = arguments != called.arguments;
+        called.arguments = arguments;
+        Ok(changed)
+    }
+
+    /// Tells the client of the calls that are made, and the model why the others are not.
+    fn begin_calls(&mut self, now: Timestamp, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
+        let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
+        let mut leaf = leaf;
+        self.deadlines.clear();
+        for Called { call_id, name, arguments, verdict } in called {
+            match verdict {
+                Ok(timeout_ms) => {
+                    let timeout_ms = timeout_ms.unwrap_or(self.deployment.tool_timeout_ms);
+                    let deadline = Deadline::after(now, timeout_ms);
+                    self.deadlines.insert(call_id.clone(), deadline);
+                    let turn_id = turn_id.clone();
+                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
+                }
+                Err(why) => {
+                    let result = self.result_entry(now, Some(leaf), call_id, why, true);
+                    leaf = result.entry_id.clone();
+                    events.push(appended(result, Some(turn_id.clone()), None));
+                }
+            }
+        }
+        self.append(events, Vec::new());
+        self.stage = Stage::AwaitingTools;
+    }
+
+    /// The turn ends while hooks look at its calls: none of them is made.
+    pub(super) fn drop_uncalled(&mut self, now: Timestamp, calls: Calls) {
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut leaf = self.session.state.leaf.clone();
+        let mut events = Vec::new();
+        for called in calls.done.into_iter().chain(calls.to_do) {
+            let why = "The turn ended before the tool was called.".to_owned();
+            let entry = self.result_entry(now, leaf, called.call_id, why, true);
+            leaf = Some(entry.entry_id.clone());
+            events.push(appended(entry, turn_id.clone(), None));
+        }
+        self.append(events, Vec::new());
+    }
+}

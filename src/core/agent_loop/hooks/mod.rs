@@ -1,0 +1,516 @@
+//! Asking hooks: who is asked at a point, in which order, for how long, and what becomes of their answers.
+//!
+//! A [`Chain`] is one question that goes through all hooks of a point, one after the other: each sees the subject as the
+//! earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
+//!
+//! - `request`: the beginning of a turn, the envelope before and after a request, what the user said
+//! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
+//! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
+//!
+//! Where no hook is registered nothing of this happens: not one value is built.
+
+mod answer;
+mod compaction;
+mod navigation;
+mod request;
+mod result;
+
+pub(super) use answer::Whole;
+pub(super) use navigation::{BranchGiven, Wish};
+pub(super) use result::Given;
+
+use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, info};
+use crate::core::hook::{HookFault, HookPlace, HookSpec, check_hooks};
+use reseed_protocol::{
+    CallId, ErrorBody, ErrorCode, Timestamp,
+    event::{EphemeralEvent, HookFailed},
+    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint, HookResult},
+    receipt::{HookOutcome, HookRun},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Hooks that a receipt names: two rounds of as many as there may be. A request that asked more has a shorter receipt.
+const RUNS_MAX: usize = 2 * crate::core::hook::HOOKS_MAX;
+
+/// Characters of what a hook says of its own failure that are told on.
+const ERROR_CHARS_MAX: usize = 500;
+
+/// How far the running turn is with its hooks. It lives from loop to loop, so that a compaction in between asks none of
+/// them twice.
+#[derive(Debug, Default)]
+pub struct TurnHooks {
+    /// The hooks of its beginning were asked.
+    started: bool,
+    /// What the user said and hooks have seen.
+    seen: Vec<reseed_protocol::EntryId>,
+    /// The hooks before the next request were asked.
+    before_request: bool,
+    /// The system prompt of this turn, where a hook has set one.
+    pub(super) system_prompt: Option<String>,
+}
+
+impl TurnHooks {
+    /// A request was sent: the next one asks its hooks anew.
+    pub(super) fn sent(&mut self) {
+        self.before_request = false;
+    }
+}
+
+/// One question that goes through the hooks of a point.
+#[derive(Debug)]
+pub(super) struct Chain {
+    subject: Subject,
+    rest: VecDeque<(HookPlace, HookSpec)>,
+    open: Open,
+}
+
+/// The hook that is being asked.
+#[derive(Debug)]
+struct Open {
+    call: Box<HookCall>,
+    place: HookPlace,
+    spec: HookSpec,
+    asked_at: Timestamp,
+    deadline: Deadline,
+    /// Its client is not connected.
+    is_away: bool,
+}
+
+/// What hooks are asked about, as the earlier ones left it.
+#[derive(Debug)]
+pub(super) enum Subject {
+    Start(Box<request::Start>),
+    Said(request::Said),
+    BeforeRequest,
+    Ephemeral(Box<request::Overlay>),
+    TurnEnd(request::Ended),
+    Answer(Box<answer::Whole>),
+    Calls(Box<answer::Calls>),
+    Result(Box<result::Given>),
+    Compaction(compaction::Decision),
+    Navigation(Box<navigation::Wish>),
+}
+
+impl Subject {
+    fn point(&self) -> (HookPoint, Option<ContextReason>) {
+        match self {
+            Self::Start(_) => (HookPoint::BeforeAgentStart, None),
+            Self::Said(_) | Self::Answer(_) => (HookPoint::Message, None),
+            Self::BeforeRequest => (HookPoint::Context, Some(ContextReason::BeforeRequest)),
+            Self::Ephemeral(_) => (HookPoint::Context, Some(ContextReason::Ephemeral)),
+            Self::TurnEnd(_) => (HookPoint::Context, Some(ContextReason::TurnEnd)),
+            Self::Calls(_) => (HookPoint::ToolCall, None),
+            Self::Result(_) => (HookPoint::ToolResult, None),
+            Self::Compaction(_) => (HookPoint::BeforeCompact, None),
+            Self::Navigation(_) => (HookPoint::BeforeNavigate, None),
+        }
+    }
+
+    /// What is asked, in a word or two.
+    fn event(&self) -> &'static str {
+        match self {
+            Self::Start(_) => "before_agent_start",
+            Self::Said(_) | Self::Answer(_) => "message",
+            Self::BeforeRequest => "context:before_request",
+            Self::Ephemeral(_) => "context:ephemeral",
+            Self::TurnEnd(_) => "context:turn_end",
+            Self::Calls(_) => "tool_call",
+            Self::Result(_) => "tool_result",
+            Self::Compaction(_) => "before_compact",
+            Self::Navigation(_) => "before_navigate",
+        }
+    }
+
+    /// Whether the turn, or the session, does nothing else meanwhile.
+    fn holds_the_stage(&self) -> bool {
+        !matches!(self, Self::Result(_) | Self::Compaction(_))
+    }
+
+    /// Whether no further answer can change anything.
+    fn is_settled(&self) -> bool {
+        match self {
+            Self::Calls(calls) => calls.is_blocked(),
+            Self::Compaction(decision) => decision.is_cancelled(),
+            Self::Navigation(wish) => wish.is_cancelled(),
+            _ => false,
+        }
+    }
+
+    /// The fields that an answer may have.
+    fn allowed(&self) -> &'static [&'static str] {
+        match self {
+            Self::Start(_) => &["systemPrompt", "customMessage", "entries"],
+            Self::Said(_) | Self::Answer(_) => &["message"],
+            Self::BeforeRequest | Self::Ephemeral(_) | Self::TurnEnd(_) => &["patch", "transformerName", "display"],
+            Self::Calls(_) => &["block", "reason", "arguments"],
+            Self::Result(_) => &["output", "isError"],
+            Self::Compaction(_) => &["cancel", "summary", "details", "model", "instructions"],
+            Self::Navigation(_) => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
+        }
+    }
+}
+
+impl AgentLoop {
+    pub(super) fn on_register_hooks(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        offers: Vec<HookOffer>,
+    ) -> Result<(), ErrorBody> {
+        // What is being asked now goes on: the new ones are asked from the next question on.
+        self.client_hooks = check_hooks(offers)?.into();
+        self.reply(caller, info::done(None));
+        let gone: Vec<CallId> = self.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
+        for call_id in gone {
+            let fault = HookFault::unavailable("its client offers it no more");
+            self.on_hook_answer(now, &call_id, Err(fault));
+        }
+        Ok(())
+    }
+
+    fn has_left(&self, chain: &Chain) -> bool {
+        let open = &chain.open;
+        open.place == HookPlace::Client
+            && !self.client_hooks.iter().any(|spec| spec.name == open.spec.name && spec.point == open.spec.point)
+    }
+
+    pub(super) fn on_hook_result(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        result: HookResult,
+    ) -> Result<(), ErrorBody> {
+        let (call_id, answer) = result.into_answer();
+        let is_open =
+            self.chains.iter().any(|chain| chain.call_id() == call_id && chain.open.place == HookPlace::Client);
+        if !is_open {
+            let message = format!("no hook call `{call_id}` waits for an answer");
+            return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
+        }
+        self.reply(caller, info::done(None));
+        self.on_hook_answer(now, &call_id, Ok(answer));
+        Ok(())
+    }
+
+    /// Progress of a hook: resets its time limit, up to its hard cap. `None`: no hook is asked under this id.
+    pub(super) fn on_hook_progress(&mut self, now: Timestamp, call_id: &CallId) -> Option<Timestamp> {
+        let chain = self.chains.iter_mut().find(|chain| chain.call_id() == *call_id)?;
+        chain.open.deadline = chain.open.deadline.moved(now);
+        Some(chain.open.deadline.at)
+    }
+
+    /// Calls to the client's hooks that are waited for: a client that comes back is asked again.
+    #[must_use]
+    pub fn open_client_calls(&self) -> Vec<HookCall> {
+        let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
+        of_client
+            .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
+            .collect()
+    }
+
+    /// Whether any hook is asked there.
+    pub(super) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
+        self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
+    }
+
+    /// Whether a hook may change what the model says before anybody sees it.
+    pub(super) fn withholds(&self) -> bool {
+        self.all_hooks().any(|(_, spec)| spec.point == HookPoint::Message && !spec.observe)
+    }
+
+    fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
+        server.chain(self.client_hooks.iter().map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Asks every hook of the subject's point, then goes on with what they made of it.
+    pub(super) fn ask_hooks(&mut self, now: Timestamp, subject: Subject) {
+        if subject.holds_the_stage() {
+            self.stage = Stage::Hooking;
+        }
+        let (point, reason) = subject.point();
+        let rest = self.all_hooks().filter(|(_, spec)| spec.is_asked(point, reason));
+        let rest = rest.map(|(place, spec)| (place, spec.clone())).collect();
+        self.walk(now, subject, rest);
+    }
+
+    /// Tells the hooks that only observe.
+    fn tell_hooks(&mut self, now: Timestamp, subject: &Subject) {
+        let (point, reason) = subject.point();
+        let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
+        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
+        for (place, spec) in observers {
+            let _ = self.call_hook(now, subject, place, &spec);
+        }
+    }
+
+    fn walk(&mut self, now: Timestamp, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
+        while let Some((place, spec)) = rest.pop_front() {
+            let (call, deadline) = self.call_hook(now, &subject, place, &spec);
+            if !spec.observe {
+                let open = Open { call: Box::new(call), place, spec, asked_at: now, deadline, is_away: false };
+                self.chains.push(Chain { subject, rest, open });
+                return;
+            }
+        }
+        self.hooked(now, subject);
+    }
+
+    fn call_hook(
+        &mut self,
+        now: Timestamp,
+        subject: &Subject,
+        place: HookPlace,
+        spec: &HookSpec,
+    ) -> (HookCall, Deadline) {
+        let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
+        let deadline = Deadline::after(now, timeout_ms);
+        let call = HookCall {
+            call_id: self.ids.next_id(),
+            hook: spec.name.clone(),
+            session_id: self.session.id.clone(),
+            turn_id: self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            deadline: (!spec.observe).then_some(deadline.at),
+            event: self.hook_event(subject),
+        };
+        self.out.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+        (call, deadline)
+    }
+
+    /// What a hook of this subject is told.
+    fn hook_event(&self, subject: &Subject) -> HookEvent {
+        match subject {
+            Subject::Start(start) => start.event(),
+            Subject::Said(said) => said.event(self),
+            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.context()),
+            Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
+            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.context()),
+            Subject::Answer(whole) => whole.event(),
+            Subject::Calls(calls) => calls.event(),
+            Subject::Result(given) => given.event(),
+            Subject::Compaction(_) => self.compaction_event(),
+            Subject::Navigation(wish) => wish.event(self),
+        }
+    }
+
+    /// A hook has answered, or has not.
+    pub(super) fn on_hook_answer(&mut self, now: Timestamp, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
+        let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
+        if let Err(fault) = &answer
+            && fault.code == ErrorCode::HookUnavailable
+        {
+            let open = &mut self.chains[at].open;
+            if open.spec.required && now < open.deadline.at {
+                // It may come back: then it is asked again.
+                open.is_away = true;
+                return;
+            }
+        }
+        let Chain { mut subject, rest, open } = self.chains.swap_remove(at);
+        let is_skipped =
+            !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
+        if is_skipped {
+            self.note_run(now, &subject, &open, HookOutcome::Skipped, None);
+            self.walk(now, subject, rest);
+            return;
+        }
+        let taken = answer.and_then(|answer| {
+            check_answer(&subject, &answer)?;
+            if answer.fields().is_empty() { Ok(false) } else { self.take_answer(now, &mut subject, &open, answer) }
+        });
+        match taken {
+            Ok(changed) => {
+                let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
+                self.note_run(now, &subject, &open, outcome, None);
+                // What is decided for good is nobody else's business.
+                let rest = if subject.is_settled() { VecDeque::new() } else { rest };
+                self.walk(now, subject, rest);
+            }
+            Err(fault) => {
+                self.note_run(now, &subject, &open, HookOutcome::Failed, Some(fault.code));
+                self.report_hook(&open, &fault);
+                self.hook_failed(now, subject, rest, &open, &fault);
+            }
+        }
+    }
+
+    /// Makes what an answer says part of the subject. Whether that changed anything.
+    fn take_answer(
+        &mut self,
+        now: Timestamp,
+        subject: &mut Subject,
+        open: &Open,
+        answer: HookAnswer,
+    ) -> Result<bool, HookFault> {
+        match subject {
+            Subject::Start(start) => self.take_start(start, answer),
+            Subject::Said(said) => self.take_said(now, said, &open.spec.name, answer),
+            Subject::BeforeRequest | Subject::TurnEnd(_) => self.take_transform(now, &open.spec.name, answer),
+            Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
+            Subject::Answer(whole) => whole.take(answer),
+            Subject::Calls(calls) => self.take_call(calls, answer),
+            Subject::Result(given) => Ok(given.take(answer)),
+            Subject::Compaction(decision) => self.take_decision(decision, &open.spec.name, answer),
+            Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
+        }
+    }
+
+    /// All hooks of a point were asked.
+    fn hooked(&mut self, now: Timestamp, subject: Subject) {
+        if subject.holds_the_stage() {
+            self.stage = Stage::Idle;
+        }
+        match subject {
+            Subject::Start(start) => self.started(now, *start),
+            Subject::Said(_) | Subject::BeforeRequest => self.proceed(now),
+            Subject::Ephemeral(overlay) => self.overlaid(now, *overlay),
+            Subject::TurnEnd(ended) => self.ended(now, ended),
+            Subject::Answer(whole) => self.on_whole_answer(now, *whole),
+            Subject::Calls(calls) => self.next_call(now, *calls),
+            Subject::Result(given) => self.write_result(now, *given),
+            Subject::Compaction(decision) => self.compaction_decided(now, decision),
+            Subject::Navigation(wish) => self.navigate_as_wished(now, *wish),
+        }
+    }
+
+    /// A hook did not do its work. What must be right ends; what was only to be changed stays as it was.
+    fn hook_failed(
+        &mut self,
+        now: Timestamp,
+        subject: Subject,
+        rest: VecDeque<(HookPlace, HookSpec)>,
+        open: &Open,
+        fault: &HookFault,
+    ) {
+        match subject {
+            Subject::Start(_) | Subject::BeforeRequest | Subject::Ephemeral(_) | Subject::TurnEnd(_) => {
+                self.stage = Stage::Idle;
+                let error = hook_error(&subject, open, fault);
+                self.fail_turn(now, error);
+            }
+            Subject::Calls(mut calls) => {
+                // It may be there to forbid: a call that it could not look at is not made.
+                calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
+                self.stage = Stage::Idle;
+                self.next_call(now, *calls);
+            }
+            subject => self.walk(now, subject, rest),
+        }
+    }
+
+    fn note_run(
+        &mut self,
+        now: Timestamp,
+        subject: &Subject,
+        open: &Open,
+        outcome: HookOutcome,
+        code: Option<ErrorCode>,
+    ) {
+        if matches!(subject, Subject::Compaction(_) | Subject::Navigation(_)) || self.hook_runs.len() >= RUNS_MAX {
+            return;
+        }
+        self.hook_runs.push(HookRun {
+            hook: open.spec.name.clone(),
+            event: subject.event().to_owned(),
+            outcome,
+            duration_ms: now.millis_since(open.asked_at),
+            code,
+        });
+    }
+
+    fn report_hook(&mut self, open: &Open, fault: &HookFault) {
+        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+            hook: open.spec.name.clone(),
+            event: open.spec.point,
+            turn_id: open.call.turn_id.clone(),
+            code: fault.code,
+            message: fault.message.clone(),
+        })));
+    }
+
+    /// When the next hook's time is over.
+    pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
+        self.chains.iter().map(|chain| chain.open.deadline.at).min()
+    }
+
+    /// Hooks whose time is over have failed.
+    pub(super) fn on_hook_tick(&mut self, now: Timestamp) {
+        let over = |chain: &&Chain| chain.open.deadline.at <= now;
+        let over: Vec<(CallId, HookFault)> =
+            self.chains.iter().filter(over).map(|chain| (chain.call_id(), chain.open.late())).collect();
+        for (call_id, fault) in over {
+            self.out.push(Effect::CancelHook(call_id.clone()));
+            self.on_hook_answer(now, &call_id, Err(fault));
+        }
+    }
+
+    /// Asks those hooks no more whose subject is such, and hands back what they were asked about.
+    pub(super) fn cancel_hooks(&mut self, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
+        let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
+        self.chains = rest;
+        let gone: Vec<Chain> = gone;
+        gone.into_iter()
+            .map(|chain| {
+                self.out.push(Effect::CancelHook(chain.call_id()));
+                chain.subject
+            })
+            .collect()
+    }
+
+    /// The hooks that the turn, or the session, waits for are asked no more.
+    pub(super) fn cancel_stage_hooks(&mut self, now: Timestamp) {
+        for subject in self.cancel_hooks(Subject::holds_the_stage) {
+            match subject {
+                Subject::Calls(calls) => self.drop_uncalled(now, *calls),
+                Subject::Navigation(wish) => self.stay_here(&wish),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Chain {
+    fn call_id(&self) -> CallId {
+        self.open.call.call_id.clone()
+    }
+}
+
+impl Open {
+    fn late(&self) -> HookFault {
+        if self.is_away {
+            return HookFault::unavailable("its client is not connected, and did not come back in time");
+        }
+        let limit_ms = self.deadline.timeout_ms;
+        HookFault {
+            code: ErrorCode::HookTimeout,
+            message: format!("it did not answer within its limit of {limit_ms} ms, nor say that it is still at work"),
+        }
+    }
+}
+
+/// Whether the answer has what that point allows, and does not say that it failed.
+fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
+    if let Some(error) = &answer.error {
+        let said: String = error.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
+        return Err(HookFault::failed(format!("it says: {said}")));
+    }
+    let allowed = subject.allowed();
+    match answer.fields().into_iter().find(|field| !allowed.contains(field)) {
+        Some(field) => Err(HookFault::failed(format!(
+            "`{}` does not take the field `{field}`; it takes {}",
+            subject.event(),
+            allowed.join(", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What a turn fails with.
+fn hook_error(subject: &Subject, open: &Open, fault: &HookFault) -> ErrorBody {
+    let message = format!("the hook `{}` at `{}` failed: {}", open.spec.name, subject.event(), fault.message);
+    ErrorBody::new(fault.code, message)
+        .with_details(serde_json::json!({ "hook": open.spec.name, "event": subject.event() }))
+}
+
+/// Specs of the client's hooks, shared from loop to loop.
+pub(super) type ClientHooks = Arc<[HookSpec]>;

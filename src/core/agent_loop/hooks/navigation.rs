@@ -1,0 +1,142 @@
+//! Hooks before a move in the tree.
+
+use super::{
+    super::{AgentLoop, annotate::check_name, commands::Caller},
+    Chain, Subject,
+    compaction::check_summary,
+    request::refused,
+};
+use crate::core::{hook::HookFault, session::Place};
+use reseed_protocol::{
+    Entry, EntryId, ErrorBody, ErrorCode, Timestamp,
+    command::{Navigate, NavigatePosition},
+    hook::{HookAnswer, HookEvent, HookPoint, NavigationPreparation},
+    reply::Reply,
+};
+
+/// A move that a client wishes for, as hooks made it so far.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Wish {
+    pub(in crate::core::agent_loop) caller: Caller,
+    pub(in crate::core::agent_loop) navigate: Navigate,
+    pub(in crate::core::agent_loop) place: Place,
+    pub(in crate::core::agent_loop) target: Option<EntryId>,
+    pub(in crate::core::agent_loop) label: Option<String>,
+    /// A hook's summary of the branch that is left.
+    pub(in crate::core::agent_loop) given: Option<BranchGiven>,
+    cancelled_by: Option<String>,
+}
+
+/// A summary that a hook made of a branch.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::core::agent_loop) struct BranchGiven {
+    pub(in crate::core::agent_loop) hook: String,
+    pub(in crate::core::agent_loop) summary: String,
+    pub(in crate::core::agent_loop) details: Option<serde_json::Value>,
+}
+
+impl Wish {
+    pub(in crate::core::agent_loop) fn new(
+        caller: Caller,
+        navigate: Navigate,
+        place: Place,
+        target: Option<EntryId>,
+        label: Option<String>,
+    ) -> Self {
+        Self { caller, navigate, place, target, label, given: None, cancelled_by: None }
+    }
+
+    pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
+        let entries: Vec<Entry> = self.place.left.iter().rev().cloned().collect();
+        let old_leaf_id = agent.session.state.leaf.clone();
+        HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
+            target_id: self.target.clone(),
+            position: self.navigate.position.unwrap_or(NavigatePosition::At),
+            new_leaf_id: self.place.leaf.clone(),
+            common_ancestor_id: match entries.first() {
+                Some(first) => first.parent_id.clone(),
+                None => old_leaf_id.clone(),
+            },
+            old_leaf_id,
+            entries_to_summarize: entries,
+            user_wants_summary: self.navigate.summarize == Some(true),
+            custom_instructions: self.navigate.instructions.clone(),
+            replace_instructions: self.navigate.replace_instructions == Some(true),
+            label: self.label.clone(),
+        }))
+    }
+
+    pub(super) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+        check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
+        if answer.cancel == Some(true) {
+            self.cancelled_by = Some(hook.to_owned());
+            return Ok(true);
+        }
+        let label = answer.label.map(|label| check_name("label", &label)).transpose().map_err(refused)?;
+        let mut changed = label.is_some() || answer.instructions.is_some();
+        self.label = label.or(self.label.take());
+        // A summary that nobody asked for would be said to the model all the same.
+        if self.navigate.summarize == Some(true)
+            && let Some(summary) = answer.summary
+        {
+            self.given = Some(BranchGiven { hook: hook.to_owned(), summary, details: answer.details });
+            changed = true;
+        }
+        self.navigate.instructions = answer.instructions.or(self.navigate.instructions.take());
+        if answer.replace_instructions.is_some() {
+            changed |= self.navigate.replace_instructions != answer.replace_instructions;
+            self.navigate.replace_instructions = answer.replace_instructions;
+        }
+        Ok(changed)
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled_by.is_some()
+    }
+}
+
+impl AgentLoop {
+    /// Whether hooks are asked before a move: then what it leaves is read also where no summary is wanted.
+    #[must_use]
+    pub fn asks_before_navigate(&self) -> bool {
+        self.has_hooks(HookPoint::BeforeNavigate, None)
+    }
+
+    pub(super) fn navigate_as_wished(&mut self, now: Timestamp, wish: Wish) {
+        let caller = wish.caller.clone();
+        let gone = match &wish.cancelled_by {
+            Some(hook) => {
+                let message = format!("the hook `{hook}` is against the move; the session stands where it stood");
+                Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
+            }
+            None => self.go(now, wish),
+        };
+        if let Err(error) = gone {
+            self.reply(&caller, Reply::Error(error));
+            self.proceed(now);
+        }
+    }
+
+    /// The move that hooks are asked about.
+    pub(in crate::core::agent_loop) fn wished_by(&self) -> Option<&Caller> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Navigation(wish) => Some(&wish.caller),
+            _ => None,
+        })
+    }
+
+    /// The server stops before the hooks have answered: nothing has moved.
+    pub(super) fn stay_here(&mut self, wish: &Wish) {
+        let message = "the hooks before the move were not waited for; the session stands where it stood";
+        self.reply(&wish.caller, Reply::Error(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
+    }
+
+    /// Commands that wait for hooks: they are answered after later ones.
+    pub(in crate::core::agent_loop) fn waiting_for_hooks(chains: &mut [Chain]) -> impl Iterator<Item = &mut Caller> {
+        chains.iter_mut().filter_map(|chain| match &mut chain.subject {
+            Subject::Navigation(wish) => Some(&mut wish.caller),
+            Subject::Result(given) => Some(&mut given.caller),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! Hooks around a request: the beginning of its turn, what the user said, the envelope before and after.
+
+use super::{
+    super::{AgentLoop, Stage, turn::appended},
+    Subject,
+};
+use crate::core::{
+    agent_loop::{annotate::check_custom_type, queue::custom_parts},
+    context::{
+        Context,
+        patch::{self, Boundary},
+    },
+    hook::HookFault,
+};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
+    entry::{Custom, CustomMessage, Kept},
+    event::{Event, TurnStatus},
+    hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
+    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchOp},
+};
+
+/// Entries with data that hooks may add to the beginning of a turn.
+const ENTRIES_MAX: usize = 16;
+/// Bytes of the data of one: what a program notes, not what it stores.
+const ENTRY_BYTES_MAX: usize = 64 * 1024;
+
+/// The beginning of a turn, as hooks made it so far.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Start {
+    system_prompt: String,
+    input: Vec<Part>,
+    is_new_prompt: bool,
+    adds: Vec<EntryData>,
+}
+
+impl Start {
+    pub(super) fn event(&self) -> HookEvent {
+        HookEvent::BeforeAgentStart { system_prompt: self.system_prompt.clone(), input: self.input.clone() }
+    }
+}
+
+/// What a user said, as the model will see it.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Said {
+    entry_id: EntryId,
+}
+
+impl Said {
+    pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
+        let context = agent.context();
+        let counted = context.messages.iter().find(|counted| counted.entry_id.as_ref() == Some(&self.entry_id));
+        let message =
+            counted.map_or_else(|| Message::new(Role::User, Vec::new()), |counted| (*counted.message).clone());
+        HookEvent::Message { entry_id: self.entry_id.clone(), message }
+    }
+}
+
+/// The context of one request, with what hooks add for it alone.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Overlay {
+    pub(super) context: Context,
+    changes: Vec<EphemeralChange>,
+}
+
+/// A turn that has its answer.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Ended {
+    finish_reason: StopReason,
+}
+
+impl AgentLoop {
+    /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
+    /// was gone on with.
+    pub(in crate::core::agent_loop) fn before_request(&mut self, now: Timestamp) -> bool {
+        if !self.turn_hooks.started {
+            self.turn_hooks.started = true;
+            if self.has_hooks(HookPoint::BeforeAgentStart, None) {
+                let start = self.start_subject();
+                self.ask_hooks(now, Subject::Start(Box::new(start)));
+                return true;
+            }
+        }
+        if self.has_hooks(HookPoint::Message, None)
+            && let Some(entry_id) = self.unseen_input()
+        {
+            self.turn_hooks.seen.push(entry_id.clone());
+            self.ask_hooks(now, Subject::Said(Said { entry_id }));
+            return true;
+        }
+        if !self.turn_hooks.before_request {
+            self.turn_hooks.before_request = true;
+            if self.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
+                self.ask_hooks(now, Subject::BeforeRequest);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Asks the hooks that add to the request alone. `true`: as above.
+    pub(in crate::core::agent_loop) fn before_sending(&mut self, now: Timestamp, context: &Context) -> bool {
+        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
+        if asks {
+            let overlay = Overlay { context: context.clone(), changes: Vec::new() };
+            self.ask_hooks(now, Subject::Ephemeral(Box::new(overlay)));
+        }
+        asks
+    }
+
+    /// Asks the hooks at the end of a turn. `true`: as above.
+    pub(in crate::core::agent_loop) fn before_the_end(&mut self, now: Timestamp, finish_reason: StopReason) -> bool {
+        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
+        if asks {
+            self.ask_hooks(now, Subject::TurnEnd(Ended { finish_reason }));
+        }
+        asks
+    }
+
+    fn start_subject(&self) -> Start {
+        let said = self.trailing_input().next_back();
+        let input = said.and_then(|id| {
+            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
+            node.message.as_ref().map(|message| message.content.clone())
+        });
+        Start {
+            system_prompt: self.system.compiled.clone(),
+            input: input.unwrap_or_default(),
+            is_new_prompt: false,
+            adds: Vec::new(),
+        }
+    }
+
+    /// What was said since the model's last word, oldest first.
+    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
+        let path = self.session.tree.path();
+        let answered = |role: Role| role == Role::Assistant;
+        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
+        let said = path[since.map_or(0, |at| at + 1)..].iter();
+        let said: Vec<EntryId> = said
+            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
+            .map(|node| node.id().clone())
+            .collect();
+        said.into_iter()
+    }
+
+    fn unseen_input(&self) -> Option<EntryId> {
+        self.trailing_input().find(|id| !self.turn_hooks.seen.contains(id))
+    }
+
+    pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
+        HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
+    }
+
+    pub(super) fn take_start(&mut self, start: &mut Start, answer: HookAnswer) -> Result<bool, HookFault> {
+        let adds = start.adds.len();
+        if let Some(message) = answer.custom_message {
+            check_custom_type(&message.custom_type).map_err(refused)?;
+            let content = custom_parts(message.content).map_err(refused)?;
+            self.check_fits(&content).map_err(refused)?;
+            let (custom_type, display) = (message.custom_type, message.display);
+            start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
+        }
+        for entry in answer.entries.unwrap_or_default() {
+            check_custom_type(&entry.custom_type).map_err(refused)?;
+            let bytes = entry.data.to_string().len();
+            if bytes > ENTRY_BYTES_MAX {
+                let message = format!("the data of an entry has {bytes} bytes, it may have {ENTRY_BYTES_MAX}");
+                return Err(HookFault::failed(message));
+            }
+            let data = Some(entry.data).filter(|data| !data.is_null());
+            start.adds.push(EntryData::Custom(Custom { custom_type: entry.custom_type, data }));
+        }
+        if start.adds.len() > ENTRIES_MAX {
+            let message =
+                format!("a turn begins with at most {ENTRIES_MAX} entries of hooks, not {}", start.adds.len());
+            return Err(HookFault::failed(message));
+        }
+        if let Some(system_prompt) = answer.system_prompt {
+            if self.counter.system(&system_prompt) > self.window_tokens() / 2 {
+                return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
+            }
+            start.is_new_prompt |= system_prompt != start.system_prompt;
+            start.system_prompt = system_prompt;
+        }
+        Ok(start.is_new_prompt || start.adds.len() > adds)
+    }
+
+    /// The turn begins as its hooks wish.
+    pub(super) fn started(&mut self, now: Timestamp, start: Start) {
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut parent = self.session.state.leaf.clone();
+        let mut events = Vec::with_capacity(start.adds.len());
+        for data in start.adds {
+            let id: EntryId = self.ids.next_id();
+            let mut entry = self.entry(now, id.clone(), data);
+            entry.parent_id = parent.replace(id);
+            events.push(appended(entry, turn_id.clone(), None));
+        }
+        if !events.is_empty() {
+            self.append(events, Vec::new());
+        }
+        if start.is_new_prompt {
+            self.turn_hooks.system_prompt = Some(start.system_prompt);
+            self.refresh_fixed();
+        }
+        self.proceed(now);
+    }
+
+    /// What the user said is stored as it was said; what the model is to see instead is a patch.
+    pub(super) fn take_said(
+        &mut self,
+        now: Timestamp,
+        said: &Said,
+        hook: &str,
+        answer: HookAnswer,
+    ) -> Result<bool, HookFault> {
+        let Some(message) = answer.message else { return Ok(false) };
+        let HookEvent::Message { message: before, .. } = said.event(self) else { return Ok(false) };
+        if message.role == before.role && message.content == before.content {
+            return Ok(false);
+        }
+        let edit = PatchOp::MessagesCachedEdit {
+            edits: vec![MessageEdit { entry_id: said.entry_id.clone(), message: Some(message) }],
+            invalidate_cache_reason: "the message was changed before it was first sent".to_owned(),
+        };
+        self.keep_transform(now, hook, vec![edit], None)
+    }
+
+    pub(super) fn take_transform(&mut self, now: Timestamp, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+        let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
+        let name = transformer_name(answer.transformer_name, hook)?;
+        self.keep_transform(now, &name, ops, answer.display)
+    }
+
+    /// Stores a patch, which every later request on this branch is made with.
+    fn keep_transform(
+        &mut self,
+        now: Timestamp,
+        name: &str,
+        ops: Vec<PatchOp>,
+        display: Option<reseed_protocol::patch::TransformDisplay>,
+    ) -> Result<bool, HookFault> {
+        if ops.is_empty() {
+            return Ok(false);
+        }
+        let mut context = self.context();
+        let around = self.around();
+        context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
+        let transform =
+            ContextTransform { schema_version: PATCH_VERSION, transformer_name: name.to_owned(), patch: ops, display };
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let id = self.ids.next_id();
+        let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
+        self.append(vec![appended(entry, turn_id, None)], Vec::new());
+        self.refresh_fixed();
+        Ok(true)
+    }
+
+    pub(super) fn take_overlay(
+        &mut self,
+        overlay: &mut Overlay,
+        hook: &str,
+        answer: HookAnswer,
+    ) -> Result<bool, HookFault> {
+        let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
+        let transformer_name = transformer_name(answer.transformer_name, hook)?;
+        if ops.is_empty() {
+            return Ok(false);
+        }
+        let around = self.around();
+        overlay.context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
+        overlay.changes.push(EphemeralChange { transformer_name, patch: ops });
+        Ok(true)
+    }
+
+    /// The request as its hooks wish it: logged, counted again, and sent.
+    pub(super) fn overlaid(&mut self, now: Timestamp, overlay: Overlay) {
+        if self.reseed_due {
+            // Another model or strategy was chosen meanwhile: what hooks added was for a request that is not made.
+            self.proceed(now);
+            return;
+        }
+        let Overlay { context, changes } = overlay;
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
+        let mut parent = self.session.state.leaf.clone();
+        let events: Vec<Event> = changes
+            .into_iter()
+            .map(|change| {
+                let id: EntryId = self.ids.next_id();
+                let data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
+                let mut entry = self.entry(now, id.clone(), data);
+                entry.parent_id = parent.replace(id);
+                appended(entry, turn_id.clone(), None)
+            })
+            .collect();
+        if events.is_empty() {
+            self.send(&context);
+            return;
+        }
+        self.append(events, Vec::new());
+        let (count, window) = (self.count(&context), self.window_tokens());
+        if count.tokens.saturating_sub(count.error_bound_tokens) > window {
+            let hooks = names.join("`, `");
+            let message = format!(
+                "the request has about {} tokens with what the hook `{hooks}` added for it, the window {window}; the \
+                 hook must add less",
+                count.tokens
+            );
+            let details = serde_json::json!({ "hooks": names, "tokens": count.tokens, "windowTokens": window });
+            self.fail_turn(now, ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details));
+            return;
+        }
+        self.send(&context);
+    }
+
+    /// The turn's hooks have seen its end.
+    pub(super) fn ended(&mut self, now: Timestamp, ended: Ended) {
+        self.finish_turn(now, TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
+    }
+
+    /// Ends the running turn with this error.
+    pub(super) fn fail_turn(&mut self, now: Timestamp, error: ErrorBody) {
+        self.stage = Stage::Idle;
+        self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+    }
+}
+
+fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFault> {
+    let name = given.unwrap_or_else(|| hook.to_owned());
+    crate::core::hook::check_name(&name).map_err(HookFault::failed)?;
+    Ok(name)
+}
+
+/// What is wrong with a patch, as the hook's failure.
+fn fault_of(refused: &patch::PatchRefused) -> HookFault {
+    HookFault { code: ErrorCode::InvalidPatch, message: refused.body().message }
+}
+
+/// What is wrong with an answer, as the hook's failure.
+pub(super) fn refused(error: ErrorBody) -> HookFault {
+    HookFault::failed(error.message)
+}

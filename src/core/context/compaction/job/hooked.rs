@@ -1,0 +1,76 @@
+//! What hooks see of a job before it begins, and what they give it.
+
+use super::{At, Job, Outcome, Step};
+use crate::core::context::{counter::Counter, cut::Cut};
+use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
+use serde_json::Value;
+
+/// What a hook gives a compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// The hook.
+    pub hook: String,
+    /// The summary, in place of one that is made.
+    pub summary: Option<String>,
+    /// What is kept with it.
+    pub details: Option<Value>,
+}
+
+impl Job {
+    /// Fills in what would be summarised and what kept, by the first step that summarises, or else by the first that
+    /// takes anything out.
+    pub fn describe(&self, preparation: &mut CompactionPreparation) {
+        let cut = |step: &Step| match step {
+            Step::Summarise(cut) => Some((true, cut.clone())),
+            Step::Truncate(cut) => Some((false, cut.clone())),
+            Step::Clear { .. } => None,
+        };
+        let cuts: Vec<(bool, Cut)> = self.steps.iter().filter_map(cut).collect();
+        let Some((_, cut)) = cuts.iter().find(|(summarises, _)| *summarises).or(cuts.first()) else { return };
+        let shown = |at: &usize| {
+            let (entry_id, message) = &self.messages[*at];
+            ContextMessage { entry_id: entry_id.clone(), message: message.clone() }
+        };
+        let prefix = cut.turn_prefix.unwrap_or(usize::MAX);
+        let goes = || cut.summarised.iter();
+        preparation.messages = goes().filter(|at| **at < prefix).map(shown).collect();
+        preparation.turn_prefix = goes().filter(|at| **at >= prefix).map(shown).collect();
+        preparation.previous_summary = self.previous(cut);
+        preparation.files = self.details(cut);
+        preparation.first_kept_entry_id.clone_from(&cut.first_kept);
+        preparation.kept_entry_ids.clone_from(&cut.kept);
+    }
+
+    /// What the summary should dwell on, beside or in place of what was asked for.
+    pub fn focus(&mut self, instructions: String) {
+        self.task.instructions = Some(instructions.clone());
+        self.order.instructions = Some(instructions);
+    }
+
+    /// Has another model summarise, whose window is so large and whose texts are counted so.
+    pub fn ask_instead(&mut self, model: String, window_tokens: u64, counter: Counter) {
+        self.task.model = model;
+        self.task.window_tokens = window_tokens;
+        self.task.counter = counter;
+        // Another model has nothing of the conversation in its cache.
+        self.conversation = None;
+    }
+
+    /// Takes what a hook gives. A summary is offered by the first step that summarises; where it does not do, the model
+    /// is asked as it would have been.
+    pub fn give(&mut self, given: Given) {
+        if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
+            self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
+        }
+        self.given = Some(given);
+    }
+
+    /// The hook's summary of what this cut takes out, if there is one that was not offered yet.
+    pub(super) fn given_summary(&mut self, cut: &Cut) -> Option<Outcome> {
+        let summary = self.given.as_mut()?.summary.take()?;
+        self.steps.push_front(Step::Summarise(cut.clone()));
+        self.at = At::Offered(CompactionRung::HookSummary, None);
+        let details = self.details(cut);
+        Some(Outcome { summary: summary.trim().to_owned(), details, ..self.outcome(cut, CompactionRung::HookSummary) })
+    }
+}
