@@ -261,8 +261,13 @@ impl Actor {
         }
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
         let session = agent.session();
-        let places =
-            Places { store: &*self.shared.store, session: &self.id, state: &session.state, tree: &session.tree };
+        let places = Places {
+            store: &*self.shared.store,
+            session: &self.id,
+            state: &session.state,
+            tree: &session.tree,
+            hook_is_asked: agent.asks_before_navigate(),
+        };
         let place = match places.of(&command, agent.is_busy()).await {
             Ok(place) => place,
             Err(error) => {

@@ -30,6 +30,19 @@ pub(super) struct Places<'a> {
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
     pub(super) tree: &'a SessionTree,
+    /// Whether a hook is asked before a move, which is told what is left whoever wants a summary of it.
+    pub(super) hook_is_asked: bool,
+}
+
+/// The branch that a move leaves.
+#[derive(Debug, Default)]
+struct Left {
+    /// Newest first.
+    entries: Vec<Entry>,
+    /// There are more.
+    is_cut: bool,
+    /// The deepest entry on both ways; `None` where there is none.
+    common: Option<EntryId>,
 }
 
 impl Places<'_> {
@@ -129,8 +142,8 @@ impl Places<'_> {
         if !self.tree.path().iter().any(|node| node.compaction().is_some()) {
             return Ok(None);
         }
-        let (left, left_cut) = self.left(None).await?;
-        Ok(Some(Box::new(Place { left, left_cut, ..Place::default() })))
+        let left = self.left(None, false).await?;
+        Ok(Some(Box::new(Place { left: left.entries, left_cut: left.is_cut, ..Place::default() })))
     }
 
     async fn of_move(&self, navigate: &Navigate) -> Result<Place, ErrorBody> {
@@ -143,11 +156,12 @@ impl Places<'_> {
             }
             (Some(id), position) => landing(&self.entry(id, "entryId").await?, position),
         };
-        let (left, left_cut) = match navigate.summarize {
-            Some(true) => self.left(leaf.clone()).await?,
-            _ => (Vec::new(), false),
+        let left = match navigate.summarize == Some(true) || self.hook_is_asked {
+            true => self.left(leaf.clone(), self.hook_is_asked).await?,
+            false => Left::default(),
         };
-        Ok(Place { tree: self.path(&leaf).await?, leaf, input, left, left_cut })
+        let tree = self.path(&leaf).await?;
+        Ok(Place { tree, leaf, input, left: left.entries, left_cut: left.is_cut, common: left.common })
     }
 
     /// The path to an entry. What of it is in memory is neither read nor counted again.
@@ -175,17 +189,20 @@ impl Places<'_> {
 
     /// The entries from where the session stands back to the deepest one that is also on the path to `target`, that one
     /// left out, newest first. Both ways are walked back by the log's order, the newer end first: an entry is always
-    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. Also whether there is
-    /// more than is read at once.
-    async fn left(&self, target: Option<EntryId>) -> Result<(Vec<Entry>, bool), ErrorBody> {
+    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. Where there is more
+    /// than is kept at once, the rest is walked over only for whoever asks where they meet.
+    async fn left(&self, target: Option<EntryId>, to_their_meeting: bool) -> Result<Left, ErrorBody> {
         let mut ours = Way::new(self.state.leaf.clone());
         let mut theirs = Way::new(target);
-        let mut left = Vec::new();
+        let mut left = Left::default();
         let mut bytes = 0;
         loop {
             let Some(at) = ours.newest(self).await? else { break };
             match theirs.newest(self).await? {
-                Some(other) if other == at => break,
+                Some(other) if other == at => {
+                    left.common = ours.step().map(|entry| entry.entry_id);
+                    break;
+                }
                 Some(other) if other > at => {
                     theirs.step();
                     continue;
@@ -193,13 +210,17 @@ impl Places<'_> {
                 _ => {}
             }
             let Some(entry) = ours.step() else { break };
+            if left.is_cut {
+                continue;
+            }
             bytes += serde_json::to_vec(&entry).map_or(0, |json| json.len());
-            left.push(entry);
-            if bytes > LEFT_BYTES_MAX {
-                return Ok((left, true));
+            left.entries.push(entry);
+            left.is_cut = bytes > LEFT_BYTES_MAX;
+            if left.is_cut && !to_their_meeting {
+                break;
             }
         }
-        Ok((left, false))
+        Ok(left)
     }
 }
 

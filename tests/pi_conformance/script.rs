@@ -163,14 +163,12 @@ impl Script {
     /// The place that a command goes to, as the runtime reads it from the store.
     fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Place {
         let theirs: Vec<EntryId> = self.way_back(leaf.as_ref()).iter().map(|entry| entry.entry_id.clone()).collect();
-        let ours = self.leaf();
-        let left = self
-            .way_back(ours.as_ref())
-            .into_iter()
-            .take_while(|entry| !theirs.contains(&entry.entry_id))
-            .cloned()
-            .collect();
-        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false }
+        let ours = self.way_back(self.leaf().as_ref());
+        let mut left = ours.clone();
+        left.retain(|entry| !theirs.contains(&entry.entry_id));
+        let common = ours.get(left.len()).map(|entry| entry.entry_id.clone());
+        let left = left.into_iter().cloned().collect();
+        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false, common }
     }
 
     fn tell(&mut self, input: Input) {

@@ -13,10 +13,14 @@ pub struct Place {
     /// What an entry that is moved before says, to be edited.
     pub input: Option<Vec<Part>>,
     /// The branch that would be left, newest first, down to the deepest entry that both paths have, or as much of it as
-    /// a summary could hold. Empty where no summary is wanted. For a summary that is made anew: the whole path.
+    /// a summary could hold. Empty where neither a summary is wanted nor a hook is asked. For a summary that is made
+    /// anew: the whole path.
     pub left: Vec<Entry>,
     /// `left` ends before its time: there is more than is read at once.
     pub left_cut: bool,
+    /// The deepest entry that both paths have; `None` where they have none, and unknown where only a summary is wanted of
+    /// a branch that is cut.
+    pub common: Option<EntryId>,
 }
 
 /// Where a session goes on that moves to or before an entry, and the input that is handed back for editing.

@@ -193,8 +193,11 @@ impl World {
         let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
         let state = &self.agent.session.state;
         let ours = self.way_back(state.leaf.as_ref());
-        let left = ours.into_iter().take_while(|entry| !theirs.contains(&entry.entry_id)).cloned().collect();
-        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false })
+        let (common, ours): (Vec<&Entry>, Vec<&Entry>) =
+            ours.into_iter().partition(|entry| theirs.contains(&entry.entry_id));
+        let common = common.first().map(|entry| entry.entry_id.clone());
+        let left = ours.into_iter().cloned().collect();
+        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false, common })
     }
 
     fn some_entry(&mut self) -> Option<Entry> {
