@@ -4,12 +4,14 @@
 //! connection costs nothing but disk.
 
 mod attach;
+mod hooks;
 
-use self::attach::Owner;
+use self::attach::{Client, Owner};
 use super::{
     effects::{Asker, Effects},
     feed::Feed,
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict},
+    late::Met,
     places::Places,
     shared::Shared,
     watch::{Compactions, Row},
@@ -17,6 +19,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::{AgentLoop, Append, Effect, Input, Mark, Origin, Seed},
+        hook::HookPlace,
         session::fingerprint::fingerprint,
     },
     metrics::OpenSession,
@@ -49,6 +52,8 @@ struct Actor {
     feed: Arc<Feed>,
     row: Arc<Row>,
     owner: Option<Owner>,
+    /// The client that offered the hooks which the loop knows.
+    host: Option<Client>,
     stopping: bool,
     /// The running turn was ended before its time; what waits must not begin.
     held: bool,
@@ -98,6 +103,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         feed,
         row: started.row,
         owner: None,
+        host: None,
         stopping: false,
         held: false,
         quarantined: false,
@@ -193,7 +199,7 @@ impl Actor {
                 let remembered = self.remember(mark).await?;
                 let _ = answer.send(remembered);
             }
-            Message::Left(origin) => self.owner = self.owner.take().filter(|owner| owner.origin != origin),
+            Message::Left(origin) => self.owner_left(origin).await?,
             Message::Close(code) => {
                 self.tell(Input::Stop, None).await?;
                 return Err(End::Close(code));
@@ -224,11 +230,15 @@ impl Actor {
             refuse(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
             return Ok(());
         }
-        let owns = self.owner.as_ref().is_some_and(|owner| owner.origin == origin);
+        let owns = self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
         // Anyone of the same name may rename a session without opening it.
         let is_owners = match command {
             Command::RenameSession(_) => false,
-            Command::RegisterTools(_) | Command::CallProgress(_) | Command::PreviewCompact(_) => true,
+            Command::RegisterTools(_)
+            | Command::RegisterHooks(_)
+            | Command::HookResult(_)
+            | Command::CallProgress(_)
+            | Command::PreviewCompact(_) => true,
             _ => command.writes(),
         };
         if is_owners && !owns {
@@ -240,9 +250,27 @@ impl Actor {
             refuse(error);
             return Ok(());
         }
+        if matches!(command, Command::RegisterHooks(_)) {
+            self.host = self.owner.as_ref().map(|owner| owner.client.clone());
+        }
         let mut content = 0;
-        if command.writes() {
+        if command.writes() || matches!(command, Command::PreviewCompact(_)) {
             content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
+            match self.effects.late.join(&id, content, outgoing) {
+                Met::Itself => return Ok(()),
+                Met::Another if command.writes() => {
+                    refuse(conflict(&id));
+                    return Ok(());
+                }
+                Met::Another | Met::Nobody => {}
+            }
+            if self.effects.late.is_full() && !ends_something {
+                let message = "too many commands of this session wait for their answers; wait for those first";
+                refuse(ErrorBody::new(ErrorCode::Overloaded, message));
+                return Ok(());
+            }
+        }
+        if command.writes() {
             match self.effects.earlier(&id).await {
                 Ok(None) => {}
                 Ok(Some((earlier, reply))) if earlier == content => {
@@ -277,9 +305,10 @@ impl Actor {
         };
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
-        let late = self.agent.as_ref().is_some_and(|agent| agent.answers_late().contains(&id));
-        if told.is_ok() && late && !self.effects.has_answered() {
-            self.effects.answer_late(id.clone(), outgoing.clone());
+        let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
+        if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
+            self.effects.late.keep(&late);
+            self.effects.late.wait(origin, id.clone(), content, outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
@@ -352,6 +381,13 @@ impl Actor {
                     let shown = self.effects.cancel(request);
                     if let Some(agent) = &mut self.agent {
                         waiting.extend(agent.handle(now, Input::Cancelled { request, shown }));
+                    }
+                }
+                Effect::CallHook(call) if call.place == HookPlace::Client => {
+                    if let Some(input) = self.call_client(*call)
+                        && let Some(agent) = &mut self.agent
+                    {
+                        waiting.extend(agent.handle(now, input));
                     }
                 }
                 other => self.effects.carry_out(now, other, asker).await.map_err(End::Close)?,

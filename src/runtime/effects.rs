@@ -7,6 +7,7 @@ use super::{
     feed::Feed,
     handle::{Message, Outgoing},
     hooks::HookCalls,
+    late::Late,
     measure::{LastCompaction, Measure},
     shared::Shared,
 };
@@ -45,8 +46,8 @@ pub(super) struct Effects {
     measure: Measure,
     /// The command that is being dealt with, until it is answered: each gets one reply, also when something fails.
     expected: Option<CommandId>,
-    /// Who waits for a reply that comes after those to later commands: whoever leaves a branch, for its summary.
-    late: Option<(CommandId, mpsc::Sender<Outgoing>)>,
+    /// Who waits for a reply that comes after those to later commands.
+    pub(super) late: Late,
     /// Fingerprints of the ids of all commands in the log, while they are known here: whoever has read none of the log
     /// asks the store.
     marked: Option<Vec<u64>>,
@@ -103,7 +104,7 @@ impl Effects {
             hooks,
             measure,
             expected: None,
-            late: None,
+            late: Late::default(),
             marked,
         }
     }
@@ -137,13 +138,7 @@ impl Effects {
         let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
             ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
         })?;
-        match &mut reply {
-            Reply::Accepted(accepted) => accepted.duplicate = Some(true),
-            Reply::Ok(done) => done.duplicate = Some(true),
-            Reply::Navigated(navigated) => navigated.duplicate = Some(true),
-            Reply::Forked(forked) => forked.duplicate = Some(true),
-            _ => {}
-        }
+        mark_duplicate(&mut reply);
         Ok(Some((mark.fingerprint, reply)))
     }
 
@@ -234,21 +229,18 @@ impl Effects {
         self.expected.is_none()
     }
 
-    /// This command is answered after later ones.
-    pub(super) fn answer_late(&mut self, id: CommandId, outgoing: mpsc::Sender<Outgoing>) {
-        self.late = Some((id, outgoing));
-    }
-
     fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
-        let now = asker.filter(|asker| asker.origin == origin).map(|asker| asker.outgoing.clone());
+        let asker = asker.filter(|asker| asker.origin == origin);
         // A late reply to somebody else's command of the same id is not the one to this.
-        if now.is_some() && self.expected.as_ref() == Some(&id) {
+        let is_to_this = asker.is_some() && self.expected.as_ref() == Some(&id);
+        if is_to_this {
             self.expected = None;
+        } else if self.late.answer(origin, &id, &reply) {
+            return;
         }
-        let late = self.late.take_if(|(late, _)| *late == id);
-        let Some(outgoing) = now.or(late.map(|(_, outgoing)| outgoing)) else { return };
+        let Some(asker) = asker else { return };
         // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
-        let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
+        let _ = asker.outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
     }
 
     /// What lists show of the newest count, and what is measured.
@@ -323,6 +315,17 @@ impl Effects {
 
 fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
     serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
+}
+
+/// Marks a reply as the one to a command that was sent again.
+pub(super) fn mark_duplicate(reply: &mut Reply) {
+    match reply {
+        Reply::Accepted(accepted) => accepted.duplicate = Some(true),
+        Reply::Ok(done) => done.duplicate = Some(true),
+        Reply::Navigated(navigated) => navigated.duplicate = Some(true),
+        Reply::Forked(forked) => forked.duplicate = Some(true),
+        _ => {}
+    }
 }
 
 /// Shows an answer while it arrives.

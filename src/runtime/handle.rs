@@ -5,24 +5,39 @@ use crate::core::agent_loop::{Mark, Origin, Snapshot};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, SessionRole, ToolOffer},
+    hook::HookOffer,
     reply::{Reply, RunningItem},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Commands that may wait in one session's mailbox. Its clients wait for room: the actor empties it within a store
 /// commit for each.
 pub(super) const MAILBOX_MAX: usize = 64;
 
-/// Replies that may wait for one connection. A connection stops reading commands before it has so many unanswered.
+/// Replies and events that may wait for one connection. A connection stops reading commands at half as many unanswered
+/// ones, and events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
 /// What a session sends one connection besides its feed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Outgoing {
     /// The answer to a command of its own.
     Reply(CommandId, Box<Reply>),
+    /// An ephemeral event that is for it alone.
+    Event(Box<Private>),
     /// It is no longer the owner: close the socket so.
     Close(CloseCode),
+}
+
+/// An ephemeral event for one connection.
+#[derive(Debug)]
+pub struct Private {
+    /// Of which session it tells: whoever has left that by now is not told.
+    pub session: SessionId,
+    /// Its whole frame.
+    pub frame: String,
+    /// The room that it takes of what may wait for the connection, given back when it is written or dropped.
+    pub(super) _room: OwnedSemaphorePermit,
 }
 
 /// A connection's wish to join.
@@ -38,6 +53,8 @@ pub struct Attach {
     pub client_id: Option<String>,
     /// The tools it offers.
     pub tools: Option<Vec<ToolOffer>>,
+    /// The hooks it offers.
+    pub hooks: Option<Vec<HookOffer>>,
     /// Where replies and closings go.
     pub outgoing: mpsc::Sender<Outgoing>,
     /// Where it left off.
@@ -107,7 +124,7 @@ impl SessionHandle {
     /// Joins.
     ///
     /// # Errors
-    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_tools`.
+    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_tools`, `invalid_hooks`.
     pub async fn attach(&self, attach: Attach) -> Result<Result<Attached, ErrorBody>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Attach(attach, answer)).await?;
@@ -155,8 +172,14 @@ impl SessionHandle {
 
     /// Says that a connection is gone. It must have let go of the feed.
     pub fn left(&self, origin: Origin) {
-        // When the mailbox is full the actor is awake anyway, and finds the connection's channel closed.
-        let _ = self.mailbox.try_send(Box::new(Message::Left(origin)));
+        let sent = self.mailbox.try_send(Box::new(Message::Left(origin)));
+        // The actor must hear it, also behind a full mailbox: hooks of that connection are waited for.
+        if let Err(mpsc::error::TrySendError::Full(message)) = sent
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let mailbox = self.mailbox.clone();
+            runtime.spawn(async move { mailbox.send(message).await });
+        }
     }
 
     pub(super) async fn send(&self, message: Message) -> Result<(), Gone> {

@@ -4,6 +4,7 @@
 //! - `actor`: a session's mailbox; each thing that can wake it becomes one input of the agent loop
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
 //! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
+//! - `late`: commands that are answered after later ones
 //! - `live`: the answer that is being streamed, as far as it is
 //! - `places`: where a command goes that goes elsewhere in the tree
 //! - [`fork`]: a session made of a path of another
@@ -19,6 +20,7 @@ pub mod fork;
 pub mod handle;
 mod hooks;
 pub mod labels;
+mod late;
 mod live;
 mod load;
 mod measure;
@@ -32,6 +34,6 @@ pub mod watch;
 mod resume_decisions;
 
 pub use feed::{Cursor, Feed, Frame, Reader, Seen};
-pub use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
+pub use handle::{Attach, Attached, LeftOff, Outgoing, Private, SessionHandle};
 pub use registry::{RandomBits, Registry, RegistryOptions};
 pub use shared::store_error;

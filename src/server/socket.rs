@@ -341,6 +341,13 @@ impl Connection {
                     None => Ok(()),
                 }
             }
+            Outgoing::Event(event) => {
+                let is_here = self.joined.as_ref().is_some_and(|joined| joined.handle.id == event.session);
+                match self.speaks {
+                    Speaks::V2 { .. } if is_here => self.send(event.frame).await,
+                    _ => Ok(()),
+                }
+            }
             Outgoing::Close(code) => {
                 if let (CloseCode::TakenOver, Speaks::V2 { .. }) = (code, self.speaks) {
                     self.send(v2::role_frame(SessionRole::Observer)).await?;

@@ -118,6 +118,7 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
             takeover: false,
             client_id: None,
             tools: None,
+            hooks: None,
             outgoing: connection.outgoing.clone(),
             resume: None,
         };

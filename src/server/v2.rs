@@ -11,6 +11,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::{Snapshot, check_offers},
+        hook::check_hooks,
         session::fingerprint::fingerprint,
     },
     runtime::{Attach, Attached, LeftOff, Seen, fork},
@@ -56,6 +57,8 @@ const FEATURES: &[&str] = &[
     "preview",
     "undo",
     "pins",
+    "hooks",
+    "patches",
 ];
 
 pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
@@ -312,6 +315,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             takeover: open.takeover.unwrap_or(false),
             client_id: connection.client_id.clone(),
             tools: open.tools.clone(),
+            hooks: open.hooks.clone(),
             outgoing: connection.outgoing.clone(),
             resume: resume.map(left_off),
         };
@@ -349,11 +353,19 @@ fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody>
         let message = "name the session: a new one has nothing to observe or to resume";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
     }
-    let Some(tools) = &open.tools else { return Ok(()) };
-    if role == SessionRole::Observer {
-        return Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools"));
+    for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
+        if is_there && role == SessionRole::Observer {
+            let message = format!("an observer offers no {field}");
+            return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
+        }
     }
-    check_offers(tools.clone()).map(drop)
+    if let Some(tools) = &open.tools {
+        check_offers(tools.clone())?;
+    }
+    match &open.hooks {
+        Some(hooks) => check_hooks(hooks.clone()).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn left_off(resume: &Resume) -> LeftOff {

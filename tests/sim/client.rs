@@ -362,6 +362,8 @@ impl Client {
                     connection.waiting.retain(|waiting| *waiting != id);
                     self.take(wire, number, What::Reply(id, reply));
                 }
+                // Nobody here offers hooks.
+                Outgoing::Event(_) => {}
                 Outgoing::Close(code) => self.leave(wire, What::Closed(code)),
             }
         }
@@ -453,6 +455,7 @@ async fn join(
             takeover: wish.takeover,
             client_id: client_id.clone(),
             tools: wish.tools.clone(),
+            hooks: None,
             outgoing: outgoing.clone(),
             resume: resume.clone(),
         };

@@ -3,7 +3,10 @@
 
 use super::{Actor, End};
 use crate::{
-    core::agent_loop::{Input, Origin, check_offers},
+    core::{
+        agent_loop::{Input, Origin, check_offers},
+        hook::check_hooks,
+    },
     runtime::{
         feed::{Cursor, Reader, Seen},
         handle::{Attach, Attached, LeftOff, Outgoing, owned_error},
@@ -13,7 +16,8 @@ use reseed_protocol::{
     CloseCode, EntryId, ErrorBody, ErrorCode,
     command::{Command, RegisterTools, SessionRole},
 };
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Missed events that are replayed one by one; who missed more gets the whole state.
 const REPLAY_EVENTS_MAX: u64 = 5_000;
@@ -26,11 +30,19 @@ const RESUME_PLACES_MAX: usize = 256;
 /// at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
-/// The connection that may write.
-pub(super) struct Owner {
+/// Who is connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Client {
     pub(super) origin: Origin,
     pub(super) client_id: Option<String>,
+}
+
+/// The connection that may write.
+pub(super) struct Owner {
+    pub(super) client: Client,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
+    /// Room for events that are for it alone, in bytes; made with the first one, which most never get.
+    pub(super) event_room: Option<Arc<Semaphore>>,
 }
 
 impl Actor {
@@ -41,9 +53,8 @@ impl Actor {
             if let Some(error) = self.shared.damage(&self.id) {
                 return Ok(Err(error));
             }
-            let other =
-                self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed() && owner.origin != attach.origin);
-            if let Some(other) = other {
+            let here = self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed()).map(|owner| &owner.client);
+            if let Some(other) = here.filter(|other| other.origin != attach.origin) {
                 // Origins count connections: what an older one of the same client asked for late replaces no newer one.
                 let same_client =
                     attach.client_id.is_some() && attach.client_id == other.client_id && attach.origin > other.origin;
@@ -61,29 +72,36 @@ impl Actor {
                 return Ok(Err(error));
             }
         }
+        if let Some(hooks) = &attach.hooks {
+            if attach.role != SessionRole::Owner {
+                return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no hooks").with_field("hooks")));
+            }
+            if let Err(error) = check_hooks(hooks.clone()) {
+                return Ok(Err(error));
+            }
+        }
         if attach.role == SessionRole::Owner
-            && let Some(other) = self.owner.take_if(|owner| owner.origin != attach.origin)
+            && let Some(other) = self.owner.take_if(|owner| owner.client.origin != attach.origin)
         {
             // A client's own connection before this one is mostly half-open already; whoever still reads it is not told of
             // another owner.
             let code = if taken_over.is_some() { CloseCode::TakenOver } else { CloseCode::Normal };
             let _ = other.outgoing.try_send(Outgoing::Close(code));
         }
+        // The tools of a client that was taken over from went with it.
+        if let Some(tools) = attach.tools.or(taken_over) {
+            self.tell_of_coming(attach.origin, Command::RegisterTools(RegisterTools { tools })).await?;
+        }
+        if attach.role == SessionRole::Owner {
+            let client = Client { origin: attach.origin, client_id: attach.client_id };
+            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room: None });
+            self.offer_hooks(attach.hooks).await?;
+            self.call_again().await?;
+        }
+        // What waited begins with the tools and hooks of who is here now.
         if self.held && !self.stopping && !self.quarantined {
             self.held = false;
             self.tell(Input::Go, None).await?;
-        }
-        // The tools of a client that was taken over from went with it.
-        if let Some(tools) = attach.tools.or(taken_over) {
-            let command = Command::RegisterTools(RegisterTools { tools });
-            let id = "open_session".parse().expect("a word is an id");
-            let input =
-                Input::Command { origin: attach.origin, id, fingerprint: 0, command: Box::new(command), place: None };
-            self.tell(input, None).await?;
-        }
-        if attach.role == SessionRole::Owner {
-            self.owner =
-                Some(Owner { origin: attach.origin, client_id: attach.client_id, outgoing: attach.outgoing.clone() });
         }
         let resumed = match &attach.resume {
             Some(left_off) => self.resumable(left_off).await,
@@ -100,6 +118,13 @@ impl Actor {
             replay,
             feed: Reader::new(&self.feed),
         }))
+    }
+
+    /// Tells the loop what a client offers that opens the session.
+    pub(super) async fn tell_of_coming(&mut self, origin: Origin, command: Command) -> Result<(), End> {
+        let id = "open_session".parse().expect("a word is an id");
+        let input = Input::Command { origin, id, fingerprint: 0, command: Box::new(command), place: None };
+        self.tell(input, None).await
     }
 
     /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed, it
