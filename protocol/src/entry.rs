@@ -221,7 +221,8 @@ pub struct BranchSummary {
     pub hook_details: Option<Value>,
 }
 
-/// Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside.
+/// Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside. For a
+/// client: a field may be missing or mean something else; look before you use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
@@ -229,7 +230,7 @@ pub enum Kept<T> {
     /// Of this version's form.
     Known(T),
     /// Of another: from an imported file, or written by a newer version.
-    Other(Opaque),
+    Other(#[cfg_attr(feature = "codegen", ts(type = "Partial<T>"))] Opaque),
 }
 
 impl<T> Kept<T> {
@@ -244,8 +245,7 @@ impl<T> Kept<T> {
 
 /// Data of an entry type that this version carries along without looking inside.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema))]
 pub struct Opaque {
     /// The fields of the entry, as they came.
     #[serde(flatten)]

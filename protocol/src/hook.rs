@@ -280,14 +280,14 @@ payloads! {
 }
 
 macro_rules! answers {
-    ($($(#[$attr:meta])* $field:ident: $ty:ty,)*) => {
+    ($($(#[$attr:meta])* $field:ident = $name:literal: $ty:ty,)*) => {
         /// What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is absent
         /// stays as it is.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        pub struct HookAnswer { $($(#[$attr])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)* }
+        #[serde(deny_unknown_fields)]
+        pub struct HookAnswer { $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)* }
 
         /// Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is absent
         /// stays as it is.
@@ -298,7 +298,7 @@ macro_rules! answers {
         pub struct HookResult {
             /// The call.
             pub call_id: CallId,
-            $($(#[$attr])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
+            $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
         }
 
         impl HookAnswer {
@@ -306,7 +306,7 @@ macro_rules! answers {
             #[must_use]
             pub fn fields(&self) -> Vec<&'static str> {
                 let mut fields = Vec::new();
-                $(if self.$field.is_some() { fields.push(stringify!($field)); })*
+                $(if self.$field.is_some() { fields.push($name); })*
                 fields
             }
         }
@@ -323,47 +323,47 @@ macro_rules! answers {
 
 answers! {
     /// The hook could not do its work, in a sentence.
-    error: String,
+    error = "error": String,
     /// `context`: changes of the envelope, in order.
     #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::patch::PatchOp>>"), ts(as = "Option<Vec<crate::patch::PatchOp>>"))]
-    patch: Vec<Value>,
+    patch = "patch": Vec<Value>,
     /// `context`: who made the patch; absent: the hook's name.
-    transformer_name: String,
+    transformer_name = "transformerName": String,
     /// `context`: how the patch is shown to people.
-    display: TransformDisplay,
+    display = "display": TransformDisplay,
     /// `message`: the message in its place; of the same role, with the same tool calls.
-    message: Message,
+    message = "message": Message,
     /// `before_agent_start`: the system prompt for this turn.
-    system_prompt: String,
+    system_prompt = "systemPrompt": String,
     /// `before_agent_start`: a message to keep and to send in the user's place.
-    custom_message: HookMessage,
+    custom_message = "customMessage": HookMessage,
     /// `before_agent_start`: data to keep; the model never sees it.
-    entries: Vec<HookEntry>,
+    entries = "entries": Vec<HookEntry>,
     /// `before_compact`, `before_navigate`: do not do it.
-    cancel: bool,
+    cancel = "cancel": bool,
     /// `before_compact`, `before_navigate`: the summary; the model is not asked.
-    summary: String,
+    summary = "summary": String,
     /// `before_compact`, `before_navigate`: more for programs, kept with the summary.
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-    details: Value,
+    details = "details": Value,
     /// `before_compact`: the model that summarises.
-    model: String,
+    model = "model": String,
     /// `before_compact`, `before_navigate`: what the summary should look at.
-    instructions: String,
+    instructions = "instructions": String,
     /// `before_navigate`: whether these take the place of the usual ones.
-    replace_instructions: bool,
+    replace_instructions = "replaceInstructions": bool,
     /// `before_navigate`: a name for the place.
-    label: String,
+    label = "label": String,
     /// `tool_call`: the tool may not be called; the model is told so.
-    block: bool,
+    block = "block": bool,
     /// `tool_call`: why not, for the model.
-    reason: String,
+    reason = "reason": String,
     /// `tool_call`: other arguments, JSON text that the tool's schema accepts.
-    arguments: String,
+    arguments = "arguments": String,
     /// `tool_result`: the tool's answer.
-    output: String,
+    output = "output": String,
     /// `tool_result`: whether it failed.
-    is_error: bool,
+    is_error = "isError": bool,
 }
 
 impl HookAnswer {

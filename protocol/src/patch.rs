@@ -1,7 +1,7 @@
 //! Changes of the context envelope, as data: applied in order, all or nothing, and replayed without asking anybody again.
 
 use crate::{EntryId, Message, Timestamp, context::SystemPart, context::ToolDefinition};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 /// The version of the patches that this server writes.
@@ -11,6 +11,7 @@ pub const PATCH_VERSION: u32 = 1;
 /// say why: `invalidateCacheReason` must not be blank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", schemars(transform = with_required_reasons))]
 #[serde(tag = "op", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum PatchOp {
     /// Gives a part of the system prompt this text: in its place where there is one, otherwise at the end.
@@ -181,13 +182,32 @@ impl PatchOp {
     }
 }
 
-/// A patch that every later request on this branch is made with, at its place.
+/// A reason that is missing is read as a blank one, and refused with the op's index and name by who applies it. The
+/// schema says at once that it must be there.
+#[cfg(feature = "codegen")]
+fn with_required_reasons(schema: &mut schemars::Schema) {
+    const REASON: &str = "invalidateCacheReason";
+    let ops = schema.get_mut("oneOf").and_then(Value::as_array_mut).expect("an enum has a schema per variant");
+    for op in ops {
+        let Some(reason) = op["properties"].get_mut(REASON).and_then(Value::as_object_mut) else { continue };
+        reason.remove("default");
+        reason.insert("pattern".to_owned(), r"\S".into());
+        let required = op["required"].as_array_mut().expect("`op` is required");
+        if !required.contains(&REASON.into()) {
+            required.push(REASON.into());
+        }
+    }
+}
+
+/// A patch that every later request on this branch is made with, at its place. What is of another version, or has a field
+/// that this one does not know, is not read as one: half of a patch is another patch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextTransform {
     /// The version of the patch's form: 1.
+    #[serde(deserialize_with = "this_version")]
     pub schema_version: u32,
     /// Who made it.
     pub transformer_name: String,
@@ -196,6 +216,15 @@ pub struct ContextTransform {
     /// How it is shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display: Option<TransformDisplay>,
+}
+
+fn this_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(deserializer)?;
+    if version == PATCH_VERSION {
+        Ok(version)
+    } else {
+        Err(D::Error::custom(format!("patches of version {version} are not known, only those of {PATCH_VERSION}")))
+    }
 }
 
 /// How a transform is shown to people. Means nothing to the server.
@@ -227,7 +256,7 @@ pub struct TransformDisplay {
 /// What one request was made with beyond what the session's history says. Logged, never replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EphemeralChange {
     /// The hook that made it.
     pub transformer_name: String,

@@ -16,7 +16,13 @@ use reseed_protocol::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    rc::Rc,
+};
 
 /// A frame, and where it stands.
 struct Example {
@@ -58,18 +64,24 @@ fn examples() -> Vec<Example> {
 struct Schemas {
     v1: Value,
     v2: Value,
+    /// Each takes a while to make.
+    validators: RefCell<BTreeMap<(bool, String), Rc<Validator>>>,
 }
 
 impl Schemas {
     fn new() -> Self {
-        Self { v1: codegen::v1().schema, v2: codegen::v2().schema }
+        Self { v1: codegen::v1().schema, v2: codegen::v2().schema, validators: RefCell::default() }
     }
 
     /// The validator of one definition.
-    fn definition(&self, v2: bool, name: &str) -> Validator {
+    fn definition(&self, v2: bool, name: &str) -> Rc<Validator> {
         let schema = if v2 { &self.v2 } else { &self.v1 };
-        assert!(schema["$defs"].get(name).is_some(), "{name} is not defined");
-        jsonschema::validator_for(&json!({ "$ref": format!("#/$defs/{name}"), "$defs": schema["$defs"] })).unwrap()
+        let make = || {
+            assert!(schema["$defs"].get(name).is_some(), "{name} is not defined");
+            let schema = json!({ "$ref": format!("#/$defs/{name}"), "$defs": schema["$defs"] });
+            Rc::new(jsonschema::validator_for(&schema).unwrap())
+        };
+        self.validators.borrow_mut().entry((v2, name.to_owned())).or_insert_with(make).clone()
     }
 }
 
@@ -166,11 +178,11 @@ fn every_example_fits_its_schema_and_comes_through_the_types_unchanged() {
 #[test]
 fn every_frame_fits_exactly_one_message() {
     let schemas = Schemas::new();
+    let [v1, v2] = [&schemas.v1, &schemas.v2].map(|schema| jsonschema::validator_for(schema).unwrap());
     for example in examples() {
         let union = if example.folder == "commands" { "CommandFrame" } else { "ServerFrame" };
         assert!(schemas.definition(example.v2, union).is_valid(&example.frame), "{} is no {union}", example.place);
-        let schema = if example.v2 { &schemas.v2 } else { &schemas.v1 };
-        assert!(jsonschema::is_valid(schema, &example.frame), "{}", example.place);
+        assert!(if example.v2 { &v2 } else { &v1 }.is_valid(&example.frame), "{}", example.place);
     }
 }
 
@@ -203,6 +215,11 @@ fn schema_and_server_refuse_the_same_commands() {
         let validator = schemas.definition(example.v2, &example.definition());
         for (what, frame) in spoilt(&example.frame) {
             let by_types = through_the_types(example.v2, true, &frame);
+            if example.name == "hook_result" && what == "with another `patch`" {
+                // Its ops are read by who applies them, and refused by index and name; the schema says it at once.
+                assert!(!validator.is_valid(&frame) && by_types.is_ok(), "{} {what}: {by_types:?}", example.place);
+                continue;
+            }
             assert_eq!(validator.is_valid(&frame), by_types.is_ok(), "{} {what}: {by_types:?}", example.place);
             refused += u32::from(by_types.is_err());
         }

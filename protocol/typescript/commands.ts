@@ -1,6 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CallId, CommandId, EntryId, JobId, SessionId, TurnId } from "./basics.js";
+import type { HookOffer, HookResult } from "./hooks.js";
 
 /** A command with its payload. */
 export type Command =
@@ -37,7 +38,9 @@ export type Command =
   | { type: "set_model"; payload: SetModel }
   | { type: "set_instructions"; payload: SetInstructions }
   | { type: "set_options"; payload?: SetOptions }
-  | { type: "register_tools"; payload: RegisterTools };
+  | { type: "register_tools"; payload: RegisterTools }
+  | { type: "register_hooks"; payload: RegisterHooks }
+  | { type: "hook_result"; payload: HookResult };
 
 /** Payload of `hello`. */
 export interface Hello {
@@ -77,6 +80,8 @@ export interface OpenSession {
   deltas?: boolean;
   /** Tools to offer, as `register_tools` would. */
   tools?: Array<ToolOffer>;
+  /** Hooks to offer, as `register_hooks` would. */
+  hooks?: Array<HookOffer>;
 }
 
 /** What a connection is to a session. */
@@ -439,4 +444,10 @@ export interface SetOptions {
 export interface RegisterTools {
   /** The tools; empty to offer none. */
   tools: Array<ToolOffer>;
+}
+
+/** Payload of `register_hooks`. */
+export interface RegisterHooks {
+  /** The hooks, asked in this order; empty to offer none. */
+  hooks: Array<HookOffer>;
 }

@@ -1,6 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CallId } from "./basics.js";
+import type { Receipt } from "./receipt.js";
 
 /** What one side said. */
 export interface Message {
@@ -17,6 +18,8 @@ export interface Message {
    * known to be stale when they change; on assistant messages.
    */
   envelopeKey?: string;
+  /** What the request was made of; on assistant messages. */
+  receipt?: Receipt;
   /** Why the answer ended; on assistant messages. */
   stopReason?: StopReason;
   /** The answer was cut off by a cancel: this is what had been shown. */
@@ -78,6 +81,13 @@ export interface Usage {
   outputTokens: number;
   /** Of these, reasoning. */
   reasoningTokens?: number;
+  /**
+   * Of the tokens sent, as counted before, the longest beginning that the request shares with the session's request
+   * before it: what the provider could have had in its cache. Absent for summaries, and in older logs.
+   */
+  prefixTokens?: number;
+  /** What it cost, in billionths of a US dollar; absent where the model's price is not known. */
+  costNanoUsd?: number;
   /** Reported by the provider or reckoned by us. */
   source: UsageSource;
 }

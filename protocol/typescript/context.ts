@@ -1,7 +1,25 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { EntryId, SessionId, Timestamp } from "./basics.js";
+import type { EntryId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { Message } from "./content.js";
+
+/** A named part of the system prompt. */
+export interface SystemPart {
+  /** What the part is for, `base` for instance. */
+  name: string;
+  /** Its text. */
+  text: string;
+}
+
+/** A tool as the model is told of it. */
+export interface ToolDefinition {
+  /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
+  name: string;
+  /** What it does, for the model. */
+  description: string;
+  /** JSON Schema of its arguments, an object. */
+  parameters: Record<string, unknown>;
+}
 
 /** How full the window is. The first five fields are v1's; every number is finite. */
 export interface ContextInfo {
@@ -103,6 +121,8 @@ export interface ContextEnvelope {
   messages: EnvelopeMessages;
   /** Sampling and limits. */
   options: RequestOptions;
+  /** What it is for, and what it costs; not sent. */
+  meta: EnvelopeMeta;
 }
 
 /** The system prompt, in named parts. */
@@ -111,24 +131,6 @@ export interface SystemPrompt {
   parts: Array<SystemPart>;
   /** The parts' texts joined: what is sent. Empty: no system prompt is sent. */
   compiled: string;
-}
-
-/** A named part of the system prompt. */
-export interface SystemPart {
-  /** What the part is for, `base` for instance. */
-  name: string;
-  /** Its text. */
-  text: string;
-}
-
-/** A tool as the model is told of it. */
-export interface ToolDefinition {
-  /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
-  name: string;
-  /** What it does, for the model. */
-  description: string;
-  /** JSON Schema of its arguments, an object. */
-  parameters: Record<string, unknown>;
 }
 
 /** The messages of a request. */
@@ -155,4 +157,34 @@ export interface RequestOptions {
   maxOutputTokens?: number;
   /** How long the model should think: the provider's own word, `low` or `high` for instance. */
   reasoningEffort?: string;
+}
+
+/** What a request is for, and what it costs. Not sent. */
+export interface EnvelopeMeta {
+  /** The model that is asked. */
+  model: string;
+  /** Its window in tokens. */
+  windowTokens: number;
+  /** The turn; absent outside of one. */
+  turnId?: TurnId;
+  /** Which request of its turn, from 1. */
+  request: number;
+  /** Tokens of all of it. */
+  tokens: number;
+  /** Tokens of each part, which add up to `tokens`; absent where nobody looks at them. */
+  parts?: EnvelopeTokens;
+}
+
+/** Tokens of each part of an envelope, in its order; they add up to its tokens. */
+export interface EnvelopeTokens {
+  /** What any request costs. */
+  frame: number;
+  /** Each part of the system prompt. */
+  system: Array<number>;
+  /** Each tool. */
+  tools: Array<number>;
+  /** Each cached message. */
+  cached: Array<number>;
+  /** Each uncached message. */
+  uncached: Array<number>;
 }

@@ -3,6 +3,7 @@
 import type { EntryId, Timestamp } from "./basics.js";
 import type { Message, Part } from "./content.js";
 import type { CompactionTrigger } from "./events.js";
+import type { ContextTransform, EphemeralChange, PatchOp } from "./patch.js";
 
 /** One node of the tree. */
 export type Entry = {
@@ -18,8 +19,8 @@ export type Entry = {
   | { type: "message" } & Message
   | { type: "compaction" } & Compaction
   | { type: "branch_summary" } & BranchSummary
-  | { type: "context_transform" } & Opaque
-  | { type: "ephemeral" } & Opaque
+  | { type: "context_transform" } & Kept<ContextTransform>
+  | { type: "ephemeral" } & Kept<EphemeralChange>
   | { type: "custom" } & Custom
   | { type: "custom_message" } & CustomMessage
   | { type: "model_change" } & ModelChange
@@ -49,6 +50,15 @@ export interface Compaction {
   durationMs?: number;
   /** Files the summarised part read and modified, as tools named them; accumulates over compactions. */
   details?: CompactionDetails;
+  /**
+   * What the patches before this compaction make of the system prompt, the tools and the options, so that they need
+   * not be looked for beyond it.
+   */
+  carriedPatch?: Array<PatchOp>;
+  /** The hook whose summary this is, or that named the model which made it. */
+  hook?: string;
+  /** What that hook keeps with it. */
+  hookDetails?: unknown;
 }
 
 /** Files that the summarised part touched. */
@@ -69,10 +79,17 @@ export interface BranchSummary {
   summary: string;
   /** Files that the branch which was left read and modified; absent in histories made elsewhere. */
   details?: CompactionDetails;
+  /** The hook whose summary this is. */
+  hook?: string;
+  /** What that hook keeps with it. */
+  hookDetails?: unknown;
 }
 
-/** Data of an entry type that this version carries along without looking inside. */
-export type Opaque = Record<string, unknown>;
+/**
+ * Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside. For a
+ * client: a field may be missing or mean something else; look before you use it.
+ */
+export type Kept<T> = T | Partial<T>;
 
 /** Data of a client's, never sent to the model. */
 export interface Custom {

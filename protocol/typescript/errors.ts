@@ -1,19 +1,5 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-/** Payload of `error`, and of `turn_finished.error`. */
-export interface ErrorBody {
-  /** What went wrong, for programs. */
-  code: ErrorCode;
-  /** What went wrong, with which value, and what to do about it, for people. */
-  message: string;
-  /** Whether the same command, sent again unchanged, may succeed. */
-  retriable: boolean;
-  /** How long to wait before. */
-  retryAfterMs?: number;
-  /** More for programs: the offending `field`, the running `jobId`. */
-  details?: Record<string, unknown>;
-}
-
 /** What went wrong. Clients treat codes they do not know by `retriable`. */
 export type ErrorCode =
   | "invalid_json"
@@ -68,6 +54,11 @@ export type ErrorCode =
   | "too_many_pins"
   | "unknown_strategy"
   | "unknown_model"
+  | "invalid_hooks"
+  | "invalid_patch"
+  | "hook_failed"
+  | "hook_timeout"
+  | "hook_unavailable"
   | "upstream_unreachable"
   | "upstream_timeout"
   | "upstream_auth"
@@ -85,6 +76,20 @@ export type ErrorCode =
   | "overloaded"
   | "shutting_down"
   | "internal";
+
+/** Payload of `error`, and of `turn_finished.error`. */
+export interface ErrorBody {
+  /** What went wrong, for programs. */
+  code: ErrorCode;
+  /** What went wrong, with which value, and what to do about it, for people. */
+  message: string;
+  /** Whether the same command, sent again unchanged, may succeed. */
+  retriable: boolean;
+  /** How long to wait before. */
+  retryAfterMs?: number;
+  /** More for programs: the offending `field`, the running `jobId`. */
+  details?: Record<string, unknown>;
+}
 
 /** `details` of a v1 error. */
 export interface ErrorDetails {

@@ -6,6 +6,7 @@ import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
+import type { HookCall, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
 /** Why a compaction was done. */
@@ -214,6 +215,8 @@ export type EphemeralEvent =
   | { type: "item_delta"; payload: ItemDelta }
   | { type: "item_aborted"; payload: ItemAborted }
   | { type: "call_progressed"; payload: CallProgressed }
+  | { type: "hook_call"; payload: HookCall }
+  | { type: "hook_failed"; payload: HookFailed }
   | { type: "compaction_started"; payload: CompactionStarted }
   | { type: "compaction_progress"; payload: CompactionProgress }
   | { type: "compaction_failed"; payload: CompactionFailed }
@@ -264,6 +267,20 @@ export interface CallProgressed {
   message?: string;
   /** When it fails without an answer now. */
   deadline: Timestamp;
+}
+
+/** Payload of `hook_failed`. */
+export interface HookFailed {
+  /** The hook. */
+  hook: string;
+  /** Where it was asked. */
+  event: HookPoint;
+  /** The running turn. */
+  turnId?: TurnId;
+  /** An error code. */
+  code: ErrorCode;
+  /** What went wrong. */
+  message: string;
 }
 
 /** Payload of `compaction_started`. */

@@ -58,6 +58,8 @@ export interface ReplyTypes {
   set_instructions: "ok";
   set_options: "ok";
   register_tools: "ok";
+  register_hooks: "ok";
+  hook_result: "ok";
 }
 
 /** The replies that the command called `T` can get. */

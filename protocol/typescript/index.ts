@@ -7,6 +7,9 @@ export type * from "./events.js";
 export type * from "./entries.js";
 export type * from "./content.js";
 export type * from "./context.js";
+export type * from "./patch.js";
+export type * from "./receipt.js";
+export type * from "./hooks.js";
 export type * from "./errors.js";
 export type * from "./basics.js";
 /** The older dialect. */

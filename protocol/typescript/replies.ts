@@ -7,6 +7,7 @@ import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
 import type { ErrorBody } from "./errors.js";
 import type { CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
+import type { Receipt } from "./receipt.js";
 
 /** A reply with its payload. */
 export type Reply =
@@ -65,6 +66,8 @@ export interface Limits {
   queueItemsMax: number;
   /** Tools that one client may offer. */
   toolsMax: number;
+  /** Hooks that one client may offer. */
+  hooksMax: number;
 }
 
 /** Payload of `session_opened`: the whole state as of `asOfSeq`. */
@@ -248,6 +251,8 @@ export interface SessionItem {
   tokenCount: number;
   /** Of its window, in percent, held within 0 to 100. */
   usagePercent: number;
+  /** What its requests have cost, in billionths of a US dollar; absent where no price is known. */
+  costNanoUsd?: number;
   /** What it is doing. */
   state: SessionState;
   /** It was deleted: take it out of the list. Only in `session_changed`. */
@@ -312,6 +317,8 @@ export interface Context {
   markdown?: string;
   /** Its tokens. */
   tokens: number;
+  /** What it would share with the session's request before it. */
+  receipt?: Receipt;
 }
 
 /** Payload of `compaction_preview`: what `manual_compact { previewId }` would do. */

@@ -50,6 +50,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("retry_turn", "turn_running"),
         ("approval_response", "no_pending_approval"),
         ("cancel_compaction", "no_compaction"),
+        ("hook_result", "unknown_call"),
     ];
     // The tool is answered late, so that its turn is running all the while.
     let last = ["tool_result", "close_session", "delete_session"];

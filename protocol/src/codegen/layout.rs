@@ -11,7 +11,7 @@ pub(super) fn declaration(docs: Option<&str>, text: &str) -> String {
     let tokens = tokens(text);
     let mut reader = Reader { tokens: &tokens, at: 0 };
     reader.expect("type");
-    let name = reader.next().text();
+    let name = flat(&reader.primary());
     reader.expect("=");
     let node = reader.union();
     reader.expect(";");
@@ -295,6 +295,7 @@ mod tests {
     fn a_declaration_is_laid_out_by_its_shape() {
         let table = [
             ("type A = string;", "export type A = string;\n"),
+            ("type A<B, C> = B | Partial<C>;", "export type A<B, C> = B | Partial<C>;\n"),
             (r#"type A = "x" | "y";"#, "export type A = \"x\" | \"y\";\n"),
             (
                 "type A = { \n/**\n * One.\n */\nb?: Array<C>, };",

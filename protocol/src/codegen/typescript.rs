@@ -3,7 +3,7 @@
 //! What holds: only types, nothing to run; every name but v1's is unique, so that `index.ts` can hand out all of them.
 
 use super::{NOTICE, REPLIES, layout, schema};
-use crate::{Entry, command, event, reply, v1};
+use crate::{Entry, command, event, hook, reply, v1};
 use std::{
     any::type_name,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,6 +19,9 @@ const FILES: &[(&str, &str)] = &[
     ("entry", "entries"),
     ("content", "content"),
     ("context", "context"),
+    ("patch", "patch"),
+    ("receipt", "receipt"),
+    ("hook", "hooks"),
     ("error", "errors"),
     ("ids", "basics"),
     ("time", "basics"),
@@ -32,6 +35,7 @@ const ROOTS: &[(&str, &str)] = &[
     ("Event", "events"),
     ("EphemeralEvent", "events"),
     ("Entry", "entries"),
+    ("HookAnswer", "hooks"),
     ("Command", "v1"),
     ("Event", "v1"),
 ];
@@ -44,6 +48,8 @@ pub(super) fn files() -> Vec<(String, String)> {
     types.visit::<event::Event>();
     types.visit::<event::EphemeralEvent>();
     types.visit::<Entry>();
+    // What a webhook answers; over the socket it is `hook_result`.
+    types.visit::<hook::HookAnswer>();
     types.visit::<v1::Command>();
     types.visit::<v1::Event>();
 
