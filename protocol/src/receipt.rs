@@ -26,7 +26,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub notes: Vec<String>,
-    /// Fingerprints of what stood before the messages, by which the next request is compared after a restart.
+    /// Fingerprints of what was sent, by which the next request is compared after a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SentPart>>"))]
     pub sent: Vec<SentPart>,
@@ -38,7 +38,8 @@ pub struct Receipt {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct PrefixBreak {
-    /// The first part that differs: `tools`, `system:NAME`, or `message` with the id of its entry, where it has one.
+    /// The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message stands
+    /// there now; `message` where it is none's.
     pub part: String,
     /// Why.
     pub reason: BreakReason,
@@ -72,6 +73,8 @@ pub enum BreakReason {
     Uncached,
     /// Another strategy was chosen.
     Strategy,
+    /// An entry was pinned or let go of, and is seen again or not any more.
+    Pins,
     /// None of these is known to have happened: a part of the prompt changes by itself.
     Unknown,
 }
@@ -115,7 +118,7 @@ pub enum HookOutcome {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct SentPart {
-    /// `tools`, or `system:NAME`.
+    /// `tools`, `system:NAME`, `messages`, or `uncached` for the messages that were sent once.
     pub part: String,
     /// Its fingerprint.
     pub hash: String,

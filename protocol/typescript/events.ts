@@ -21,7 +21,8 @@ export type CompactionRung =
   | "model_summary"
   | "chunked_summary"
   | "extract"
-  | "truncate";
+  | "truncate"
+  | "hook_summary";
 
 /** A way of making room that did not do. */
 export interface FailedRung {

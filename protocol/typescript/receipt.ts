@@ -16,13 +16,16 @@ export interface Receipt {
   hooks?: Array<HookRun>;
   /** What a stored patch asked for and could not be had: the definition of a tool that has left, for instance. */
   notes?: Array<string>;
-  /** Fingerprints of what stood before the messages, by which the next request is compared after a restart. */
+  /** Fingerprints of what was sent, by which the next request is compared after a restart. */
   sent?: Array<SentPart>;
 }
 
 /** Where a request parts from the one before it. */
 export interface PrefixBreak {
-  /** The first part that differs: `tools`, `system:NAME`, or `message` with the id of its entry, where it has one. */
+  /**
+   * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message stands
+   * there now; `message` where it is none's.
+   */
   part: string;
   /** Why. */
   reason: BreakReason;
@@ -43,6 +46,7 @@ export type BreakReason =
   | "instructions"
   | "uncached"
   | "strategy"
+  | "pins"
   | "unknown";
 
 /** A hook that was asked for a request. */
@@ -64,7 +68,7 @@ export type HookOutcome = "unchanged" | "changed" | "skipped" | "failed";
 
 /** A part of a request with its fingerprint. */
 export interface SentPart {
-  /** `tools`, or `system:NAME`. */
+  /** `tools`, `system:NAME`, `messages`, or `uncached` for the messages that were sent once. */
   part: string;
   /** Its fingerprint. */
   hash: string;

@@ -5,6 +5,7 @@
 
 pub mod branch;
 pub mod build;
+pub mod causes;
 pub mod clearing;
 pub mod compaction;
 pub mod count;
@@ -15,6 +16,7 @@ pub mod extract;
 pub mod factory;
 pub mod guards;
 pub mod patch;
+pub mod prefix;
 pub mod serialize;
 pub mod strategies;
 pub mod strategy;

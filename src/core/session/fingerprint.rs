@@ -27,12 +27,18 @@ pub fn message_fingerprint(message: &Message) -> u64 {
 /// The fingerprint of a list, from those of its items.
 #[must_use]
 pub fn chained(items: impl IntoIterator<Item = u64>) -> u64 {
-    items.into_iter().fold(Fingerprint::default(), |sum, item| sum.and(&item.to_le_bytes())).0
+    items.into_iter().fold(Fingerprint::default().0, chain)
+}
+
+/// The fingerprint of a list with one more item.
+#[must_use]
+pub fn chain(list: u64, item: u64) -> u64 {
+    Fingerprint(list).and(&item.to_le_bytes()).0
 }
 
 /// A fingerprint of what came so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Fingerprint(pub u64);
+struct Fingerprint(u64);
 
 impl Default for Fingerprint {
     fn default() -> Self {
@@ -41,9 +47,7 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// The same with more.
-    #[must_use]
-    pub fn and(self, bytes: &[u8]) -> Self {
+    fn and(self, bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(self.0, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 }

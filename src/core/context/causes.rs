@@ -1,0 +1,383 @@
+//! Why a request does not begin as the one before it: what happened in between, and which of that fits where they part.
+
+use crate::core::{
+    context::{envelope::BASE_PART, prefix::Place},
+    session::{Node, SessionState},
+};
+use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
+use std::sync::Arc;
+
+/// What is remembered between two requests: more than ever matters, and a client that changes things without asking the
+/// model must not fill memory.
+const CAUSES_MAX: usize = 32;
+
+/// Something that can change how the next request begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// The context was compacted.
+    Compaction,
+    /// A compaction was taken back.
+    CompactionUndone,
+    /// The session went on elsewhere in its tree.
+    Navigation,
+    /// What every compaction keeps was changed.
+    Pins,
+    /// Other tools are on offer.
+    Tools,
+    /// Other instructions; of this hook, for one turn, or the session's.
+    Instructions(Option<String>),
+    /// This strategy was chosen.
+    Strategy(String),
+    /// A patch changed this.
+    Patch {
+        /// What it changed.
+        area: Area,
+        /// Who made it.
+        transformer: String,
+        /// Why, in its own words.
+        reason: String,
+        /// It was for one request alone.
+        once: bool,
+    },
+    /// What a patch changed for one request alone is as it was.
+    Past(Area),
+    /// The session was read from the store. Nobody told whether the deployment's instructions and the client's tools are
+    /// those of before.
+    Restart,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Area {
+    /// The tools.
+    Tools,
+    /// The part of the system prompt of this name, or any.
+    System(Option<String>),
+    /// The messages.
+    Messages,
+}
+
+impl Area {
+    /// What of a request this op changes; none where that is not read by a cache.
+    #[must_use]
+    pub fn of(op: &PatchOp) -> Option<Self> {
+        match op {
+            PatchOp::SystemPartSet { part_name, .. } | PatchOp::SystemPartRemove { part_name, .. } => {
+                Some(Self::System(Some(part_name.clone())))
+            }
+            PatchOp::SystemPartsReplace { .. } => Some(Self::System(None)),
+            PatchOp::ToolsReplace { .. } | PatchOp::ToolsRemove { .. } => Some(Self::Tools),
+            PatchOp::MessagesCachedReplace { .. }
+            | PatchOp::MessagesCachedEdit { .. }
+            | PatchOp::CompactionApply { .. } => Some(Self::Messages),
+            PatchOp::MessagesUncachedAppend { .. } | PatchOp::OptionsSet { .. } => None,
+        }
+    }
+
+    fn holds(&self, place: &Place) -> bool {
+        match (self, place) {
+            (Self::Tools, Place::Tools) | (Self::Messages, Place::Message(_)) => true,
+            (Self::System(changed), Place::System(name)) => changed.as_ref().is_none_or(|changed| changed == name),
+            _ => false,
+        }
+    }
+}
+
+/// What happened since the last request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Causes {
+    noted: Vec<Cause>,
+}
+
+impl Causes {
+    /// What is known of a session that was read from the store: what its path shows behind its newest answer.
+    #[must_use]
+    pub fn read(path: &[Arc<Node>]) -> Self {
+        let mut this = Self::default();
+        this.add(Cause::Restart);
+        let answered = path.iter().rposition(|node| node.entry.message().is_some_and(|said| said.receipt.is_some()));
+        if path.iter().any(|node| node.undone) {
+            this.add(Cause::CompactionUndone);
+        }
+        for node in &path[answered.map_or(0, |at| at + 1)..] {
+            if !node.undone {
+                this.entry(&node.entry.data);
+            }
+        }
+        this
+    }
+
+    /// Takes an event of the log, before the session does.
+    pub fn note(&mut self, event: &Event, before: &SessionState) {
+        match event {
+            Event::EntryAppended(appended) => {
+                if appended.entry.parent_id != before.leaf {
+                    self.add(Cause::Navigation);
+                }
+                self.entry(&appended.entry.data);
+            }
+            Event::CompactionUndone(_) => self.add(Cause::CompactionUndone),
+            Event::SessionUpdated(updated) => {
+                if updated.leaf_id.as_ref().is_some_and(|leaf| *leaf != before.leaf) {
+                    self.add(Cause::Navigation);
+                }
+                if updated.pins.is_some() {
+                    self.add(Cause::Pins);
+                }
+                if let Some(strategy) = updated.strategy.as_ref().filter(|strategy| **strategy != before.strategy) {
+                    self.add(Cause::Strategy(strategy.clone()));
+                }
+                let settings = updated.settings.as_ref();
+                if settings.is_some_and(|settings| settings.instructions != before.settings.instructions) {
+                    self.add(Cause::Instructions(None));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, data: &EntryData) {
+        match data {
+            EntryData::Compaction(_) => self.add(Cause::Compaction),
+            EntryData::ContextTransform(kept) => {
+                if let Kept::Known(transform) = &**kept {
+                    self.patch(&transform.transformer_name, &transform.patch, false);
+                }
+            }
+            EntryData::Ephemeral(kept) => {
+                if let Kept::Known(change) = &**kept {
+                    self.patch(&change.transformer_name, &change.patch, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes a patch: one that every later request is made with, or one for the next alone.
+    pub fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
+        for op in patch {
+            let Some(area) = Area::of(op) else { continue };
+            let reason = op.invalidate_cache_reason().unwrap_or_default().trim().to_owned();
+            self.add(Cause::Patch { area, transformer: transformer.to_owned(), reason, once });
+        }
+    }
+
+    /// Notes something; of the same only the newest is kept.
+    pub fn add(&mut self, cause: Cause) {
+        self.noted.retain(|noted| *noted != cause);
+        if self.noted.len() == CAUSES_MAX {
+            self.noted.remove(0);
+        }
+        self.noted.push(cause);
+    }
+
+    /// A request was sent: what happened before it explains nothing any more, except that what was for it alone is over.
+    pub fn sent(&mut self) {
+        let past = |cause: Cause| match cause {
+            Cause::Patch { area, once: true, .. } => Some(Cause::Past(area)),
+            _ => None,
+        };
+        self.noted = std::mem::take(&mut self.noted).into_iter().filter_map(past).collect();
+    }
+
+    /// Why two requests part here, and more about it. `model` is the one that was asked before.
+    #[must_use]
+    pub fn of(&self, place: &Place, model: &str) -> (BreakReason, Option<String>) {
+        match place {
+            Place::Model => return (BreakReason::Model, Some(model.to_owned())),
+            Place::Uncached => return (BreakReason::Uncached, None),
+            Place::Tools | Place::System(_) | Place::Message(_) => {}
+        }
+        // The one that changes most comes first, and of its like the newest.
+        let fitting = self.noted.iter().rev().filter_map(|cause| cause.fits(place));
+        fitting.min_by_key(|fit| fit.rank).map_or((BreakReason::Unknown, None), |fit| (fit.reason, fit.detail))
+    }
+}
+
+/// A cause that can be why.
+struct Fit {
+    /// The smallest is taken.
+    rank: u8,
+    reason: BreakReason,
+    detail: Option<String>,
+}
+
+impl Cause {
+    fn fits(&self, place: &Place) -> Option<Fit> {
+        let fit = |rank, reason| Some(Fit { rank, reason, detail: None });
+        let on_messages = matches!(place, Place::Message(_));
+        match self {
+            Self::Patch { area, transformer, reason, .. } if area.holds(place) => {
+                let detail = Some(format!("{transformer}: {reason}"));
+                Some(Fit { rank: if on_messages { 3 } else { 0 }, reason: BreakReason::Patch, detail })
+            }
+            Self::Compaction if on_messages => fit(0, BreakReason::Compaction),
+            Self::CompactionUndone if on_messages => fit(1, BreakReason::CompactionUndone),
+            // Another branch has its own patches, of tools and instructions too.
+            Self::Navigation => fit(2, BreakReason::Navigation),
+            Self::Tools if *place == Place::Tools => fit(1, BreakReason::Tools),
+            Self::Instructions(hook) if place.is_base() => {
+                Some(Fit { rank: 1, reason: BreakReason::Instructions, detail: hook.clone() })
+            }
+            Self::Past(area) if area.holds(place) => fit(4, BreakReason::Uncached),
+            Self::Pins if on_messages => fit(5, BreakReason::Pins),
+            Self::Strategy(name) if on_messages => {
+                Some(Fit { rank: 6, reason: BreakReason::Strategy, detail: Some(name.clone()) })
+            }
+            Self::Restart if *place == Place::Tools => fit(7, BreakReason::Tools),
+            Self::Restart if place.is_base() => fit(7, BreakReason::Instructions),
+            // What was compacted or taken back carries the patches before it.
+            Self::Compaction => fit(8, BreakReason::Compaction),
+            Self::CompactionUndone => fit(8, BreakReason::CompactionUndone),
+            _ => None,
+        }
+    }
+}
+
+impl Place {
+    /// Whether the session's or the deployment's instructions stand here.
+    fn is_base(&self) -> bool {
+        matches!(self, Self::System(name) if name == BASE_PART)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::context::{counter::Counter, testing::path};
+    use reseed_protocol::{
+        EntryId,
+        event::{EntryAppended, SessionUpdated},
+        patch::EphemeralChange,
+    };
+
+    fn patch(ops: &[PatchOp]) -> Cause {
+        let mut causes = Causes::default();
+        causes.patch("redactor", ops, false);
+        causes.noted.remove(0)
+    }
+
+    fn set(part: &str) -> PatchOp {
+        PatchOp::SystemPartSet {
+            part_name: part.to_owned(),
+            text: "x".to_owned(),
+            invalidate_cache_reason: " new policy ".to_owned(),
+        }
+    }
+
+    fn edit() -> PatchOp {
+        PatchOp::MessagesCachedEdit { edits: Vec::new(), invalidate_cache_reason: "a name".to_owned() }
+    }
+
+    fn tools() -> PatchOp {
+        PatchOp::ToolsRemove { tool_names: Vec::new(), invalidate_cache_reason: "less".to_owned() }
+    }
+
+    #[test]
+    fn the_cause_is_one_that_can_change_the_part() {
+        let message = || Place::Message(None);
+        let system = |name: &str| Place::System(name.to_owned());
+        let unknown = (BreakReason::Unknown, None);
+        let reason = |reason| (reason, None);
+        let detail = |reason, detail: &str| (reason, Some(detail.to_owned()));
+        let by_patch = |detail: &str| (BreakReason::Patch, Some(format!("redactor: {detail}")));
+        type Case = (Vec<Cause>, Place, (BreakReason, Option<String>));
+        let table: Vec<Case> = vec![
+            (vec![], message(), unknown.clone()),
+            (vec![], Place::Tools, unknown.clone()),
+            (vec![], system("base"), unknown.clone()),
+            (vec![], Place::Uncached, reason(BreakReason::Uncached)),
+            (vec![], Place::Model, detail(BreakReason::Model, "small")),
+            (vec![Cause::Compaction], message(), reason(BreakReason::Compaction)),
+            (vec![Cause::Tools, Cause::Compaction], Place::Tools, reason(BreakReason::Tools)),
+            (vec![Cause::Tools], message(), unknown.clone()),
+            (vec![Cause::Instructions(None)], message(), unknown.clone()),
+            (vec![Cause::Instructions(None)], system("base"), reason(BreakReason::Instructions)),
+            (vec![Cause::Instructions(None)], system("policy"), unknown.clone()),
+            (vec![Cause::Instructions(Some("h".into()))], system("base"), detail(BreakReason::Instructions, "h")),
+            (vec![patch(&[set("policy")])], system("policy"), by_patch("new policy")),
+            (vec![patch(&[set("policy")])], system("base"), unknown.clone()),
+            (vec![patch(&[edit()])], message(), by_patch("a name")),
+            (vec![patch(&[edit()]), Cause::Compaction], message(), reason(BreakReason::Compaction)),
+            (vec![patch(&[tools()]), Cause::Tools], Place::Tools, by_patch("less")),
+            (vec![Cause::Navigation], system("policy"), reason(BreakReason::Navigation)),
+            (vec![Cause::Strategy("truncate".into())], message(), detail(BreakReason::Strategy, "truncate")),
+            (vec![Cause::Strategy("truncate".into())], Place::Tools, unknown.clone()),
+            (vec![Cause::Strategy("a".into()), Cause::Pins], message(), reason(BreakReason::Pins)),
+            (vec![Cause::Restart], message(), unknown.clone()),
+            (vec![Cause::Restart], Place::Tools, reason(BreakReason::Tools)),
+            (vec![Cause::Restart], system("base"), reason(BreakReason::Instructions)),
+        ];
+        for (noted, place, expected) in table {
+            let causes = Causes { noted };
+            assert_eq!(causes.of(&place, "small"), expected, "{causes:?} at {place:?}");
+        }
+    }
+
+    #[test]
+    fn events_of_the_log_are_causes() {
+        let path = path(&["a:user one", "b:assistant two", "c:compaction S first=b"], &Counter::for_model("test"));
+        let state = SessionState { leaf: Some("b".parse().unwrap()), ..SessionState::default() };
+        let appended = |parent: &str, at: usize| {
+            let mut entry = path[at].entry.clone();
+            entry.parent_id = Some(parent.parse().unwrap());
+            Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
+        };
+        let updated = |change: fn(&mut SessionUpdated)| {
+            let mut updated = SessionUpdated::default();
+            change(&mut updated);
+            Event::SessionUpdated(Box::new(updated))
+        };
+        let same: fn(&mut SessionUpdated) = |updated| updated.leaf_id = Some(Some("b".parse().unwrap()));
+        let table: Vec<(Event, Vec<Cause>)> = vec![
+            (appended("b", 2), vec![Cause::Compaction]),
+            (appended("b", 0), vec![]),
+            (appended("a", 0), vec![Cause::Navigation]),
+            (updated(|updated| updated.leaf_id = Some(None::<EntryId>)), vec![Cause::Navigation]),
+            (updated(same), vec![]),
+            (updated(|updated| updated.pins = Some(Vec::new())), vec![Cause::Pins]),
+            (updated(|updated| updated.strategy = Some("manual".into())), vec![Cause::Strategy("manual".into())]),
+            (updated(|updated| updated.name = Some("other".into())), vec![]),
+            (updated(|updated| updated.settings = Some(crate::core::session::state::no_settings())), vec![]),
+            (
+                updated(|updated| {
+                    let mut settings = crate::core::session::state::no_settings();
+                    settings.instructions = Some("Be brief.".into());
+                    updated.settings = Some(settings);
+                }),
+                vec![Cause::Instructions(None)],
+            ),
+        ];
+        for (event, expected) in table {
+            let mut causes = Causes::default();
+            causes.note(&event, &state);
+            assert_eq!(causes.noted, expected, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_for_one_request_explains_the_next() {
+        let mut causes = Causes::default();
+        let change = EphemeralChange { transformer_name: "clock".to_owned(), patch: vec![set("time")] };
+        causes.entry(&EntryData::Ephemeral(Box::new(Kept::Known(change))));
+        causes.add(Cause::Compaction);
+        let place = Place::System("time".to_owned());
+        assert_eq!(causes.of(&place, "m"), (BreakReason::Patch, Some("clock: new policy".to_owned())));
+        causes.sent();
+        assert_eq!(causes.noted, [Cause::Past(Area::System(Some("time".to_owned())))]);
+        assert_eq!(causes.of(&place, "m"), (BreakReason::Uncached, None));
+        causes.sent();
+        assert_eq!(causes, Causes::default());
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let mut causes = Causes::default();
+        for n in 0..1_000 {
+            causes.add(Cause::Strategy(format!("s{n}")));
+            causes.add(Cause::Tools);
+        }
+        assert_eq!(causes.noted.len(), CAUSES_MAX);
+        assert_eq!(causes.noted.iter().filter(|cause| **cause == Cause::Tools).count(), 1);
+    }
+}

@@ -1,0 +1,485 @@
+//! What of a request a provider may have in its cache: the longest beginning that it shares with the session's request
+//! before it.
+//!
+//! A cache reads a request in this order: tools, system prompt, messages, those for one request alone last; and it is one
+//! model's. Requests are compared by fingerprints of these parts, which messages have from when they were counted: what
+//! a comparison costs does not grow with what was said, only with how many messages there are.
+
+use crate::core::{
+    context::{build::Counted, count::Fixed},
+    session::fingerprint::{chain, chained, fingerprint},
+};
+use reseed_protocol::{
+    EntryId, Message, UsageSource,
+    context::{SystemPart, SystemPrompt, ToolDefinition},
+    receipt::SentPart,
+};
+
+/// The tools' name in a receipt.
+pub const TOOLS_PART: &str = "tools";
+/// The cached messages' name among what was sent.
+const MESSAGES_PART: &str = "messages";
+/// The name, among what was sent, of the messages that were sent once.
+const UNCACHED_PART: &str = "uncached";
+/// What stands before the name of a part of the system prompt.
+const SYSTEM_PREFIX: &str = "system:";
+/// What stands before the id of a message's entry, and for a message without one.
+const MESSAGE: &str = "message";
+
+/// A request that is about to be sent, or might be.
+#[derive(Debug, Clone)]
+pub struct Outgoing<'a> {
+    model: &'a str,
+    tools: Vec<Piece<'a>>,
+    system: Vec<Piece<'a>>,
+    messages: Vec<Piece<'a>>,
+    /// How many of the messages are cached ones.
+    cached: usize,
+    tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Piece<'a> {
+    name: Option<&'a str>,
+    hash: u64,
+    /// As estimated, not corrected.
+    tokens: u64,
+}
+
+/// A request that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentRequest {
+    model: String,
+    tools: Run,
+    system: Vec<(String, u64)>,
+    cached: Run,
+    uncached: Run,
+    tokens: u64,
+}
+
+/// Fingerprints of what followed one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Run {
+    /// Of each.
+    Each(Vec<u64>),
+    /// Of all together: what a receipt tells of them.
+    Whole(u64),
+}
+
+/// What two requests have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shared {
+    /// The tokens that both begin with.
+    pub tokens: u64,
+    /// Where they part and the tokens of the earlier one behind it; absent where it is the beginning of the later one.
+    pub broke: Option<(Place, u64)>,
+}
+
+/// Where two requests part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Another model is asked.
+    Model,
+    /// The tools.
+    Tools,
+    /// This part of the system prompt.
+    System(String),
+    /// The message of this entry of the later request, where it is one's.
+    Message(Option<EntryId>),
+    /// A message that was sent for one request alone.
+    Uncached,
+}
+
+impl Place {
+    /// The place as a receipt names it.
+    #[must_use]
+    pub fn part(&self) -> String {
+        match self {
+            Self::Model => "model".to_owned(),
+            Self::Tools => TOOLS_PART.to_owned(),
+            Self::System(name) => format!("{SYSTEM_PREFIX}{name}"),
+            Self::Message(Some(entry)) => format!("{MESSAGE}:{entry}"),
+            Self::Message(None) | Self::Uncached => MESSAGE.to_owned(),
+        }
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    /// What stands before the messages, of which the tokens are shared out by length.
+    #[must_use]
+    pub fn new(model: &'a str, system: &'a SystemPrompt, tools: &'a [ToolDefinition], fixed: Fixed) -> Self {
+        let tool = |tool: &'a ToolDefinition| {
+            let text = serde_json::to_string(tool).expect("tool definitions have text keys");
+            (tool.name.as_str(), fingerprint(text.as_bytes()), text.len())
+        };
+        let part = |part: &'a SystemPart| (part.name.as_str(), fingerprint(part.text.as_bytes()), part.text.len());
+        Self {
+            model,
+            tools: pieces(tools.iter().map(tool), fixed.tools),
+            system: pieces(system.parts.iter().map(part), fixed.system),
+            messages: Vec::new(),
+            cached: 0,
+            tokens: 0,
+        }
+    }
+
+    /// The messages: those that the next request sends again, and those that are for this one alone.
+    #[must_use]
+    pub fn with_messages(mut self, cached: &'a [Counted], uncached: &'a [Counted]) -> Self {
+        let piece = |counted: &'a Counted| Piece {
+            name: counted.entry_id.as_ref().map(EntryId::as_str),
+            hash: counted.hash,
+            tokens: counted.tokens.total(),
+        };
+        self.messages = cached.iter().chain(uncached).map(piece).collect();
+        self.cached = cached.len();
+        self
+    }
+
+    /// All of it is counted at so many tokens.
+    #[must_use]
+    pub fn counted_at(self, tokens: u64) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// What this has in common with an earlier request.
+    #[must_use]
+    pub fn shares(&self, earlier: &SentRequest) -> Shared {
+        let (whole, place) = match self.parting(earlier) {
+            Ok(()) => return Shared { tokens: earlier.tokens.min(self.tokens), broke: None },
+            Err(parting) => parting,
+        };
+        let all: u64 = self.pieces().map(|piece| piece.tokens).sum();
+        let same: u64 = self.pieces().take(whole).map(|piece| piece.tokens).sum();
+        let part = u128::from(self.tokens) * u128::from(same) / u128::from(all.max(1));
+        let tokens = u64::try_from(part).unwrap_or(u64::MAX).min(earlier.tokens);
+        Shared { tokens, broke: Some((place, earlier.tokens - tokens)) }
+    }
+
+    /// How many pieces are the same before the first that is not, and where that is.
+    fn parting(&self, earlier: &SentRequest) -> Result<(), (usize, Place)> {
+        if earlier.model != self.model {
+            return Err((0, Place::Model));
+        }
+        let tools: Vec<u64> = self.tools.iter().map(|piece| piece.hash).collect();
+        let (same, whole) = earlier.tools.beginning(&tools);
+        if !whole || same < tools.len() {
+            return Err((same, Place::Tools));
+        }
+        let before = self.tools.len();
+        let differs =
+            |at: &usize| self.system.get(*at).map(|piece| piece.hash) != earlier.system.get(*at).map(|it| it.1);
+        if let Some(at) = (0..self.system.len().max(earlier.system.len())).find(differs) {
+            let gone = || earlier.system.get(at).map(|(name, _)| name.as_str());
+            let stays = |name: &&str| self.system.iter().any(|piece| piece.name == Some(*name));
+            let here = self.system.get(at).and_then(|piece| piece.name);
+            let name = gone().filter(|gone| !stays(gone)).or(here).or_else(gone).unwrap_or_default();
+            return Err((before + at, Place::System(name.to_owned())));
+        }
+        let before = before + self.system.len();
+        let messages: Vec<u64> = self.messages.iter().map(|piece| piece.hash).collect();
+        let (same, whole) = earlier.cached.beginning(&messages);
+        if !whole {
+            let entry = self.messages.get(same).and_then(|piece| piece.name).and_then(|name| name.parse().ok());
+            return Err((before + same, Place::Message(entry)));
+        }
+        let (again, whole) = earlier.uncached.beginning(&messages[same..]);
+        if whole { Ok(()) } else { Err((before + same + again, Place::Uncached)) }
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
+        self.tools.iter().chain(&self.system).chain(&self.messages)
+    }
+
+    /// The same, as what was sent.
+    #[must_use]
+    pub fn sent(&self) -> SentRequest {
+        let each = |pieces: &[Piece<'_>]| Run::Each(pieces.iter().map(|piece| piece.hash).collect());
+        let named = |piece: &Piece<'_>| (piece.name.unwrap_or_default().to_owned(), piece.hash);
+        let (cached, uncached) = self.messages.split_at(self.cached);
+        SentRequest {
+            model: self.model.to_owned(),
+            tools: each(&self.tools),
+            system: self.system.iter().map(named).collect(),
+            cached: each(cached),
+            uncached: each(uncached),
+            tokens: self.tokens,
+        }
+    }
+}
+
+impl SentRequest {
+    /// The request that an answer stands for, as its receipt tells; none where it has none.
+    #[must_use]
+    pub fn of_answer(answer: &Message) -> Option<Self> {
+        let receipt = answer.receipt.as_deref().filter(|receipt| !receipt.sent.is_empty())?;
+        let read = |part: &SentPart| u64::from_str_radix(&part.hash, 16).ok();
+        let run = |name: &str| {
+            let part = receipt.sent.iter().find(|part| part.part == name);
+            part.map_or(Some(Run::Each(Vec::new())), |part| read(part).map(Run::Whole))
+        };
+        let system = receipt.sent.iter().filter_map(|part| Some((part.part.strip_prefix(SYSTEM_PREFIX)?, part)));
+        let mut sent = Self {
+            model: answer.model.clone()?,
+            tools: run(TOOLS_PART)?,
+            system: system.map(|(name, part)| Some((name.to_owned(), read(part)?))).collect::<Option<_>>()?,
+            cached: run(MESSAGES_PART)?,
+            uncached: run(UNCACHED_PART)?,
+            tokens: receipt.tokens,
+        };
+        let reported = answer.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported);
+        if let Some(usage) = reported {
+            sent.answered(usage.input_tokens);
+        }
+        Some(sent)
+    }
+
+    /// The provider counted so many tokens of it.
+    pub fn answered(&mut self, input_tokens: u64) {
+        if input_tokens > 0 {
+            self.tokens = input_tokens;
+        }
+    }
+
+    /// The model that was asked.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// What a receipt tells of it.
+    #[must_use]
+    pub fn parts(&self) -> Vec<SentPart> {
+        let part = |name: String, hash: u64| SentPart { part: name, hash: format!("{hash:016x}") };
+        let runs = |name: &str, run: &Run| run.whole().map(|hash| part(name.to_owned(), hash));
+        let system = self.system.iter().map(|(name, hash)| part(format!("{SYSTEM_PREFIX}{name}"), *hash));
+        let tools = runs(TOOLS_PART, &self.tools).into_iter();
+        let messages = runs(MESSAGES_PART, &self.cached).into_iter().chain(runs(UNCACHED_PART, &self.uncached));
+        tools.chain(system).chain(messages).collect()
+    }
+}
+
+impl Run {
+    /// How many of these it begins with, and whether that is all of it.
+    fn beginning(&self, next: &[u64]) -> (usize, bool) {
+        match self {
+            Self::Each(hashes) => {
+                let same = hashes.iter().zip(next).take_while(|(one, other)| one == other).count();
+                (same, same == hashes.len())
+            }
+            Self::Whole(hash) => {
+                let mut sum = chained([]);
+                for (at, next) in next.iter().enumerate() {
+                    if sum == *hash {
+                        return (at, true);
+                    }
+                    sum = chain(sum, *next);
+                }
+                if sum == *hash { (next.len(), true) } else { (0, false) }
+            }
+        }
+    }
+
+    /// The fingerprint of all of it; none where there is nothing.
+    fn whole(&self) -> Option<u64> {
+        match self {
+            Self::Each(hashes) if hashes.is_empty() => None,
+            Self::Each(hashes) => Some(chained(hashes.iter().copied())),
+            Self::Whole(hash) => Some(*hash),
+        }
+    }
+}
+
+/// Names and fingerprints, with the tokens of all shared out by length.
+fn pieces<'a>(parts: impl Iterator<Item = (&'a str, u64, usize)>, tokens: u64) -> Vec<Piece<'a>> {
+    let parts: Vec<(&str, u64, usize)> = parts.collect();
+    let all: u128 = parts.iter().map(|(_, _, bytes)| *bytes as u128).sum();
+    let share = |bytes: usize| u64::try_from(u128::from(tokens) * bytes as u128 / all.max(1)).unwrap_or(u64::MAX);
+    parts.into_iter().map(|(name, hash, bytes)| Piece { name: Some(name), hash, tokens: share(bytes) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::context::{build_context, counter::Counter, testing::path};
+    use reseed_protocol::{Usage, receipt::Receipt};
+    use serde_json::json;
+
+    /// A request written as lines: `model NAME`, `tool NAME`, `system NAME TEXT`, `- MESSAGE` for one that is sent once,
+    /// anything else an entry.
+    struct Written {
+        model: String,
+        system: SystemPrompt,
+        tools: Vec<ToolDefinition>,
+        messages: Vec<Counted>,
+        cached: usize,
+    }
+
+    fn written(lines: &[&str]) -> Written {
+        let counter = Counter::for_model("test");
+        let (mut model, mut system, mut tools) = ("m".to_owned(), SystemPrompt::default(), Vec::new());
+        let (mut cached, mut uncached) = (Vec::new(), Vec::new());
+        for line in lines {
+            let (word, rest) = line.split_once(' ').unwrap();
+            match word {
+                "model" => model = rest.to_owned(),
+                "tool" => tools.push(ToolDefinition {
+                    name: rest.to_owned(),
+                    description: "Does something.".repeat(20),
+                    parameters: json!({ "type": "object" }),
+                }),
+                "system" => {
+                    let (name, text) = rest.split_once(' ').unwrap();
+                    system.parts.push(SystemPart { name: name.to_owned(), text: text.repeat(200) });
+                }
+                "-" => uncached.push(rest),
+                _ => cached.push(*line),
+            }
+        }
+        let messages = |lines: &[&str]| build_context(&path(lines, &counter)).messages;
+        let (mut messages, uncached) = (messages(&cached), messages(&uncached));
+        let cached = messages.len();
+        messages.extend(uncached.into_iter().map(|counted| Counted { entry_id: None, ..counted }));
+        Written { model, system, tools, messages, cached }
+    }
+
+    impl Written {
+        fn outgoing(&self) -> Outgoing<'_> {
+            let fixed = Fixed { system: 300, tools: 100 * self.tools.len() as u64, ..Fixed::default() };
+            let (cached, uncached) = self.messages.split_at(self.cached);
+            let outgoing = Outgoing::new(&self.model, &self.system, &self.tools, fixed).with_messages(cached, uncached);
+            let tokens = outgoing.pieces().map(|piece| piece.tokens).sum();
+            outgoing.counted_at(tokens)
+        }
+    }
+
+    /// The request again, as it is known after a restart.
+    fn read_back(sent: &SentRequest) -> SentRequest {
+        let receipt = Receipt { tokens: sent.tokens, sent: sent.parts(), ..Receipt::default() };
+        let mut answer = Message::user("");
+        answer.model = Some(sent.model.clone());
+        answer.receipt = Some(Box::new(receipt));
+        SentRequest::of_answer(&answer).unwrap()
+    }
+
+    const BEFORE: &[&str] = &[
+        "tool look",
+        "system base Be brief. ",
+        "system policy Be civil. ",
+        "a:user one and more",
+        "b:assistant two",
+        "c:user three",
+    ];
+
+    fn with(change: impl FnOnce(&mut Vec<&'static str>)) -> Vec<&'static str> {
+        let mut lines = BEFORE.to_vec();
+        change(&mut lines);
+        lines
+    }
+
+    fn without(at: usize) -> Vec<&'static str> {
+        let mut lines = BEFORE.to_vec();
+        lines.remove(at);
+        lines
+    }
+
+    #[test]
+    fn the_first_part_that_differs_is_named() {
+        let told = |lines: &mut Vec<&'static str>| lines.extend(["d:assistant four", "e:user five"]);
+        let table: &[(Vec<&str>, Option<&str>)] = &[
+            (BEFORE.to_vec(), None),
+            (with(told), None),
+            (with(|lines| lines.insert(0, "model other")), Some("model")),
+            (with(|lines| lines[0] = "tool find"), Some("tools")),
+            (with(|lines| lines.insert(1, "tool find")), Some("tools")),
+            (without(0), Some("tools")),
+            (with(|lines| lines[1] = "system base Be long. "), Some("system:base")),
+            (with(|lines| lines.insert(1, "system first Hear. ")), Some("system:first")),
+            (with(|lines| lines.insert(3, "system last Hear. ")), Some("system:last")),
+            (without(1), Some("system:base")),
+            (without(2), Some("system:policy")),
+            // A part's name is not sent.
+            (with(|lines| lines[2] = "system rules Be civil. "), None),
+            (with(|lines| lines[3] = "a:user one and less"), Some("message:a")),
+            (with(|lines| lines[5] = "d:user four"), Some("message:d")),
+            (without(5), Some("message")),
+        ];
+        let before = written(BEFORE);
+        let sent = before.outgoing().sent();
+        for (lines, expected) in table {
+            let after = written(lines);
+            let outgoing = after.outgoing();
+            let shared = outgoing.shares(&sent);
+            let part = shared.broke.as_ref().map(|(place, _)| place.part());
+            assert_eq!(part.as_deref(), *expected, "{lines:?}");
+            let lost = shared.broke.map_or(0, |(_, lost)| lost);
+            assert_eq!(shared.tokens + lost, sent.tokens, "{lines:?}");
+            assert!(shared.tokens <= outgoing.tokens);
+            // After a restart the same is known, but which message it was.
+            let again = outgoing.shares(&read_back(&sent));
+            let known = |part: &str| part.split(':').next().unwrap().to_owned();
+            let part = again.broke.as_ref().map(|(place, _)| place.part());
+            assert_eq!(part.as_deref().map(known), expected.map(known), "{lines:?}");
+            assert!(again.tokens <= shared.tokens);
+            assert!(expected.is_some_and(|part| part.starts_with("message")) || again.tokens == shared.tokens);
+        }
+    }
+
+    #[test]
+    fn tokens_are_those_before_the_part() {
+        let before = written(BEFORE);
+        let sent = before.outgoing().sent();
+        let share = |change: fn(&mut Vec<&'static str>)| {
+            let after = written(&with(change));
+            after.outgoing().shares(&sent).tokens
+        };
+        assert_eq!(share(|lines| lines.insert(0, "model other")), 0);
+        assert_eq!(share(|lines| lines[0] = "tool find"), 0);
+        assert_eq!(share(|lines| lines.insert(1, "tool find")), 100);
+        assert_eq!(share(|lines| lines[1] = "system base Be tidy. "), 100);
+        assert_eq!(share(|lines| lines[2] = "system policy Be tardy. "), 250);
+        assert_eq!(share(|lines| lines[3] = "a:user another"), 400);
+    }
+
+    #[test]
+    fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
+        let first = written(&["a:user one", "- x:user the time is noon"]);
+        let sent = first.outgoing().sent();
+        let second = written(&["a:user one", "b:assistant two", "c:user three", "- x:user the time is one"]);
+        for earlier in [sent.clone(), read_back(&sent)] {
+            let shared = second.outgoing().shares(&earlier);
+            assert_eq!(shared.broke.as_ref().map(|(place, _)| place.clone()), Some(Place::Uncached));
+            assert!(shared.tokens >= first.messages[0].tokens.total());
+            // The very same again is no loss.
+            assert_eq!(first.outgoing().shares(&earlier).broke, None);
+        }
+    }
+
+    #[test]
+    fn a_report_tells_how_much_there_was() {
+        let before = written(BEFORE);
+        let mut sent = before.outgoing().sent();
+        sent.answered(1_000);
+        let after = written(&with(|lines| lines.extend(["d:assistant four", "e:user five"])));
+        let outgoing = after.outgoing().counted_at(1_200);
+        assert_eq!(outgoing.shares(&sent), Shared { tokens: 1_000, broke: None });
+        let answer = Message {
+            model: Some("m".into()),
+            usage: Some(Usage {
+                input_tokens: 1_000,
+                cached_tokens: 0,
+                cache_write_tokens: None,
+                output_tokens: 1,
+                reasoning_tokens: None,
+                prefix_tokens: None,
+                cost_nano_usd: None,
+                source: UsageSource::Reported,
+            }),
+            receipt: Some(Box::new(Receipt { tokens: 7, sent: sent.parts(), ..Receipt::default() })),
+            ..Message::user("")
+        };
+        let read = SentRequest::of_answer(&answer).unwrap();
+        assert_eq!(outgoing.shares(&read), Shared { tokens: 1_000, broke: None });
+        assert_eq!(SentRequest::of_answer(&Message::user("")), None);
+    }
+}
