@@ -11,6 +11,7 @@ use crate::{
 };
 use reseed::core::{
     context::summary::read_prompt,
+    hook::HookFault,
     model::{ModelFault, ModelRequest, OverflowHint, Purpose},
     pi,
 };
@@ -19,6 +20,7 @@ use reseed_protocol::{
     command::{CancelCompaction, Command, Input as Said, ManualCompact, UserInput},
     entry::Compaction,
     event::EphemeralEvent,
+    hook::HookAnswer,
     reply::Reply,
 };
 use serde_json::{Value, json as value};
@@ -98,14 +100,25 @@ fn gave_up(script: &Script) -> bool {
     )
 }
 
-/// Why a case of the life cycle is not ours.
-const NOT_OURS: &[(&str, &str)] = &[("extension", "hooks are not there yet")];
+/// What the extensions of a case of the life cycle answer before a compaction, one after the other.
+fn extensions(name: &str) -> Vec<Result<HookAnswer, HookFault>> {
+    let gives = || HookAnswer {
+        summary: Some("FROM-EXTENSION".into()),
+        details: Some(value!({ "mine": true })),
+        ..HookAnswer::default()
+    };
+    match name {
+        "extension cancels" => vec![Ok(HookAnswer { cancel: Some(true), ..HookAnswer::default() })],
+        "extension supplies the summary" => vec![Ok(gives())],
+        "extension throws: default compaction runs" => vec![Err(HookFault::failed("it throws"))],
+        "two extensions, the last truthy result wins" => vec![Ok(gives()), Ok(HookAnswer::default())],
+        other if other.contains("extension") => panic!("an extension that is not known: {other}"),
+        _ => Vec::new(),
+    }
+}
 
 pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
     let name = case["name"].as_str().unwrap();
-    if let Some((_, why)) = NOT_OURS.iter().find(|(word, _)| name.contains(word)) {
-        return Outcome::NotOurs(why);
-    }
     let settings = &case["compaction"];
     let setting = Setting {
         window_tokens: whole(&case["contextWindow"]),
@@ -125,7 +138,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
             summaries.borrow_mut().pop_front().unwrap_or_else(|| Some(Ok(answer(&summary("SUM"), None))))
         }
     });
-    let mut script = Script::new(&setting, None, None, model);
+    let mut script = Script::hooked(&setting, extensions(name), model);
     let mut refused_nothing = false;
     outcome(|| {
         for step in case["steps"].as_array().unwrap() {
@@ -162,6 +175,11 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
             let written = script.entries.iter().filter_map(compaction_of).count();
             same("compactions of nothing", &written, &0)?;
             return Err(Outcome::Deviating(deviations::NOTHING_TO_COMPACT));
+        }
+        if name.starts_with("two extensions") {
+            let newest = script.entries.iter().rev().find_map(compaction_of);
+            same("whose summary it is", &value!(newest.map(|newest| &newest.summary)), &value!("FROM-EXTENSION"))?;
+            return Err(Outcome::Deviating(deviations::MERGED_ANSWERS));
         }
         same_entries(&script, case)
     })
@@ -209,7 +227,10 @@ fn same_entries(script: &Script, case: &Value) -> Result<(), Outcome> {
         .iter()
         .filter(|entry| ours(entry))
         .map(|entry| match entry["compaction"].as_str() {
-            Some(text) => value!({ "compaction": text, "firstKept": place(crate::data::place(&entry["firstKept"])) }),
+            Some(text) => {
+                let kept = place(crate::data::place(&entry["firstKept"]));
+                value!({ "compaction": text, "firstKept": kept, "fromHook": entry["fromHook"] == true })
+            }
             None => entry.clone(),
         })
         .collect();
@@ -220,9 +241,9 @@ fn same_entries(script: &Script, case: &Value) -> Result<(), Outcome> {
             EntryData::Compaction(compaction) => {
                 let first = compaction.first_kept_entry_id.as_ref();
                 let kept = script.entries.iter().position(|entry| Some(&entry.entry_id) == first);
-                let word =
-                    compaction.summary.split("- ").nth(1).unwrap_or_default().split('\n').next().unwrap_or_default();
-                value!({ "compaction": word, "firstKept": kept })
+                let told = compaction.summary.split("- ").nth(1).unwrap_or(&compaction.summary);
+                let word = told.split('\n').next().unwrap_or_default();
+                value!({ "compaction": word, "firstKept": kept, "fromHook": compaction.hook.is_some() })
             }
             EntryData::Message(message) => value!(match message.role {
                 Role::User => "message:user",

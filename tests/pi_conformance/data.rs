@@ -23,8 +23,6 @@ pub(crate) enum Outcome {
     Passed,
     /// Otherwise than pi, for a reason of the table, and checked to be better.
     Deviating(&'static str),
-    /// About something that this server does not have.
-    NotOurs(&'static str),
     Failed(String),
 }
 

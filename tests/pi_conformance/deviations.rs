@@ -20,9 +20,15 @@ pub(crate) const LATER_OVERFLOW_TEXT: &str = "later overflow text";
 pub(crate) const BEFORE_THE_REQUEST: &str = "threshold looked at late";
 pub(crate) const ORDER_OF_CHILDREN: &str = "children by their clocks";
 pub(crate) const ORPHAN_RESULT: &str = "result without a call";
+pub(crate) const MERGED_ANSWERS: &str = "hooks' answers merged";
 
 /// Every reason there is.
 pub(crate) const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        name: MERGED_ANSWERS,
+        reason: "of several extensions pi takes the last answer whole, so an empty one wipes a summary that was given; here \
+                 they are merged field by field, and an empty one changes nothing",
+    },
     Deviation {
         name: UNKNOWN_LEAF,
         reason: "pi silently takes the last entry of the file; here an entry that is not there is told as such",

@@ -123,9 +123,6 @@ fn run(data: &Data, group: &str, judge: Judge, reasons: &mut BTreeMap<&'static s
                 *reasons.entry(name).or_default() += 1;
                 counts.deviating += 1;
             }
-            Outcome::NotOurs(why) => {
-                print_line(&format!("not ours: {group} {}: {why}", data::title(case)));
-            }
             Outcome::Failed(why) => {
                 counts.failed += 1;
                 if counts.failed <= TOLD_MAX {

@@ -9,6 +9,7 @@ use reseed::core::{
         strategy::Options,
         windows::Windows,
     },
+    hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest, ReportedUsage},
     session::{IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader},
 };
@@ -16,6 +17,7 @@ use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,
     command::{Command, NavigatePosition},
     event::{EphemeralEvent, Event},
+    hook::{HookAnswer, HookPoint},
     reply::Reply,
 };
 use std::{
@@ -31,6 +33,8 @@ pub(crate) type Model = Box<dyn FnMut(&ModelRequest) -> Option<Result<Answer, Mo
 pub(crate) struct Script {
     agent: Option<AgentLoop>,
     model: Model,
+    /// What each hook answers.
+    hooks: Vec<Result<HookAnswer, HookFault>>,
     commands: u64,
     /// Every entry, those of the file first.
     pub(crate) entries: Vec<Entry>,
@@ -55,6 +59,21 @@ const NOW: Timestamp = Timestamp(1_800_000_000_000);
 impl Script {
     /// A session, standing at a leaf, counted and cut as pi does.
     pub(crate) fn new(setting: &Setting, session: Option<&Session>, leaf: Option<EntryId>, model: Model) -> Self {
+        Self::made(setting, session, leaf, Vec::new(), model)
+    }
+
+    /// A new session, with hooks before its compactions that answer so.
+    pub(crate) fn hooked(setting: &Setting, answers: Vec<Result<HookAnswer, HookFault>>, model: Model) -> Self {
+        Self::made(setting, None, None, answers, model)
+    }
+
+    fn made(
+        setting: &Setting,
+        session: Option<&Session>,
+        leaf: Option<EntryId>,
+        hooks: Vec<Result<HookAnswer, HookFault>>,
+        model: Model,
+    ) -> Self {
         let entries = session.map(|session| session.entries.clone()).unwrap_or_default();
         let deployment = Deployment {
             model: "m".into(),
@@ -74,6 +93,9 @@ impl Script {
             tool_timeout_ms: 1_000,
             tool_rounds_max: 10,
             queue_items_max: 10,
+            hooks: (0..hooks.len())
+                .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompact))
+                .collect(),
             ..Deployment::default()
         };
         let mut stored = Stored::new("session".parse().unwrap(), NOW);
@@ -85,6 +107,7 @@ impl Script {
         let mut script = Self {
             agent: None,
             model,
+            hooks,
             commands: 0,
             by_id: entries.iter().enumerate().map(|(at, entry)| (entry.entry_id.clone(), at)).collect(),
             entries,
@@ -190,8 +213,12 @@ impl Script {
                     Effect::Emit(event) => self.emitted.push(event),
                     Effect::CallModel(call) => inputs.extend(self.ask(call.request, &call.body)),
                     Effect::CancelModel(request) => inputs.push_back(Input::Cancelled { request, shown: Vec::new() }),
-                    // No hook is registered here.
-                    Effect::CallHook(_) | Effect::CancelHook(_) | Effect::Calibrate { .. } => {}
+                    Effect::CallHook(called) => {
+                        let HookPlace::Server(at) = called.place else { panic!("no client has hooks here") };
+                        let answer = Box::new(self.hooks[at].clone());
+                        inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
+                    }
+                    Effect::CancelHook(_) | Effect::Calibrate { .. } => {}
                     Effect::Reseed => {
                         let old = self.agent.take().unwrap();
                         let generation = old.generation() + 1;

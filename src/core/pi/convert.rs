@@ -234,12 +234,17 @@ pub(super) fn line(entry: &Entry) -> Object {
             let first_kept = compaction.first_kept_entry_id.as_ref().unwrap_or(&entry.entry_id);
             line.set("firstKeptEntryId", first_kept.as_str());
             line.set("tokensBefore", compaction.tokens_before);
-            line.set_some("details", compaction.details.as_ref().map(details_fields));
+            summary_details(
+                &mut line,
+                compaction.hook.as_deref(),
+                compaction.hook_details.as_ref(),
+                compaction.details.as_ref(),
+            );
         }
         EntryData::BranchSummary(branch) => {
             line.set("fromId", branch.from_id.as_ref().map_or(ROOT, EntryId::as_str));
             line.set("summary", branch.summary.as_str());
-            line.set_some("details", branch.details.as_ref().map(details_fields));
+            summary_details(&mut line, branch.hook.as_deref(), branch.hook_details.as_ref(), branch.details.as_ref());
         }
         EntryData::Custom(custom) if custom.custom_type == MESSAGE && custom.data.is_some() => {
             line.set("type", "message");
@@ -286,6 +291,16 @@ fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) 
         data.set("fields", Json::Object(Object::from(&fields)));
     }
     line.set("data", data);
+}
+
+/// What is kept with a summary: a hook's own details, where a hook gave it, or else the files.
+fn summary_details(line: &mut Object, hook: Option<&str>, own: Option<&Value>, files: Option<&CompactionDetails>) {
+    if hook.is_none() {
+        line.set_some("details", files.map(details_fields));
+        return;
+    }
+    line.set_some("details", own.map(Json::from).or_else(|| files.map(details_fields)));
+    line.set("fromHook", true);
 }
 
 fn details_fields(details: &CompactionDetails) -> Json {

@@ -233,8 +233,8 @@ fn data() -> impl Strategy<Value = EntryData> {
     let map = || any_value().prop_map(|value| Map::from_iter([("x".to_owned(), value)]));
     prop_oneof![
         4 => message().prop_map(EntryData::Message),
-        1 => (text(), prop::option::of(some_id()), prop::collection::vec(some_id(), 0..3)).prop_map(
-            |(summary, first_kept_entry_id, kept_entry_ids)| EntryData::Compaction(Compaction {
+        1 => (text(), prop::option::of(some_id()), prop::collection::vec(some_id(), 0..3), 0..3u8).prop_map(
+            |(summary, first_kept_entry_id, kept_entry_ids, summary_from)| EntryData::Compaction(Compaction {
                 summary,
                 first_kept_entry_id,
                 cleared_entry_ids: kept_entry_ids.clone(),
@@ -244,7 +244,9 @@ fn data() -> impl Strategy<Value = EntryData> {
                 trigger: Some(CompactionTrigger::Overflow),
                 duration_ms: None,
                 details: Some(CompactionDetails { read_files: vec!["a".into()], modified_files: Vec::new() }),
-                ..Compaction::default()
+                hook: (summary_from % 3 > 0).then(|| "h".to_owned()),
+                hook_details: (summary_from == 2).then(|| serde_json::json!({ "mine": true })),
+                carried_patch: Vec::new(),
             })
         ),
         1 => (prop::option::of(some_id()), text()).prop_map(|(from_id, summary)| EntryData::BranchSummary(BranchSummary {
