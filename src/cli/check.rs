@@ -64,6 +64,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let deployment = serve::deployment(settings, windows)?;
     say(format!("window      {} tokens", deployment.windows.tokens(&deployment.model)));
     say(format!("strategy    {}", deployment.strategy));
+    let webhooks = serve::webhooks(settings)?;
+    if settings.hooks.hooks_file.is_some() {
+        // Asking one would make it do something.
+        say(format!("webhooks    {}, not asked", webhooks.len()));
+    }
     say(format!("database    {}", settings.store.database_path().display()));
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
     let request = ModelRequest {

@@ -1,7 +1,7 @@
 //! `reseed serve`: puts the parts together and keeps them together until a signal.
 
 use crate::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     config::{
         AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
         SummaryPlace,
@@ -18,7 +18,10 @@ use crate::{
         },
         session::IdSource,
     },
-    hooks::{Hook, Hooks},
+    hooks::{
+        Hook, Hooks,
+        webhook::{self, Webhook},
+    },
     metrics::{self, hooks::HookKind},
     provider::{
         Provider,
@@ -138,6 +141,16 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     Windows::new(None, listed)
 }
 
+/// The webhooks that the settings name.
+///
+/// # Errors
+/// A file that cannot be used.
+pub fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
+    let Some(file) = settings.hooks_path() else { return Ok(Vec::new()) };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
+}
+
 /// What the settings say for every session.
 ///
 /// # Errors
@@ -241,7 +254,7 @@ pub async fn start_with_hooks(
     store: Arc<dyn SessionStore>,
     hooks: Vec<Arc<dyn Hook>>,
 ) -> anyhow::Result<Service> {
-    let hooks = Hooks::new(hooks)?;
+    let hooks = Hooks::new(hooks)?.with_webhooks(webhooks(settings)?)?;
     let listen = &settings.listen;
     let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
         format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port)

@@ -77,6 +77,8 @@ macro_rules! settings {
             pub warnings: Vec<String>,
             /// The strategies there are.
             pub strategies: Strategies,
+            /// What else was set.
+            pub variables: Variables,
         }
 
         /// The environment as envy gives it: texts by field.
@@ -87,7 +89,7 @@ macro_rules! settings {
             /// Reads every section; `None` where a setting is at fault.
             pub(super) fn read(given: &Given, strategies: Strategies, faults: &mut Vec<String>) -> Option<Self> {
                 $( let $section = $Section::read(given, &strategies, faults); )+
-                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies })
+                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies, variables: Variables::default() })
             }
         }
 

@@ -6,7 +6,7 @@ use super::{
     rules,
     values::{
         ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-        SummaryPlace,
+        SummaryPlace, Variables,
     },
 };
 use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX};

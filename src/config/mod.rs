@@ -23,7 +23,7 @@ pub use declared::{
 pub use printed::{env_example, help, settings_table};
 pub use values::{
     Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-    SummaryPlace,
+    SummaryPlace, Variables,
 };
 
 use crate::core::context::factory::Strategies;
@@ -107,9 +107,10 @@ impl Settings {
         let variables: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let warnings = near_miss::warnings(variables.keys().map(String::as_str));
-        let set = variables.into_iter().filter(|(name, value)| is_ours(name) && !value.trim().is_empty());
+        let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
+        let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
         // Only texts are asked of envy: its own conversions stop at the first fault and name fields, not variables.
-        let given: Given = envy::from_iter(set.map(|(name, value)| (name, value.trim().to_owned())))
+        let given: Given = envy::from_iter(set.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         let mut faults = Vec::new();
         let settings = Self::read(&given, strategies, &mut faults);
@@ -119,7 +120,7 @@ impl Settings {
         match settings {
             Some(settings) if faults.is_empty() => {
                 let warnings = warnings.into_iter().chain(check::warnings(&settings)).collect();
-                Ok(Self { warnings, ..settings })
+                Ok(Self { warnings, variables: Variables::new(others.into_iter()), ..settings })
             }
             _ => Err(Error(faults)),
         }
@@ -148,6 +149,15 @@ impl ModelSettings {
             (None, ProviderKind::OpenAi) => OPENAI_MODEL,
             (None, ProviderKind::Offline) => OFFLINE_MODEL,
         }
+    }
+}
+
+impl Settings {
+    /// The file that lists webhooks: under the working directory, unless its path is absolute.
+    #[must_use]
+    pub fn hooks_path(&self) -> Option<PathBuf> {
+        let file = self.hooks.hooks_file.as_ref()?;
+        Some(self.store.working_directory.join(file).components().collect())
     }
 }
 

@@ -232,6 +232,24 @@ fn secrets_are_in_no_message_and_in_no_debug_output() {
 }
 
 #[test]
+fn what_is_no_setting_can_be_looked_up_and_is_not_shown() {
+    let settings = read(&[("REDACT_SECRET", " hunter2 "), ("EMPTY", " "), ("WS_PORT", "1")]).unwrap();
+    let value = |name: &str| settings.variables.get(name).map(|value| value.expose_secret().to_owned());
+    assert_eq!((value("REDACT_SECRET"), value("EMPTY"), value("WS_PORT")), (Some(" hunter2 ".to_owned()), None, None));
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    let settings = merged("REDACT_SECRET=from-file\n", &[]).unwrap();
+    assert_eq!(settings.variables.get("REDACT_SECRET").unwrap().expose_secret(), "from-file");
+}
+
+#[test]
+fn the_hooks_file_lies_under_the_working_directory() {
+    let read = |file| read(&[("WORKING_DIRECTORY", "/srv/reseed"), ("HOOKS_FILE", file)]).unwrap().hooks_path();
+    assert_eq!(read("./hooks.json").as_deref(), Some(Path::new("/srv/reseed/hooks.json")));
+    assert_eq!(read("/etc/hooks.json").as_deref(), Some(Path::new("/etc/hooks.json")));
+    assert_eq!(read(""), None);
+}
+
+#[test]
 fn a_setting_that_is_nearly_spelt_right_is_warned_about() {
     let settings = read(&[("LOG_LEVL", "debug")]).unwrap();
     assert_eq!(settings.warnings, ["LOG_LEVL is no setting and is ignored; was LOG_LEVEL meant?"]);

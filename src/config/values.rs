@@ -2,6 +2,7 @@
 
 use super::rules::is_token;
 use secrecy::SecretString;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Characters of a token's name; it stands in every session's head.
 const NAME_CHARS_MAX: usize = 64;
@@ -102,6 +103,28 @@ impl FileTool {
             return Err("an item's tool or argument is not a name");
         }
         Ok(Self { tool: tool.to_owned(), argument: argument.to_owned() })
+    }
+}
+
+/// Variables that are no settings: a file can name one of them in the place of a secret. They are never shown.
+#[derive(Clone, Default)]
+pub struct Variables(Arc<BTreeMap<String, SecretString>>);
+
+impl Variables {
+    pub(super) fn new(variables: impl Iterator<Item = (String, String)>) -> Self {
+        Self(Arc::new(variables.map(|(name, value)| (name, SecretString::from(value))).collect()))
+    }
+
+    /// What a variable holds; `None` where it is not set.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&SecretString> {
+        self.0.get(name)
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Variables(..)")
     }
 }
 

@@ -7,6 +7,8 @@
 //! computes for long, or waits without `.await`, keeps such a thread from all sessions, and its time limit and a cancel
 //! reach it only where it awaits. What cannot await belongs into [`tokio::task::spawn_blocking`].
 
+pub mod webhook;
+
 mod in_process;
 
 pub use in_process::on;
@@ -20,6 +22,7 @@ use reseed_protocol::{
     hook::{HookAnswer, HookCall},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use webhook::Webhook;
 
 /// Characters of a fault's message that are told; more would be what the hook was given, or a trace.
 const FAULT_CHARS_MAX: usize = 500;
@@ -77,6 +80,14 @@ impl Hooks {
     /// The hook that may not be as it is, or one too many.
     pub fn new(hooks: Vec<Arc<dyn Hook>>) -> Result<Self, InvalidHooks> {
         Self::default().and(HookKind::Rust, hooks)
+    }
+
+    /// The same, followed by these webhooks.
+    ///
+    /// # Errors
+    /// The hook that may not be as it is, or one too many.
+    pub fn with_webhooks(self, webhooks: Vec<Webhook>) -> Result<Self, InvalidHooks> {
+        self.and(HookKind::Webhook, webhooks.into_iter().map(|webhook| Arc::new(webhook) as Arc<dyn Hook>).collect())
     }
 
     fn and(self, kind: HookKind, more: Vec<Arc<dyn Hook>>) -> Result<Self, InvalidHooks> {

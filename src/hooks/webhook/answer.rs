@@ -1,0 +1,165 @@
+//! What a webhook answers, and what of JSON by others is told as wrong: where, and what belongs there, never what stands
+//! there.
+
+use crate::core::hook::HookFault;
+use reqwest::{
+    Response,
+    header::{CONTENT_TYPE, HeaderMap},
+};
+use reseed_protocol::hook::HookAnswer;
+use serde::Deserialize;
+
+/// Bytes of an answer: as many as a client may send in one message by default. The longest that means something, a summary
+/// or a handful of messages, is much shorter; what is longer is a mistake or an attack, and would be held in memory and in
+/// the log.
+pub(super) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Characters of a name by others that are repeated.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Reads the answer of a call that was taken.
+pub(super) async fn read(mut response: Response) -> Result<HookAnswer, HookFault> {
+    let too_long = || HookFault::failed(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
+    if response.content_length().is_some_and(|bytes| bytes > ANSWER_BYTES_MAX as u64) {
+        return Err(too_long());
+    }
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(bytes)) if body.len() + bytes.len() > ANSWER_BYTES_MAX => return Err(too_long()),
+            Ok(Some(bytes)) => body.extend_from_slice(&bytes),
+            Ok(None) => break,
+            Err(_) => return Err(HookFault::failed("its answer broke off")),
+        }
+    }
+    if body.trim_ascii().is_empty() {
+        return Ok(HookAnswer::default());
+    }
+    if !is_json(response.headers()) {
+        return Err(HookFault::failed("its answer is not of the type application/json"));
+    }
+    parsed(&body).map_err(|wrong| HookFault::failed(format!("its answer is refused: {wrong}")))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// Reads the text of an answer; or says what is wrong with it.
+fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
+    // serde would take a list for an object, field by field.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err("it is not an object in JSON".to_owned());
+    }
+    object(body)
+}
+
+/// Reads JSON; or says where it is wrong.
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        wrong(&path, error.inner())
+    })?;
+    reader.end().map_err(|error| wrong(".", &error))?;
+    Ok(value)
+}
+
+/// What is wrong with JSON, in a sentence. serde tells the kind of a fault only in its text, whose beginnings are stable;
+/// behind them stands what was found, and then what was expected.
+fn wrong(path: &str, error: &serde_json::Error) -> String {
+    if !error.is_data() {
+        return format!("it is not JSON (line {}, column {})", error.line(), error.column());
+    }
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
+    let quoted = text.split('`').nth(1).map(name).unwrap_or_default();
+    let place = match path.trim_end_matches('?').trim_end_matches('.') {
+        "" => "it".to_owned(),
+        path => format!("`{}`", name(path)),
+    };
+    let expected = text.rsplit_once(", expected ").map(|(_, expected)| expected);
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
+    match expected {
+        Some(expected) if begins(&["unknown field `"]) => format!("`{quoted}` is no field there; allowed: {expected}"),
+        Some(expected) if begins(&["unknown variant `", "invalid type: ", "invalid value: ", "invalid length "]) => {
+            format!("{place} is not {expected}")
+        }
+        _ if begins(&["missing field `"]) => format!("{place} has no `{quoted}`"),
+        _ if begins(&["duplicate field `"]) => format!("`{quoted}` stands there twice"),
+        _ => format!("{place} is not what belongs there"),
+    }
+}
+
+/// A name by others as it is repeated: a path of fields is one, whatever else is not.
+fn name(text: &str) -> String {
+    let letters = |c: &char| c.is_ascii_alphanumeric() || "_.-[]".contains(*c);
+    text.chars().filter(letters).take(NAME_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_json, parsed};
+    use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+    use reseed_protocol::hook::HookAnswer;
+
+    #[test]
+    fn an_answer_is_read_as_it_is() {
+        assert_eq!(parsed(b" {} "), Ok(HookAnswer::default()));
+        assert_eq!(parsed(br#"{"block":true,"reason":"no"}"#), Ok(HookAnswer::block("no")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_place_and_never_repeated() {
+        for (answer, expected) in [
+            (r#"[]"#, "it is not an object in JSON"),
+            (r#""secret""#, "it is not an object in JSON"),
+            ("<html>secret</html>", "it is not an object in JSON"),
+            (r#"{"cancel":true"#, "it is not JSON (line 1, column 14)"),
+            (r#"{"cancel":secret}"#, "it is not JSON (line 1, column 11)"),
+            (r#"{} secret"#, "it is not JSON (line 1, column 4)"),
+            (r#"{"patches":[]}"#, "`patches` is no field there; allowed: one of `error`, `patch`,"),
+            (r#"{"a\nsecret`\u0007, expected ":1}"#, "`a"),
+            (r#"{"cancel":"secret"}"#, "`cancel` is not a boolean"),
+            (r#"{"cancel":"secret, expected secret"}"#, "`cancel` is not a boolean"),
+            (r#"{"cancel":true,"cancel":false}"#, "`cancel` stands there twice"),
+            (r#"{"entries":[{"customType":"a","data":1},{"customType":"a"}]}"#, "`entries[1]` has no `data`"),
+            (
+                r#"{"message":{"role":"secret","content":[]}}"#,
+                "`message.role` is not one of `user`, `assistant`, `tool`",
+            ),
+            (
+                r#"{"message":{"role":"user","content":[{"type":"text","text":1}]}}"#,
+                "`message.content[0]` is not a string",
+            ),
+            (
+                r#"{"message":{"role":"user","content":[{"type":"tool_call","callId":"secret, expected !","name":"a","arguments":"a"}]}}"#,
+                "`message.content[0]` is not what belongs there",
+            ),
+        ] {
+            let wrong = parsed(answer.as_bytes()).unwrap_err();
+            assert!(wrong.starts_with(expected), "{answer}: {wrong}");
+            let repeats = wrong.contains("secret") && !answer.contains(r"\nsecret");
+            assert!(!repeats && !wrong.contains(char::is_control), "{answer}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn json_is_known_by_its_type() {
+        for (kind, json) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/hook+json", true),
+            ("text/html", false),
+            ("text/json", false),
+            ("application/jsonp", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            assert_eq!(is_json(&headers), json, "{kind}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,324 @@
+//! `HOOKS_FILE`: the webhooks of a server, in JSON.
+//!
+//! ```json
+//! { "hooks": [{
+//!     "name": "redact",
+//!     "url": "https://hooks.example.org/redact",
+//!     "events": [{ "event": "message", "timeoutMs": 2000 }, { "event": "tool_call", "observe": true }],
+//!     "secretEnv": "REDACT_SECRET"
+//! }] }
+//! ```
+
+use super::{InvalidWebhook, Secret, Webhook, answer};
+use crate::{clock::Clock, core::hook::HookSpec, hooks::InvalidHooks};
+use reseed_protocol::hook::{ContextReason, HookPoint};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    sync::Arc,
+};
+
+/// Bytes of the file; [`HOOKS_MAX`](crate::core::hook::HOOKS_MAX) hooks need a few thousand.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    hooks: Vec<ListedHook>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ListedHook {
+    name: String,
+    url: String,
+    events: Vec<ListedEvent>,
+    #[serde(default)]
+    secret: Option<Secrets>,
+    #[serde(default)]
+    secret_env: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ListedEvent {
+    event: HookPoint,
+    #[serde(default)]
+    reasons: Option<Vec<ContextReason>>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    observe: bool,
+}
+
+/// A secret, or a list of them.
+struct Secrets(Vec<Secret>);
+
+impl<'de> Deserialize<'de> for Secrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Secrets;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`whsec_` and 24 to 64 bytes in base64, or a list of such")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Secrets, E> {
+                // The text itself must not reach a message.
+                let secret = text.parse().map_err(|_| E::invalid_value(de::Unexpected::Other("text"), &self))?;
+                Ok(Secrets(vec![secret]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Secrets, A::Error> {
+                let mut secrets = Vec::new();
+                while let Some(Secrets(one)) = list.next_element()? {
+                    secrets.extend(one);
+                }
+                Ok(Secrets(secrets))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+/// Reads the webhooks of a file. `variable` looks up what `secretEnv` names.
+///
+/// # Errors
+/// A file that cannot be read; else the first place in it that is wrong, and what is allowed there. No secret is repeated.
+pub fn read(
+    file: &Path,
+    variable: &dyn Fn(&str) -> Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Vec<Webhook>, InvalidHooks> {
+    let text = contents(file).map_err(|error| format!("it cannot be read: {error}"));
+    let webhooks = text.and_then(|text| parsed(&text, variable, clock));
+    webhooks.map_err(|message| InvalidHooks { place: format!("HOOKS_FILE {}", file.display()), message })
+}
+
+fn contents(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+fn parsed(
+    text: &[u8],
+    variable: &dyn Fn(&str) -> Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Vec<Webhook>, String> {
+    let Listed { hooks } = answer::object(text)?;
+    let webhooks = hooks.into_iter().enumerate().map(|(at, hook)| webhook(at, hook, variable, clock));
+    webhooks.collect()
+}
+
+fn webhook(
+    at: usize,
+    hook: ListedHook,
+    variable: &dyn Fn(&str) -> Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Webhook, String> {
+    let ListedHook { name, url, events, secret, secret_env } = hook;
+    if events.is_empty() {
+        return Err(format!("`hooks[{at}].events` is empty: the hook would never be asked"));
+    }
+    let specs = events.into_iter().enumerate().map(|(event_at, event)| {
+        let ListedEvent { event: point, reasons, timeout_ms, observe } = event;
+        let place = format!("hooks[{at}].events[{event_at}]");
+        if let Some(reasons) = &reasons {
+            if point != HookPoint::Context {
+                return Err(format!("`{place}.reasons` is not for `{}`; allowed: with `context`", point.as_str()));
+            }
+            if reasons.is_empty() {
+                return Err(format!("`{place}.reasons` is empty; leave it out for all"));
+            }
+        }
+        let reasons = reasons.unwrap_or_default();
+        let spec = HookSpec { name: name.clone(), point, reasons, timeout_ms, required: false, observe };
+        match spec.check() {
+            Ok(()) => Ok(spec),
+            Err(("name", wrong)) => Err(format!("`hooks[{at}].name`: {wrong}")),
+            Err((field, wrong)) => Err(format!("`{place}.{field}`: {wrong}")),
+        }
+    });
+    let specs = specs.collect::<Result<Vec<_>, _>>()?;
+    let secrets = match (secret, secret_env) {
+        (Some(Secrets(secrets)), None) => secrets,
+        (None, Some(name)) => {
+            let text = variable(&name)
+                .ok_or_else(|| format!("`hooks[{at}].secretEnv` names `{}`, which is not set", name.escape_debug()))?;
+            let secrets = text.expose_secret().split_whitespace().map(str::parse);
+            secrets.collect::<Result<_, _>>().map_err(|wrong| {
+                format!("`hooks[{at}].secretEnv`: `{}` holds {wrong}, several with spaces between", name.escape_debug())
+            })?
+        }
+        _ => return Err(format!("`hooks[{at}]` needs one of `secret` and `secretEnv`")),
+    };
+    Webhook::new(specs, &url, secrets, clock.clone()).map_err(|wrong| match wrong {
+        InvalidWebhook::Address(_) => format!("`hooks[{at}].url`: {wrong}"),
+        InvalidWebhook::Secrets(_) | InvalidWebhook::Client => format!("`hooks[{at}]`: {wrong}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Hook as _, parsed, read};
+    use crate::{
+        clock::{Clock, SystemClock},
+        core::hook::HookSpec,
+        hooks::Hooks,
+    };
+    use reseed_protocol::hook::{ContextReason, HookPoint};
+    use secrecy::SecretString;
+    use serde_json::{Value, json};
+    use std::{fs, path::Path, sync::Arc};
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+    fn variable(name: &str) -> Option<SecretString> {
+        let text = match name {
+            "TWO" => format!("{SECRET} {SECRET}"),
+            "WRONG" => "hunter2".to_owned(),
+            "MANY" => [SECRET; 5].join(" "),
+            _ => return None,
+        };
+        Some(text.into())
+    }
+
+    fn clock() -> Arc<dyn Clock> {
+        Arc::new(SystemClock)
+    }
+
+    /// A hook that may be so, with this changed.
+    fn hook(change: Value) -> Value {
+        let mut hook = json!({
+            "name": "redact", "url": "http://127.0.0.1:9/?key=hunter2", "secret": SECRET,
+            "events": [{ "event": "message" }],
+        });
+        for (field, value) in change.as_object().unwrap() {
+            match value {
+                Value::Null => drop(hook.as_object_mut().unwrap().remove(field)),
+                value => hook[field] = value.clone(),
+            }
+        }
+        hook
+    }
+
+    fn wrong(text: &str) -> String {
+        parsed(text.as_bytes(), &variable, &clock()).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn what_a_file_lists_is_asked() {
+        let file = json!({ "hooks": [
+            hook(json!({ "events": [
+                { "event": "message", "timeoutMs": 500 },
+                { "event": "context", "reasons": ["ephemeral", "turn_end"] },
+                { "event": "tool_call", "observe": true },
+            ] })),
+            hook(json!({ "name": "rotating", "secret": [SECRET, SECRET] })),
+            hook(json!({ "name": "named", "secret": null, "secretEnv": "TWO" })),
+        ] });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hooks.json");
+        fs::write(&path, file.to_string()).unwrap();
+        let webhooks = read(&path, &variable, &clock()).unwrap();
+        assert_eq!(
+            webhooks[0].specs(),
+            [
+                HookSpec::new("redact", HookPoint::Message).within(500),
+                HookSpec::new("redact", HookPoint::Context)
+                    .for_reasons(&[ContextReason::Ephemeral, ContextReason::TurnEnd]),
+                HookSpec::new("redact", HookPoint::ToolCall).observing(),
+            ]
+        );
+        let shown = format!("{webhooks:?}");
+        assert!(!shown.contains("hunter2") && !shown.contains("MfKQ"), "{shown}");
+        assert_eq!(Hooks::default().with_webhooks(webhooks).unwrap().specs().len(), 5);
+        assert_eq!(parsed(br#"{"hooks":[]}"#, &variable, &clock()).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_fault_names_the_place_and_what_is_allowed_and_no_secret() {
+        let key = "`whsec_` and 24 to 64 bytes in base64, or a list of such";
+        for (change, expected) in [
+            (json!({ "name": null }), "`hooks[0]` has no `name`"),
+            (json!({ "name": "a b" }), "`hooks[0].name`: a hook's name is 1 to 64 of A-Za-z0-9._-, not `a b`"),
+            (json!({ "name": 5 }), "`hooks[0].name` is not a string"),
+            (
+                json!({ "url": "http://example.org" }),
+                "`hooks[0].url`: it is not encrypted and not of this machine; allowed: an https:// address, or http:// to this machine",
+            ),
+            (json!({ "url": "https://u:hunter2@h/" }), "`hooks[0].url`: it has a user name or a password; allowed: "),
+            (json!({ "events": null }), "`hooks[0]` has no `events`"),
+            (json!({ "events": [] }), "`hooks[0].events` is empty"),
+            (json!({ "events": SECRET }), "`hooks[0].events` is not a sequence"),
+            (
+                json!({ "events": [{ "event": "message" }, { "event": "contxt" }] }),
+                "`hooks[0].events[1].event` is not one of `context`, `message`, ",
+            ),
+            (
+                json!({ "events": [{ "event": "message", "required": true }] }),
+                "`required` is no field there; allowed: one of `event`, ",
+            ),
+            (
+                json!({ "events": [{ "event": "message", "reasons": [] }] }),
+                "`hooks[0].events[0].reasons` is not for `message`",
+            ),
+            (json!({ "events": [{ "event": "context", "reasons": [] }] }), "`hooks[0].events[0].reasons` is empty"),
+            (
+                json!({ "events": [{ "event": "context", "reasons": ["now"] }] }),
+                "`hooks[0].events[0].reasons[0]` is not one of `before_request`",
+            ),
+            (
+                json!({ "events": [{ "event": "message", "timeoutMs": 0 }] }),
+                "`hooks[0].events[0].timeoutMs`: the time limit of `redact` is 1 to 600000 ms",
+            ),
+            (
+                json!({ "events": [{ "event": "message", "timeoutMs": -1 }] }),
+                "`hooks[0].events[0].timeoutMs` is not u64",
+            ),
+            (json!({ "secret": null }), "`hooks[0]` needs one of `secret` and `secretEnv`"),
+            (json!({ "secretEnv": "TWO" }), "`hooks[0]` needs one of `secret` and `secretEnv`"),
+            (json!({ "secret": "hunter2" }), &format!("`hooks[0].secret` is not {key}")),
+            (json!({ "secret": [SECRET, "whsec_hunter2"] }), &format!("`hooks[0].secret[1]` is not {key}")),
+            (json!({ "secret": 5 }), &format!("`hooks[0].secret` is not {key}")),
+            (json!({ "secret": [] }), "`hooks[0]`: it has 0 secrets; allowed: 1 to 4"),
+            (json!({ "secret": null, "secretEnv": "NONE" }), "`hooks[0].secretEnv` names `NONE`, which is not set"),
+            (
+                json!({ "secret": null, "secretEnv": "WRONG" }),
+                "`hooks[0].secretEnv`: `WRONG` holds no secret; allowed: `whsec_`",
+            ),
+            (json!({ "secret": null, "secretEnv": "MANY" }), "`hooks[0]`: it has 5 secrets; allowed: 1 to 4"),
+            (json!({ "secretKey": "hunter2" }), "`secretKey` is no field there; allowed: one of `name`, `url`, "),
+        ] {
+            let told = wrong(&json!({ "hooks": [hook(change.clone())] }).to_string());
+            assert!(told.starts_with(expected), "{change}: {told}");
+            assert!(!told.contains("hunter2") && !told.contains("MfKQ"), "{change}: {told}");
+        }
+        assert_eq!(wrong("{\n\"hooks\": [}"), "it is not JSON (line 2, column 11)");
+        assert_eq!(wrong("{}"), "it has no `hooks`");
+        assert!(wrong("[]").starts_with("it "), "{}", wrong("[]"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let told = read(Path::new("no/such.json"), &variable, &clock()).map(|_| ()).unwrap_err().to_string();
+        assert!(told.starts_with("HOOKS_FILE no/such.json: it cannot be read: "), "{told}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large.json");
+        fs::write(&path, " ".repeat(1024 * 1024 + 1)).unwrap();
+        let told = read(&path, &variable, &clock()).map(|_| ()).unwrap_err().to_string();
+        assert!(told.ends_with("it cannot be read: it has more than 1048576 bytes"), "{told}");
+    }
+}
