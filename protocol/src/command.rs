@@ -79,7 +79,7 @@ commands! {
     EditQueue(EditQueue) = "edit_queue", writes: true;
     /// A tool's answer. Answered by `ok`, also when repeated.
     ToolResult(ToolResult) = "tool_result", writes: true;
-    /// Says that a tool is still at work; resets its time limit. Answered by `ok`.
+    /// Says that a tool, or a hook, is still at work; resets its time limit. Answered by `ok`.
     CallProgress(CallProgress) = "call_progress", writes: false;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
     ApprovalResponse(ApprovalResponse) = "approval_response", writes: true;
@@ -333,7 +333,7 @@ payloads! {
     struct CallProgress {
         /// The call.
         call_id: CallId,
-        /// What the tool is doing, for the user.
+        /// What it is doing, for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     }

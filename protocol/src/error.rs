@@ -102,7 +102,7 @@ codes! {
     UnknownModel "unknown_model" retriable: false, "The window of this model is not known.", "Set CONTEXT_WINDOW on the server, or choose a model that it knows.";
     // Hooks
     InvalidHooks "invalid_hooks" retriable: false, "A hook's name, event or number is not allowed.", "Mend the hook that `details` names.";
-    InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or gives up the provider's cache without saying why.", "Mend the op that `details.index` and `details.op` name.";
+    InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or gives up the provider's cache without saying why.", "Mend the op that the message names, by its place in the patch, from 0, and its name.";
     HookFailed "hook_failed" retriable: true, "A hook failed, or answered what is not allowed.", "Retry; whoever runs the hook that the message names must look at it.";
     HookTimeout "hook_timeout" retriable: true, "A hook did not answer in time.", "Retry; give the hook more time (`timeoutMs`) or let it send `call_progress`.";
     HookUnavailable "hook_unavailable" retriable: true, "The client whose hook is required is not connected.", "Connect it, then retry.";

@@ -22,7 +22,9 @@ use serde_json::Value;
 pub enum HookPoint {
     /// Around every request, with the envelope. Answers patches.
     Context,
-    /// A message of the user's before it is first sent, or of the model's before anybody sees it. Answers another one.
+    /// The model has answered, and nobody has seen it; or the user has said something, and the model has not. Answers
+    /// another message: of the model's, that one is stored and shown; of the user's, the history keeps what was said and
+    /// the model sees the other.
     Message,
     /// A turn begins. Answers a system prompt for this turn, a message, data to keep.
     BeforeAgentStart,
@@ -37,6 +39,17 @@ pub enum HookPoint {
 }
 
 impl HookPoint {
+    /// Every point.
+    pub const ALL: &'static [Self] = &[
+        Self::Context,
+        Self::Message,
+        Self::BeforeAgentStart,
+        Self::BeforeCompact,
+        Self::BeforeNavigate,
+        Self::ToolCall,
+        Self::ToolResult,
+    ];
+
     /// As it is called on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +61,20 @@ impl HookPoint {
             Self::BeforeNavigate => "before_navigate",
             Self::ToolCall => "tool_call",
             Self::ToolResult => "tool_result",
+        }
+    }
+
+    /// The fields that an answer may have here, beside `error`.
+    #[must_use]
+    pub const fn answer_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Context => &["patch", "transformerName", "display"],
+            Self::Message => &["message"],
+            Self::BeforeAgentStart => &["systemPrompt", "customMessage", "entries"],
+            Self::BeforeCompact => &["cancel", "summary", "details", "model", "instructions"],
+            Self::BeforeNavigate => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
+            Self::ToolCall => &["block", "reason", "arguments"],
+            Self::ToolResult => &["output", "isError"],
         }
     }
 }
@@ -82,7 +109,8 @@ pub struct HookOffer {
     /// Milliseconds an answer may take; absent: the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Whether a turn waits for its client to come back where that is away; otherwise the hook is passed over.
+    /// Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook is
+    /// passed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
     /// Whether it is only told: nobody waits for it, and it changes nothing.
@@ -127,9 +155,9 @@ pub enum HookEvent {
     },
     /// A message is done.
     Message {
-        /// The entry that holds it, or will.
+        /// The entry that holds it, or, of an answer, will.
         entry_id: EntryId,
-        /// The message.
+        /// The message: its role and its content.
         message: Message,
     },
     /// A turn begins.
@@ -331,7 +359,7 @@ answers! {
     transformer_name = "transformerName": String,
     /// `context`: how the patch is shown to people.
     display = "display": TransformDisplay,
-    /// `message`: the message in its place; of the same role, with the same tool calls.
+    /// `message`: the message in its place; of the same role, with the same tool calls. Its role and content count.
     message = "message": Message,
     /// `before_agent_start`: the system prompt for this turn.
     system_prompt = "systemPrompt": String,

@@ -8,9 +8,11 @@
 use jsonschema::Validator;
 use reseed_protocol::{
     codegen::{self, Kind},
-    context::{Breakdown, ContextInfo},
+    context::{Breakdown, ContextInfo, EnvelopeMeta},
     event::{EphemeralEvent, Event},
     frame,
+    hook::HookPoint,
+    patch::PatchOp,
     reply::Reply,
     v1,
 };
@@ -270,6 +272,16 @@ fn the_numbers_in_the_examples_add_up() {
             assert_eq!(Some(total("after")), value["newTokenCount"].as_u64(), "{place}");
             *seen += 1;
         }
+        if let Some(meta) = value.get("meta").filter(|meta| meta.get("parts").is_some()) {
+            let EnvelopeMeta { tokens, parts, .. } = serde_json::from_value(meta.clone()).unwrap();
+            let parts = parts.unwrap();
+            let each = [&parts.system, &parts.tools, &parts.cached, &parts.uncached];
+            assert_eq!(parts.frame + each.into_iter().flatten().sum::<u64>(), tokens, "{place}");
+            let messages = &value["messages"];
+            let listed = [&value["system"]["parts"], &value["tools"], &messages["cached"], &messages["uncached"]];
+            assert_eq!(each.map(Vec::len), listed.map(|list| list.as_array().unwrap().len()), "{place}");
+            *seen += 1;
+        }
         match value {
             Value::Array(items) => items.iter().for_each(|item| walk(place, item, seen)),
             Value::Object(object) => object.values().for_each(|item| walk(place, item, seen)),
@@ -280,7 +292,59 @@ fn the_numbers_in_the_examples_add_up() {
     for example in examples() {
         walk(&example.place, &example.frame, &mut seen);
     }
-    assert!(seen >= 8, "only {seen} counts were found");
+    assert!(seen >= 12, "only {seen} counts were found");
+}
+
+#[test]
+fn every_op_of_a_patch_is_shown() {
+    fn walk(place: &str, value: &Value, shown: &mut BTreeSet<String>) {
+        if let Some(op) = value["op"].as_str() {
+            let read: PatchOp = serde_json::from_value(value.clone()).unwrap_or_else(|e| panic!("{place}: {e}"));
+            assert!(read.invalidate_cache_reason().is_none_or(|reason| !reason.trim().is_empty()), "{place}");
+            assert_eq!(serde_json::to_value(&read).unwrap(), *value, "{place}");
+            shown.insert(op.to_owned());
+        }
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| walk(place, item, shown)),
+            Value::Object(object) => object.values().for_each(|item| walk(place, item, shown)),
+            _ => {}
+        }
+    }
+    let mut shown = BTreeSet::new();
+    for example in examples() {
+        walk(&example.place, &example.frame, &mut shown);
+    }
+    let schema = codegen::v2().schema;
+    let ops = schema["$defs"]["PatchOp"]["oneOf"].as_array().unwrap().iter();
+    let ops: BTreeSet<String> = ops.map(|op| op["properties"]["op"]["const"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(shown, ops);
+}
+
+/// `hook_call.POINT.json` asks there, `hook_result.POINT.json` answers with fields that this point takes.
+#[test]
+fn every_hook_point_is_shown_with_its_answer() {
+    let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
+    for example in examples() {
+        let file = example.place.rsplit('/').next().unwrap();
+        let of = file.split('.').nth(1).unwrap();
+        let Some(point) = HookPoint::ALL.iter().find(|point| point.as_str() == of) else { continue };
+        let payload = example.frame["payload"].as_object().unwrap();
+        match example.name.as_str() {
+            "hook_call" => {
+                assert_eq!(payload["event"], point.as_str(), "{}", example.place);
+                asked.insert(*point);
+            }
+            "hook_result" => {
+                let other =
+                    payload.keys().find(|key| *key != "callId" && !point.answer_fields().contains(&key.as_str()));
+                assert_eq!(other, None, "{}", example.place);
+                answered.insert(*point);
+            }
+            _ => {}
+        }
+    }
+    let all: BTreeSet<HookPoint> = HookPoint::ALL.iter().copied().collect();
+    assert_eq!((&asked, &answered), (&all, &all));
 }
 
 /// Frames in README.md stand one a line behind `→` (to the server) or `←` (from it).

@@ -254,7 +254,7 @@ export interface ToolResult {
 export interface CallProgress {
   /** The call. */
   callId: CallId;
-  /** What the tool is doing, for the user. */
+  /** What it is doing, for the user. */
   message?: string;
 }
 
@@ -336,7 +336,7 @@ export interface AppendCustomMessage {
 export interface GetContext {
   /** `envelope` (the default) or `markdown`. */
   format?: ContextFormat;
-  /** Whether to include what belongs to one request only. */
+  /** Whether to include what hooks last added for one request only; looking asks no hook. */
   ephemeral?: boolean;
 }
 

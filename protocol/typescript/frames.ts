@@ -2,6 +2,7 @@
 
 import type { Command } from "./commands.js";
 import type { EphemeralEvent, Event } from "./events.js";
+import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
 /** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
@@ -64,3 +65,20 @@ export interface ReplyTypes {
 
 /** The replies that the command called `T` can get. */
 export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;
+
+/** What a hook at point `P` is asked. */
+export type HookCallAt<P extends HookPoint> = Extract<HookCall, { event: P }>;
+
+/** Which fields the answer at which point may have, beside `error`. */
+export interface HookAnswerFields {
+  context: "patch" | "transformerName" | "display";
+  message: "message";
+  before_agent_start: "systemPrompt" | "customMessage" | "entries";
+  before_compact: "cancel" | "summary" | "details" | "model" | "instructions";
+  before_navigate: "cancel" | "summary" | "details" | "instructions" | "replaceInstructions" | "label";
+  tool_call: "block" | "reason" | "arguments";
+  tool_result: "output" | "isError";
+}
+
+/** What a hook at point `P` may answer; with the call's `callId` it is the payload of `hook_result`. */
+export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerFields[P] | "error">;

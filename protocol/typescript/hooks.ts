@@ -18,7 +18,10 @@ export interface HookOffer {
   reasons?: Array<ContextReason>;
   /** Milliseconds an answer may take; absent: the server's default. */
   timeoutMs?: number;
-  /** Whether a turn waits for its client to come back where that is away; otherwise the hook is passed over. */
+  /**
+   * Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook is
+   * passed over.
+   */
   required?: boolean;
   /** Whether it is only told: nobody waits for it, and it changes nothing. */
   observe?: boolean;
@@ -52,7 +55,7 @@ export interface HookResult {
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
-  /** `message`: the message in its place; of the same role, with the same tool calls. */
+  /** `message`: the message in its place; of the same role, with the same tool calls. Its role and content count. */
   message?: Message;
   /** `before_agent_start`: the system prompt for this turn. */
   systemPrompt?: string;
@@ -126,9 +129,9 @@ export type HookCall = {
     }
   | {
       event: "message";
-      /** The entry that holds it, or will. */
+      /** The entry that holds it, or, of an answer, will. */
       entryId: EntryId;
-      /** The message. */
+      /** The message: its role and its content. */
       message: Message;
     }
   | {
@@ -249,7 +252,7 @@ export interface HookAnswer {
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
-  /** `message`: the message in its place; of the same role, with the same tool calls. */
+  /** `message`: the message in its place; of the same role, with the same tool calls. Its role and content count. */
   message?: Message;
   /** `before_agent_start`: the system prompt for this turn. */
   systemPrompt?: string;

@@ -3,7 +3,11 @@
 //! What holds: only types, nothing to run; every name but v1's is unique, so that `index.ts` can hand out all of them.
 
 use super::{NOTICE, REPLIES, layout, schema};
-use crate::{Entry, command, event, hook, reply, v1};
+use crate::{
+    Entry, command, event,
+    hook::{self, HookPoint},
+    reply, v1,
+};
 use std::{
     any::type_name,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -188,6 +192,7 @@ fn frames() -> String {
     out.push_str(
         r#"import type { Command } from "./commands.js";
 import type { EphemeralEvent, Event } from "./events.js";
+import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
 /** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
@@ -220,6 +225,23 @@ export interface ReplyTypes {
 
 /** The replies that the command called `T` can get. */
 export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;
+
+/** What a hook at point `P` is asked. */
+export type HookCallAt<P extends HookPoint> = Extract<HookCall, { event: P }>;
+
+/** Which fields the answer at which point may have, beside `error`. */
+export interface HookAnswerFields {
+"#,
+    );
+    for point in HookPoint::ALL {
+        let fields: Vec<String> = point.answer_fields().iter().map(|field| format!("\"{field}\"")).collect();
+        let _ = writeln!(out, "  {}: {};", point.as_str(), fields.join(" | "));
+    }
+    out.push_str(
+        r#"}
+
+/** What a hook at point `P` may answer; with the call's `callId` it is the payload of `hook_result`. */
+export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerFields[P] | "error">;
 "#,
     );
     out

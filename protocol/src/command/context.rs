@@ -9,7 +9,7 @@ payloads! {
         /// `envelope` (the default) or `markdown`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         format: Option<ContextFormat>,
-        /// Whether to include what belongs to one request only.
+        /// Whether to include what hooks last added for one request only; looking asks no hook.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ephemeral: Option<bool>,
     }
