@@ -318,6 +318,15 @@ fn every_op_of_a_patch_is_shown() {
     let ops = schema["$defs"]["PatchOp"]["oneOf"].as_array().unwrap().iter();
     let ops: BTreeSet<String> = ops.map(|op| op["properties"]["op"]["const"].as_str().unwrap().to_owned()).collect();
     assert_eq!(shown, ops);
+
+    // Each op has a row in the readme, and each reason why a cache was given up.
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let rows: String = readme.lines().filter(|line| line.starts_with("| `")).collect();
+    let reasons = schema["$defs"]["BreakReason"]["oneOf"].as_array().unwrap().iter();
+    let reasons = reasons.map(|reason| reason["const"].as_str().unwrap().to_owned());
+    for word in ops.into_iter().chain(reasons) {
+        assert!(rows.contains(&format!("`{word}`")), "README.md has no row for {word}");
+    }
 }
 
 /// `hook_call.POINT.json` asks there, `hook_result.POINT.json` answers with fields that this point takes.

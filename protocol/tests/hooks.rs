@@ -1,8 +1,6 @@
 //! What hooks answer and what is kept of it: which fields and ops are read, which are refused and under which name, and
 //! that data of another version comes through whole.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
-
 use reseed_protocol::{
     Entry, EntryData, ErrorCode,
     command::Command,

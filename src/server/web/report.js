@@ -20,6 +20,7 @@ const RUNGS = {
   chunked_summary: "a summary by the model, piece by piece",
   extract: "an extract by rule, without the model",
   truncate: "the oldest messages were left out",
+  hook_summary: "a summary by a hook",
 };
 
 /** @type {Record<string, string>} */

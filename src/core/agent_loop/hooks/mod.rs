@@ -135,19 +135,6 @@ impl Subject {
             _ => false,
         }
     }
-
-    /// The fields that an answer may have.
-    fn allowed(&self) -> &'static [&'static str] {
-        match self {
-            Self::Start(_) => &["systemPrompt", "customMessage", "entries"],
-            Self::Said(_) | Self::Answer(_) => &["message"],
-            Self::BeforeRequest | Self::Ephemeral(_) | Self::TurnEnd(_) => &["patch", "transformerName", "display"],
-            Self::Calls(_) => &["block", "reason", "arguments"],
-            Self::Result(_) => &["output", "isError"],
-            Self::Compaction(_) => &["cancel", "summary", "details", "model", "instructions"],
-            Self::Navigation(_) => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
-        }
-    }
 }
 
 impl AgentLoop {
@@ -494,7 +481,7 @@ fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault>
         let said: String = error.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
         return Err(HookFault::failed(format!("it says: {said}")));
     }
-    let allowed = subject.allowed();
+    let allowed = subject.point().0.answer_fields();
     match answer.fields().into_iter().find(|field| !allowed.contains(field)) {
         Some(field) => Err(HookFault::failed(format!(
             "`{}` does not take the field `{field}`; it takes {}",
