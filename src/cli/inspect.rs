@@ -19,9 +19,14 @@ use crate::{
 };
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use reseed_protocol::{Entry, EntryData, EntryId, Role, SessionId, Timestamp, event::Event, reply::Context};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, SessionId, Timestamp,
+    command::{ContextFormat, GetContext},
+    event::Event,
+    reply::Context,
+};
 use serde::Serialize;
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 /// Entries read at once.
 const PAGE: u32 = 200;
@@ -31,8 +36,8 @@ const PAGE: u32 = 200;
 pub(super) struct InspectOptions {
     /// The session's id, as `reseed sessions` lists it.
     session: String,
-    /// Print what the next request would send, a line a message, instead of the tree. Tools are offered by clients and
-    /// not stored: those are not in it.
+    /// Print what the next request would send, as Markdown, instead of the tree. Tools are offered by clients and not
+    /// stored: those are not in it. Neither is what hooks add for one request.
     #[arg(long)]
     context: bool,
     /// Print JSON: the tree with all that its lines show, or the context as `get_context` answers it.
@@ -94,7 +99,9 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
     if options.context {
         let windows = Windows::new(settings.context.context_window, Vec::new());
         let deployment = Arc::new(serve::deployment_of(settings, windows));
-        let context = stored::context(&store, &head, deployment).await;
+        let format = if options.json { ContextFormat::Envelope } else { ContextFormat::Markdown };
+        let get = GetContext { format: Some(format), ephemeral: None };
+        let context = stored::context(&store, &head, deployment, &get).await;
         let context = context.map_err(|error| anyhow!("{}", error.message)).context("build the context")?;
         return print_context(&context, options.json);
     }
@@ -211,23 +218,17 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
     Drawn { text: text.trim_end().to_owned(), id: entry.entry_id, parent: entry.parent_id }
 }
 
+/// What the next request would send, for a terminal: what only a terminal obeys is shown as a mark.
 fn print_context(context: &Context, json: bool) -> anyhow::Result<()> {
     if json {
         say(serde_json::to_string(context)?);
-        return Ok(());
+    } else if let Some(text) = &context.markdown {
+        let text: String = text.chars().map(visible).collect();
+        say(text.trim_end());
     }
-    let Some(envelope) = &context.envelope else { return Ok(()) };
-    for part in &envelope.system.parts {
-        say(format!("{:<9}  {:<12}  {}", "system", part.name, one_line(&part.text)));
-    }
-    let messages: Vec<_> = envelope.messages.cached.iter().chain(&envelope.messages.uncached).collect();
-    let roles = HashMap::from([(Role::User, "user"), (Role::Assistant, "assistant"), (Role::Tool, "tool")]);
-    for message in &messages {
-        let id = message.entry_id.as_ref().map_or("-", EntryId::as_str);
-        let role = roles.get(&message.message.role).copied().unwrap_or_default();
-        let line = preview(&EntryData::Message((*message.message).clone()));
-        say(format!("{role:<9}  {id:<12}  {line}").trim_end());
-    }
-    say(format!("{} messages, {} tokens", messages.len(), context.tokens));
     Ok(())
+}
+
+fn visible(c: char) -> char {
+    if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }
 }

@@ -195,6 +195,11 @@ impl Actor {
                     let _ = answer.send(agent.snapshot());
                 }
             }
+            Message::NextRequest(get, answer) => {
+                if let Some(agent) = &self.agent {
+                    let _ = answer.send(agent.next_request(&get));
+                }
+            }
             Message::Remember(mark, answer) => {
                 let remembered = self.remember(mark).await?;
                 let _ = answer.send(remembered);

@@ -4,9 +4,9 @@ use super::feed::{Cursor, Reader, Seen};
 use crate::core::agent_loop::{Mark, Origin, Snapshot};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, SessionRole, ToolOffer},
+    command::{Command, GetContext, SessionRole, ToolOffer},
     hook::HookOffer,
-    reply::{Reply, RunningItem},
+    reply::{Context, Reply, RunningItem},
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -98,6 +98,8 @@ pub(super) enum Message {
         outgoing: mpsc::Sender<Outgoing>,
     },
     Snapshot(oneshot::Sender<Snapshot>),
+    /// What the next request would send.
+    NextRequest(GetContext, oneshot::Sender<Result<Context, ErrorBody>>),
     /// Write the mark of a command that was carried out elsewhere.
     Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
     /// A connection has left: look whether anyone still needs this session.
@@ -152,6 +154,16 @@ impl SessionHandle {
     pub async fn snapshot(&self) -> Result<Snapshot, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Snapshot(answer)).await?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// What the next request would send.
+    ///
+    /// # Errors
+    /// [`Gone`], or inside it why it cannot be shown.
+    pub async fn next_request(&self, get: GetContext) -> Result<Result<Context, ErrorBody>, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::NextRequest(get, answer)).await?;
         answered.await.map_err(|_| Gone)
     }
 

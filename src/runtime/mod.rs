@@ -9,7 +9,7 @@
 //! - `places`: where a command goes that goes elsewhere in the tree
 //! - [`fork`]: a session made of a path of another
 //! - [`labels`]: the names of entries
-//! - [`stored`]: sessions looked at without opening them
+//! - `look`: sessions looked at without opening them; [`stored`]: the same without a server
 //! - [`watch`]: what those are told who watch the list of sessions
 //! - `load`: a session from the store, as far back as the model can see
 
@@ -23,6 +23,7 @@ pub mod labels;
 mod late;
 mod live;
 mod load;
+mod look;
 mod measure;
 mod places;
 pub mod registry;

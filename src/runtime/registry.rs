@@ -11,7 +11,7 @@ use super::{
 use crate::{
     clock::Clock,
     core::{
-        agent_loop::{AgentLoop, Deployment, Seed, Snapshot},
+        agent_loop::{AgentLoop, Deployment, Seed},
         session::{IdSource, Session, fingerprint::fingerprint},
     },
     hooks::Hooks,
@@ -252,28 +252,6 @@ impl Registry {
         self.shared.damage(id)
     }
 
-    /// Where a session stands, for an operator: whoever it belongs to, open or not, without opening it.
-    ///
-    /// # Errors
-    /// `session_not_found`, `store_failed`.
-    pub async fn peek(&self, id: &SessionId) -> Result<Snapshot, ErrorBody> {
-        if let Some(handle) = self.opened(id)
-            && let Ok(snapshot) = handle.snapshot().await
-        {
-            return Ok(snapshot);
-        }
-        let head = self.find(id).await?;
-        self.snapshot_of(&head).await
-    }
-
-    /// Where a session stands that is read for this alone.
-    pub(super) async fn snapshot_of(&self, head: &SessionHead) -> Result<Snapshot, ErrorBody> {
-        let session = load(&*self.shared.store, head).await.map_err(|error| self.fault(&error))?;
-        let session = self.founded(session);
-        let generation = session.state.generation;
-        Ok(AgentLoop::seeded(generation, self.seed(session)?).snapshot())
-    }
-
     /// How full the window of a session is in which nothing was said.
     #[must_use]
     pub fn empty_context_info(&self) -> ContextInfo {
@@ -293,7 +271,7 @@ impl Registry {
     }
 
     /// A session that was read; one whose first event was never written begins like a new one.
-    fn founded(&self, session: Session) -> Session {
+    pub(super) fn founded(&self, session: Session) -> Session {
         if session.state.seq == 0 { self.unwritten(session.id, session.created_at) } else { session }
     }
 
@@ -396,7 +374,7 @@ impl Registry {
         Ok(())
     }
 
-    fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
+    pub(super) fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
         let calibration = self.shared.calibration_of(&session);
         let ids = IdSource::seeded(self.random_bits()?);
         Ok(Seed::new(session, self.shared.deployment.clone(), calibration, ids))

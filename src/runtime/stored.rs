@@ -3,17 +3,13 @@
 use super::{load, shared::store_error};
 use crate::{
     core::{
-        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed},
+        agent_loop::{AgentLoop, Deployment, Seed},
         context::{build_context, count::relearnt, counter::Counter},
         session::{IdSource, SessionState},
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
 };
-use reseed_protocol::{
-    ErrorBody, ErrorCode, SessionId,
-    command::{Command, GetContext},
-    reply::{Context, Reply},
-};
+use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
 use std::sync::Arc;
 
 /// What is known of a session, and where it stands. One that is still being made is not there.
@@ -37,21 +33,11 @@ pub async fn context(
     store: &dyn SessionStore,
     head: &SessionHead,
     deployment: Arc<Deployment>,
+    get: &GetContext,
 ) -> Result<Context, ErrorBody> {
     let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
     let counter = Counter::chosen(deployment.estimator, &session.state.model);
     let calibration = relearnt(&build_context(session.tree.path()), &session.state.model, &counter);
     let generation = session.state.generation.max(1);
-    let mut agent = AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0)));
-    let command = Command::GetContext(GetContext { format: None, ephemeral: None });
-    let id = "inspect".parse().expect("a word is an id");
-    let input = Input::Command { origin: Origin(0), id, fingerprint: 0, command: Box::new(command), place: None };
-    for effect in agent.handle(head.head.updated_at, input) {
-        match effect {
-            Effect::Reply { reply: Reply::Context(context), .. } => return Ok(*context),
-            Effect::Reply { reply: Reply::Error(error), .. } => return Err(error),
-            _ => {}
-        }
-    }
-    Err(ErrorBody::new(ErrorCode::Internal, "the context was not told"))
+    AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0))).next_request(get)
 }

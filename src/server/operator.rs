@@ -1,4 +1,8 @@
-//! For operators and browsers: health, metrics, numbers of every session, and tickets.
+//! For operators and browsers: health, metrics, numbers of every session, what it would send next, and tickets.
+
+mod context;
+
+pub(super) use context::session_context;
 
 use super::{app::App, auth::bearer, handshake::anonymous, sessions::item, tree};
 use crate::{
@@ -121,22 +125,6 @@ pub(super) async fn sessions(
         body["nextCursor"] = cursor.into();
     }
     Json(body).into_response()
-}
-
-/// How full one session's window is, as its own client would be told; the same whether it is open or not.
-pub(super) async fn session_context(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers) {
-        return refused;
-    }
-    let answer = match session_id(&id) {
-        Ok(id) => app.registry.peek(&id).await,
-        Err(error) => Err(error),
-    };
-    answer_of(answer.map(|snapshot| snapshot.context_info))
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,6 +2,7 @@
 
 mod compactions;
 mod looking;
+mod reading;
 mod restart;
 mod stopping;
 

@@ -1,25 +1,13 @@
 //! What clients ask of a session: one arm a command.
 
 use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info};
-use crate::core::{
-    context::{
-        envelope::{envelope, markdown},
-        window::TOKENS_MAX,
-    },
-    session::Place,
-};
+use crate::core::{context::window::TOKENS_MAX, session::Place};
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Role, Timestamp,
-    command::{
-        CancelCompaction, CancelTurn, Command, ContextFormat, GetContext, RetryTurn, SetContextStrategy, SetOptions,
-    },
+    command::{CancelCompaction, CancelTurn, Command, RetryTurn, SetContextStrategy, SetOptions},
     event::TurnStatus,
-    reply::{Accepted, Context, Reply},
+    reply::{Accepted, Reply},
 };
-
-/// Bytes of a context that is shown, as one frame: more than any text in the largest windows of 2026. Only pictures make
-/// a larger one.
-const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A command's sender, id and content hash: what its mark is made of.
 #[derive(Debug, Clone)]
@@ -75,7 +63,9 @@ impl AgentLoop {
                 self.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
-            Command::GetContext(get) => self.on_get_context(&caller, &get),
+            Command::GetContext(get) => self.next_request(&get).map(|context| {
+                self.reply(&caller, Reply::Context(Box::new(context)));
+            }),
             Command::RegisterTools(register) => {
                 self.on_register_tools(&caller, register.tools);
                 Ok(())
@@ -253,31 +243,6 @@ impl AgentLoop {
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
         self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
-        Ok(())
-    }
-
-    fn on_get_context(&mut self, caller: &Caller, get: &GetContext) -> Result<(), ErrorBody> {
-        let context = self.context();
-        let as_markdown = get.format == Some(ContextFormat::Markdown);
-        let bytes = context.bytes(!as_markdown);
-        if bytes > CONTEXT_BYTES_MAX {
-            let instead = if as_markdown {
-                "page through it with get_entries"
-            } else {
-                "ask for `markdown`, which leaves pictures out"
-            };
-            let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
-        }
-        let tokens = self.count(&context).tokens;
-        let envelope = envelope(&self.system, self.tools.definitions(), &context, &self.options());
-        let context = match get.format {
-            Some(ContextFormat::Markdown) => {
-                Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt: None }
-            }
-            _ => Context { envelope: Some(envelope), markdown: None, tokens, receipt: None },
-        };
-        self.reply(caller, Reply::Context(Box::new(context)));
         Ok(())
     }
 }

@@ -14,7 +14,7 @@
 //! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `fail`: one
 //!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
 //! - `hooks`: asking code of others' at defined points
-//! - `info`: the meter, the report and the snapshot
+//! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
 
 mod annotate;
 mod commands;
@@ -30,6 +30,7 @@ mod plan;
 mod preview;
 mod queue;
 mod schema;
+mod shown;
 mod tools;
 mod turn;
 

@@ -1,0 +1,41 @@
+//! What the next request would send, to look at: nothing is changed, and no hook is asked.
+
+use super::AgentLoop;
+use crate::core::context::envelope::{envelope, markdown};
+use reseed_protocol::{
+    ErrorBody, ErrorCode,
+    command::{ContextFormat, GetContext},
+    reply::Context,
+};
+
+/// Bytes of a context that is shown, as one frame: more than any text in the largest windows of 2026. Only pictures make
+/// a larger one.
+const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl AgentLoop {
+    /// What the next request would send: of a turn that is running, the one after the request that is under way.
+    ///
+    /// # Errors
+    /// `invalid_field`: it is too large to be shown as it was asked for.
+    pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
+        let context = self.context();
+        let as_markdown = get.format == Some(ContextFormat::Markdown);
+        let bytes = context.bytes(!as_markdown);
+        if bytes > CONTEXT_BYTES_MAX {
+            let instead = if as_markdown {
+                "page through it with get_entries"
+            } else {
+                "ask for `markdown`, which leaves pictures out"
+            };
+            let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
+        }
+        let tokens = self.count(&context).tokens;
+        let envelope = envelope(&self.system, self.tools.definitions(), &context, &self.options());
+        Ok(if as_markdown {
+            Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt: None }
+        } else {
+            Context { envelope: Some(envelope), markdown: None, tokens, receipt: None }
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Looking at a session without opening it, whoever it belongs to: for operators and lists. One that is open is asked;
+//! another is read from the store for this alone, and forgotten again.
+
+use super::{load::load, registry::Registry};
+use crate::{
+    core::agent_loop::{AgentLoop, Snapshot},
+    store::SessionHead,
+};
+use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
+
+impl Registry {
+    /// Where a session stands.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn peek(&self, id: &SessionId) -> Result<Snapshot, ErrorBody> {
+        if let Some(handle) = self.opened(id)
+            && let Ok(snapshot) = handle.snapshot().await
+        {
+            return Ok(snapshot);
+        }
+        let head = self.find(id).await?;
+        self.snapshot_of(&head).await
+    }
+
+    /// What the next request of a session would send. Of one that is not open without its client's tools, which are not
+    /// stored, and without what hooks added for one request.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`; `invalid_field` where it is too large to be shown.
+    pub async fn next_request(&self, id: &SessionId, get: &GetContext) -> Result<Context, ErrorBody> {
+        if let Some(handle) = self.opened(id)
+            && let Ok(context) = handle.next_request(get.clone()).await
+        {
+            return context;
+        }
+        let head = self.find(id).await?;
+        self.loop_of(&head).await?.next_request(get)
+    }
+
+    pub(super) async fn snapshot_of(&self, head: &SessionHead) -> Result<Snapshot, ErrorBody> {
+        Ok(self.loop_of(head).await?.snapshot())
+    }
+
+    /// The loop with which a session would go on.
+    async fn loop_of(&self, head: &SessionHead) -> Result<AgentLoop, ErrorBody> {
+        let session = load(&**self.store(), head).await.map_err(|error| self.fault(&error))?;
+        let session = self.founded(session);
+        let generation = session.state.generation;
+        Ok(AgentLoop::seeded(generation, self.seed(session)?))
+    }
+}

@@ -1,0 +1,111 @@
+//! What operators are shown of the next request of a session: all of it, or its shape and its numbers.
+
+use crate::support::{
+    client::Client,
+    http,
+    server::Server,
+    talk::{talker, words},
+};
+use reseed::store::sqlite::SqliteStore;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What must not be seen where operators may not read content.
+const SAID: [&str; 5] = ["Aurora", "in verse", "Looks at", "harbourside", "lantern"];
+
+fn tool() -> Value {
+    let parameters = json!({ "type": "object", "properties": { "harbourside": { "type": "string" } } });
+    json!({ "name": "look", "description": "Looks at something.", "parameters": parameters })
+}
+
+/// Says some things and returns the session's id.
+async fn talk(client: &mut Client, opened: &Value) -> String {
+    client.ask("set_instructions", json!({ "instructions": "Answer in verse." })).await;
+    client.ask("set_options", json!({ "temperature": 0.5 })).await;
+    client.turn("My ferry is called Aurora.").await;
+    client.turn(&words(1, 300)).await;
+    opened["sessionId"].as_str().unwrap().to_owned()
+}
+
+async fn own(client: &mut Client, format: &str) -> Value {
+    client.ask("get_context", json!({ "format": format })).await["payload"].clone()
+}
+
+#[tokio::test]
+async fn who_may_read_content_reads_what_the_client_is_shown_whether_the_session_is_open_or_not() {
+    let folder = super::folder();
+    let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let settings = [("OPERATORS_READ_CONTENT", "true")];
+    let server = Server::over(talker(60), open(), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = talk(&mut client, &opened).await;
+    let path = format!("/api/sessions/{id}/context");
+    client.ask("register_tools", json!({ "tools": [tool()] })).await;
+    let shown = http::get(&server.address(), &format!("{path}?format=envelope")).await;
+    assert!(shown.head.contains("cache-control: no-store"), "{}", shown.head);
+    assert_eq!(shown.json(), own(&mut client, "envelope").await);
+    let shown = http::get(&server.address(), &format!("{path}?format=markdown&ephemeral=true")).await;
+    assert!(shown.head.contains("content-type: text/markdown"), "{}", shown.head);
+    assert_eq!(json!(shown.body), own(&mut client, "markdown").await["markdown"]);
+    SAID.iter().for_each(|said| assert!(shown.body.contains(said), "{said}: {}", shown.body));
+
+    client.ask("register_tools", json!({ "tools": [] })).await;
+    let (envelope, markdown) = (own(&mut client, "envelope").await, own(&mut client, "markdown").await);
+    client.hang_up();
+    server.service.stop().await;
+    drop(server);
+    let server = Server::over(talker(60), open(), &settings).await;
+    let shown = http::get(&server.address(), &format!("{path}?format=envelope")).await.json();
+    assert_eq!(shown, envelope, "closed");
+    let shown = http::get(&server.address(), &format!("{path}?format=markdown")).await.body;
+    assert_eq!(json!(shown), markdown["markdown"], "closed");
+    let listed = http::get(&server.address(), "/api/sessions").await.json();
+    assert_eq!(listed["openSessions"], 0, "looking opens nothing");
+}
+
+#[tokio::test]
+async fn who_may_not_sees_who_spoke_and_what_it_costs() {
+    let server = Server::start(talker(60), &[]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let id = talk(&mut client, &opened).await;
+    client.ask("register_tools", json!({ "tools": [tool()] })).await;
+    let whole = own(&mut client, "envelope").await;
+    let path = format!("/api/sessions/{id}/context");
+    let shown = http::get(&server.address(), &format!("{path}?format=envelope")).await;
+    let text = http::get(&server.address(), &format!("{path}?format=markdown")).await;
+    for body in [&shown.body, &text.body] {
+        SAID.iter().for_each(|said| assert!(!body.contains(said), "{said}: {body}"));
+    }
+    let shown = shown.json();
+    assert_eq!((&shown["withoutContent"], &shown["tokens"]), (&json!(true), &whole["tokens"]));
+    for of in ["meta", "options"] {
+        assert_eq!(shown["envelope"][of], whole["envelope"][of], "{of}");
+    }
+    let (shown, whole) = (&shown["envelope"], &whole["envelope"]);
+    assert_eq!(shown["system"], json!({ "parts": [{ "name": "base", "text": "" }], "compiled": "" }));
+    assert_eq!(shown["tools"], json!([{ "name": "look", "description": "", "parameters": {} }]));
+    let (shown, whole) = (&shown["messages"]["cached"], &whole["messages"]["cached"]);
+    assert_eq!(shown.as_array().unwrap().len(), 4);
+    for (shown, whole) in shown.as_array().unwrap().iter().zip(whole.as_array().unwrap()) {
+        let role = &whole["message"]["role"];
+        assert_eq!(*shown, json!({ "entryId": whole["entryId"], "message": { "role": role, "content": [] } }));
+    }
+    for name in ["# system: base", "# tool: look", "# user", "# assistant"] {
+        assert!(text.body.contains(name), "{name}: {}", text.body);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_known_is_refused() {
+    let server = Server::start(talker(5), &[("OPERATOR_TOKENS", "op:a-long-enough-secret-1")]).await;
+    let (_client, opened) = Client::v2_session(&server.ws()).await;
+    let id = opened["sessionId"].as_str().unwrap();
+    let token = "a-long-enough-secret-1";
+    let path = |query: &str| format!("/api/sessions/{id}/context?{query}");
+    assert_eq!(http::get(&server.address(), &path("format=envelope")).await.status, 401);
+    assert_eq!(http::get_as(&server.address(), &path("format=envelope"), token).await.status, 200);
+    assert_eq!(http::get_as(&server.address(), &path("format=html"), token).await.status, 400);
+    let none = "/api/sessions/nosuchsession2345/context?format=markdown";
+    let answered = http::get_as(&server.address(), none, token).await;
+    assert_eq!((answered.status, &answered.json()["code"]), (404, &json!("session_not_found")));
+}
