@@ -180,6 +180,22 @@ impl PatchOp {
             Self::MessagesUncachedAppend { .. } => None,
         }
     }
+    /// The same, to be changed.
+    #[must_use]
+    pub fn invalidate_cache_reason_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::SystemPartSet { invalidate_cache_reason, .. }
+            | Self::SystemPartRemove { invalidate_cache_reason, .. }
+            | Self::SystemPartsReplace { invalidate_cache_reason, .. }
+            | Self::ToolsReplace { invalidate_cache_reason, .. }
+            | Self::ToolsRemove { invalidate_cache_reason, .. }
+            | Self::MessagesCachedReplace { invalidate_cache_reason, .. }
+            | Self::MessagesCachedEdit { invalidate_cache_reason, .. }
+            | Self::OptionsSet { invalidate_cache_reason, .. }
+            | Self::CompactionApply { invalidate_cache_reason, .. } => Some(invalidate_cache_reason),
+            Self::MessagesUncachedAppend { .. } => None,
+        }
+    }
 }
 
 /// A reason that is missing is read as a blank one, and refused with the op's index and name by who applies it. The

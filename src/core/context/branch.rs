@@ -1,9 +1,10 @@
 //! The summary of a branch that is left: what goes into it.
 
 use super::{
-    build::{Context, Kind, visible},
+    build::{Context, Kind},
     counter::Counter,
     cut::Cut,
+    replay::raw_context,
     summary::{self, FileTools},
 };
 use crate::core::session::Node;
@@ -23,8 +24,7 @@ const BYTES_PER_TOKEN_MAX: u64 = 16;
 /// `left` is the branch, newest first, without what both branches share.
 #[must_use]
 pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Option<(Context, Cut)> {
-    let messages = visible(&path_of(left, budget_tokens, counter));
-    let context = Context { messages, ..Context::default() };
+    let context = raw_context(&path_of(left, budget_tokens, counter));
     let previous = context.messages.first().filter(|first| first.kind == Kind::Summary).map(|_| 0);
     let body = previous.map_or(0, |at| at + 1)..context.messages.len();
     let mut tokens = previous.map_or(0, |at: usize| context.messages[at].tokens.total());

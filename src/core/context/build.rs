@@ -4,10 +4,18 @@
 //! entries from its first kept one, then what followed. Inside a context every tool call has its result.
 
 use crate::core::{
-    context::{counter::MessageTokens, patch::Carried},
-    session::{Node, fingerprint::message_fingerprint},
+    context::{
+        counter::MessageTokens,
+        pairing::paired,
+        patch::Carried,
+        replay::{first_kept, raw_context},
+    },
+    session::Node,
 };
-use reseed_protocol::{CallId, EntryData, EntryId, Message, Part, Role, context::ContextMessage};
+use reseed_protocol::{
+    EntryData, EntryId, Message, Part,
+    context::{ContextMessage, EnvelopeMessages},
+};
 use std::{collections::HashSet, sync::Arc};
 
 /// What the model sees of a session.
@@ -19,12 +27,14 @@ pub struct Context {
     pub uncached: Vec<Counted>,
     /// What patches make of the system prompt, the tools and the options.
     pub carried: Carried,
+    /// Stored patches of a form that this version does not know.
+    pub unknown_patches: u64,
 }
 
 /// A message with what it costs and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counted {
-    /// The entry; absent for a result that was put in for a call without one.
+    /// The entry; absent for what a patch put there, and for a result that was put in for a call without one.
     pub entry_id: Option<EntryId>,
     /// The message.
     pub message: Arc<Message>,
@@ -42,6 +52,32 @@ pub struct Counted {
     pub is_input: bool,
     /// It answers calls: it follows them, or other answers to them.
     pub is_result: bool,
+    /// A patch put it there, or changed what it says.
+    pub patched: bool,
+}
+
+/// What decides whether a message stays when others go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoesWith {
+    /// It has an entry, or is the summary.
+    Itself,
+    /// What follows: a patch put it there.
+    Next,
+    /// What stands before: it is the result of a call, and no entry of its own.
+    Before,
+}
+
+impl Counted {
+    /// What decides whether it stays when others go.
+    #[must_use]
+    pub fn goes_with(&self) -> GoesWith {
+        match &self.entry_id {
+            None if self.kind == Kind::Summary => GoesWith::Itself,
+            None if self.is_result => GoesWith::Before,
+            None => GoesWith::Next,
+            Some(_) => GoesWith::Itself,
+        }
+    }
 }
 
 /// What a message of a context is.
@@ -72,50 +108,37 @@ impl Context {
             Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
             Part::ToolResult { output, .. } => output.len(),
         };
-        self.messages.iter().flat_map(|counted| &counted.message.content).map(part).sum()
+        self.messages.iter().chain(&self.uncached).flat_map(|counted| &counted.message.content).map(part).sum()
     }
 
     /// The messages as a request sends them.
     #[must_use]
-    pub fn to_messages(&self) -> Vec<ContextMessage> {
-        self.messages
-            .iter()
-            .map(|counted| ContextMessage { entry_id: counted.entry_id.clone(), message: counted.message.clone() })
-            .collect()
+    pub fn to_messages(&self) -> EnvelopeMessages {
+        EnvelopeMessages { cached: sent(&self.messages), uncached: sent(&self.uncached) }
     }
+
+    /// What stored patches asked for and could not be had, for people.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let unknown = match self.unknown_patches {
+            0 => None,
+            1 => Some("a stored patch of a form that this version does not know was passed over".to_owned()),
+            some => Some(format!("{some} stored patches of a form that this version does not know were passed over")),
+        };
+        unknown.into_iter().collect()
+    }
+}
+
+fn sent(messages: &[Counted]) -> Vec<ContextMessage> {
+    let sent =
+        |counted: &Counted| ContextMessage { entry_id: counted.entry_id.clone(), message: counted.message.clone() };
+    messages.iter().map(sent).collect()
 }
 
 /// Builds what the model sees from the path to the leaf, oldest first.
 #[must_use]
 pub fn build_context(path: &[Arc<Node>]) -> Context {
-    Context { messages: paired(visible(path)), ..Context::default() }
-}
-
-/// What of a path is seen, in order, also results whose calls are not: a part of a path may begin with one.
-pub(crate) fn visible(path: &[Arc<Node>]) -> Vec<Counted> {
-    let counted = |(kind, node): (Kind, &Arc<Node>)| {
-        let message = node.message.clone()?;
-        let is_input = node.entry.message().is_some_and(|message| message.role == Role::User);
-        Some(Counted {
-            entry_id: Some(node.id().clone()),
-            is_result: message.role == Role::Tool,
-            message,
-            tokens: node.tokens,
-            hash: node.hash,
-            kind,
-            pinned: node.pinned,
-            cleared: node.cleared,
-            is_input,
-        })
-    };
-    remaining(path).into_iter().filter(|(_, node)| !failed_elsewhere(node)).filter_map(counted).collect()
-}
-
-/// Whether this is an answer from an imported file that failed or was cut off. Such an answer is on the path and is
-/// shown; the program that it comes from did not give it to a model again, and neither is it here.
-fn failed_elsewhere(node: &Node) -> bool {
-    let message = node.message.as_deref().filter(|_| node.entry.imported.is_some());
-    message.is_some_and(|message| message.role == Role::Assistant && message.incomplete)
+    paired(raw_context(path))
 }
 
 /// The entries of the path that its newest compaction leaves, the compaction itself first.
@@ -127,11 +150,7 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
         return path.iter().filter(|node| !node.undone).map(|node| (Kind::Recent, node)).collect();
     };
     let before = &path[..at];
-    let first_kept = compaction
-        .first_kept_entry_id
-        .as_ref()
-        .and_then(|first| before.iter().position(|node| node.id() == first))
-        .unwrap_or(at);
+    let first_kept = first_kept(before, compaction);
     let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
     let beside = before[..first_kept].iter().filter(|node| node.pinned || kept.contains(node.id()));
     let beside = beside.map(|node| (Kind::Beside, node));
@@ -142,81 +161,6 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
         .chain(kept)
         .chain(path[at + 1..].iter().filter(|node| !node.undone).map(|node| (Kind::Recent, node)))
         .collect()
-}
-
-/// What stands in for the result of a call that has none.
-pub const NO_RESULT: &str = "No result: the call was not finished.";
-
-/// Puts every tool result right after its call, adds one where a call has none, and leaves out results without a call.
-/// In a session that only this server wrote there is nothing to mend: the common road copies nothing.
-fn paired(messages: Vec<Counted>) -> Vec<Counted> {
-    if well_paired(&messages) {
-        return messages;
-    }
-    let mut results: Vec<Option<Counted>> = Vec::new();
-    let mut others = Vec::with_capacity(messages.len());
-    for counted in messages {
-        if counted.message.role == Role::Tool {
-            results.push(Some(counted));
-        } else {
-            others.push(counted);
-        }
-    }
-    let mut mended = Vec::with_capacity(others.len() + results.len());
-    for counted in others {
-        let calls: Vec<CallId> = counted.message.tool_calls().map(|(id, _, _)| id.clone()).collect();
-        mended.push(counted);
-        for call in calls {
-            let found =
-                results.iter_mut().find(|slot| slot.as_ref().is_some_and(|result| answers(&result.message, &call)));
-            mended.push(found.and_then(Option::take).unwrap_or_else(|| without_result(call)));
-        }
-    }
-    mended
-}
-
-/// What stands in for the result of this call.
-fn without_result(call: CallId) -> Counted {
-    let message = missing_result(call);
-    Counted {
-        entry_id: None,
-        hash: message_fingerprint(&message),
-        message: Arc::new(message),
-        tokens: MessageTokens { text: 16, ..MessageTokens::default() },
-        kind: Kind::Recent,
-        pinned: false,
-        cleared: false,
-        is_input: false,
-        is_result: true,
-    }
-}
-
-fn missing_result(call_id: CallId) -> Message {
-    Message::new(Role::Tool, vec![Part::ToolResult { call_id, output: NO_RESULT.to_owned(), is_error: true }])
-}
-
-fn answers(message: &Message, call: &CallId) -> bool {
-    message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
-}
-
-fn well_paired(messages: &[Counted]) -> bool {
-    let mut open: HashSet<&CallId> = HashSet::new();
-    for counted in messages {
-        let message = &counted.message;
-        if message.role != Role::Tool && !open.is_empty() {
-            return false;
-        }
-        for part in &message.content {
-            match part {
-                Part::ToolCall { call_id, .. } => {
-                    open.insert(call_id);
-                }
-                Part::ToolResult { call_id, .. } if !open.remove(call_id) => return false,
-                _ => {}
-            }
-        }
-    }
-    open.is_empty()
 }
 
 #[cfg(test)]

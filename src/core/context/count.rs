@@ -119,16 +119,16 @@ pub fn count(
     counter: &Counter,
     calibration: &Calibration,
 ) -> RequestCount {
-    let messages = &context.messages;
+    let (messages, uncached) = (&context.messages, &context.uncached);
     let anchor = newest_report(messages, fixed, fresh);
-    let raw = breakdown(messages, fixed);
+    let raw = breakdown(context, fixed);
     let (rest, known) = match &anchor {
         None => {
             let mut rest = fixed.mix;
-            messages.iter().for_each(|counted| rest.add_message(&counted.tokens));
+            messages.iter().chain(uncached).for_each(|counted| rest.add_message(&counted.tokens));
             (rest, 0)
         }
-        Some(anchor) => (added(&messages[anchor.at + 1..], counter), anchor.tokens),
+        Some(anchor) => (added(messages[anchor.at + 1..].iter().chain(uncached), counter), anchor.tokens),
     };
     let estimate = calibration.tokens(&rest);
     let source = match &anchor {
@@ -151,7 +151,7 @@ pub fn count(
         last_usage_entry_id: anchor.as_ref().and_then(|anchor| messages[anchor.at].entry_id.clone()),
         cached_tokens: usage.map_or(0, |usage| usage.cached_tokens),
         error_bound_tokens: calibration.error_bound(&rest),
-        messages: messages.len() as u64,
+        messages: (messages.len() + uncached.len()) as u64,
         turns: messages.iter().filter(|counted| counted.is_input && counted.kind != Kind::Beside).count() as u64,
         basis,
     }
@@ -161,11 +161,12 @@ pub fn count(
 /// report holds for as long as the very same is sent before it: not after a compaction, and not after that is undone.
 #[must_use]
 pub fn sent_key(envelope_key: &str, context: &Context) -> String {
-    let sent = context.messages.iter().fold(SENT_NOTHING, |sent, counted| sent.and(counted));
-    sent.key(envelope_key)
+    let sent = context.messages.iter().chain(&context.uncached);
+    sent.fold(SENT_NOTHING, |sent, counted| sent.and(counted)).key(envelope_key)
 }
 
-/// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by their entries and their size.
+/// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by their entries and their size; what a patch changed or
+/// put there by what it says.
 #[derive(Clone, Copy)]
 struct Sent(u64);
 
@@ -174,7 +175,8 @@ const SENT_NOTHING: Sent = Sent(0xcbf2_9ce4_8422_2325);
 impl Sent {
     fn and(self, counted: &Counted) -> Self {
         let id = counted.entry_id.as_ref().map_or("-", EntryId::as_str);
-        let bytes = id.bytes().map(u64::from).chain([counted.tokens.total()]);
+        let said = counted.patched.then_some(counted.hash);
+        let bytes = id.bytes().map(u64::from).chain([counted.tokens.total()]).chain(said);
         Self(bytes.fold(self.0, |sum, byte| (sum ^ byte).wrapping_mul(0x0100_0000_01b3)))
     }
 
@@ -195,12 +197,13 @@ impl Sent {
 
 /// The estimate of what follows a report. It ends in another start of an answer: the earlier one became part of the
 /// answer that was reported.
-fn added(messages: &[Counted], counter: &Counter) -> Mix {
+fn added<'a>(messages: impl IntoIterator<Item = &'a Counted>, counter: &Counter) -> Mix {
     let mut mix = Mix::default();
-    messages.iter().for_each(|counted| mix.add_message(&counted.tokens));
-    if !messages.is_empty() {
+    let mut messages = messages.into_iter().peekable();
+    if messages.peek().is_some() {
         mix.add_frame(counter.request_overhead());
     }
+    messages.for_each(|counted| mix.add_message(&counted.tokens));
     mix
 }
 
@@ -318,9 +321,10 @@ pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibratio
     calibration
 }
 
-fn breakdown(messages: &[Counted], fixed: Fixed) -> Breakdown {
-    let mut sum = Breakdown { system: fixed.system, tools: fixed.tools, ..Breakdown::default() };
-    for Counted { message, tokens, kind, .. } in messages {
+fn breakdown(context: &Context, fixed: Fixed) -> Breakdown {
+    let uncached = context.uncached.iter().map(|counted| counted.tokens.total()).sum();
+    let mut sum = Breakdown { system: fixed.system, tools: fixed.tools, uncached, ..Breakdown::default() };
+    for Counted { message, tokens, kind, .. } in &context.messages {
         let text = match (kind, message.role) {
             (Kind::Summary, _) => &mut sum.summary,
             (_, Role::User) => &mut sum.user,

@@ -5,7 +5,8 @@
 
 use crate::core::{
     context::{
-        build::{Context, Kind},
+        build::{Context, Counted, Kind},
+        patch::list::{Fate, fates},
         structure::{Structure, Unit},
     },
     pi,
@@ -170,7 +171,8 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     let keeps = |at: &usize| kept[*at] && units[*at].may_begin_tail;
     let tail = (0..units.len()).rev().take_while(keeps).last().unwrap_or(units.len());
     let mut cut = Cut {
-        summarised: Vec::new(),
+        // What a patch put in front of the summary goes with it.
+        summarised: (0..structure.summary.unwrap_or(0)).collect(),
         turn_prefix: None,
         previous: structure.summary,
         first_kept: None,
@@ -221,13 +223,17 @@ pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option
     let said: HashSet<&EntryId> =
         prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| path[*at].id()).collect();
     let messages = &context.messages;
-    let start = usize::from(messages.first().is_some_and(|first| first.kind == Kind::Summary));
-    let said = |at: &usize| messages[*at].entry_id.as_ref().is_some_and(|id| said.contains(id));
-    let (summarised, kept): (Vec<usize>, Vec<usize>) = (start..messages.len()).partition(said);
+    let previous = messages.iter().position(|counted| counted.kind == Kind::Summary);
+    let fate = |counted: &Counted| match &counted.entry_id {
+        Some(id) if said.contains(id) => Fate::Gone,
+        _ => Fate::Tail,
+    };
+    let fates = fates(messages, fate);
+    let places = (0..messages.len()).filter(|at| Some(*at) != previous);
+    let (summarised, kept): (Vec<usize>, Vec<usize>) = places.partition(|at| fates[*at] == Fate::Gone);
     if summarised.is_empty() {
         return None;
     }
-    let previous = (start == 1).then_some(0);
     let cost = |places: &mut dyn Iterator<Item = &usize>| places.map(|at| messages[*at].tokens.total()).sum::<u64>();
     Some(Cut {
         dropped_tokens: cost(&mut summarised.iter().chain(&previous)),

@@ -3,9 +3,7 @@
 use crate::core::{context::build::Context, session::fingerprint::fingerprint};
 use reseed_protocol::{
     Part, Role,
-    context::{
-        ContextEnvelope, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt, ToolDefinition,
-    },
+    context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
 };
 use std::fmt::Write as _;
 
@@ -33,7 +31,7 @@ pub fn envelope(
     ContextEnvelope {
         system: system.clone(),
         tools: tools.to_vec(),
-        messages: EnvelopeMessages { cached: context.to_messages(), uncached: Vec::new() },
+        messages: context.to_messages(),
         options: options.clone(),
         meta: EnvelopeMeta::default(),
     }

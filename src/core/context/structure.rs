@@ -1,12 +1,13 @@
 //! The structure of a context: where it may be cut, computed once.
 //!
 //! A unit is the least that can be taken out by itself: one message, or an answer with calls together with the results
-//! of all of them, so that no call and result are ever parted. A turn begins with what a user said.
+//! of all of them, so that no call and result are ever parted. What a patch put in front of an entry's message is of that
+//! one's unit, and behind the last entry of the last unit. A turn begins with what a user said.
 //!
 //! Invariants: units follow each other without gaps from the first message behind the summary to the last; a unit
 //! belongs to one turn; turns are in order.
 
-use crate::core::context::build::{Context, Counted, Kind};
+use crate::core::context::build::{Context, Counted, GoesWith, Kind};
 use reseed_protocol::Role;
 use std::ops::Range;
 
@@ -33,9 +34,9 @@ pub struct Unit {
 pub struct Structure {
     /// The units, oldest first; the summary in front is none.
     pub units: Vec<Unit>,
-    /// The place of the summary in front, if there is one.
+    /// The place of the summary in front, if there is one. What a patch put in front of it goes when it goes.
     pub summary: Option<usize>,
-    /// What the summary costs, as estimated.
+    /// What the summary costs with what stands in front of it, as estimated.
     pub summary_tokens: u64,
 }
 
@@ -44,25 +45,47 @@ impl Structure {
     #[must_use]
     pub fn of(context: &Context) -> Self {
         let messages = &context.messages;
-        let summary = messages.first().filter(|first| first.kind == Kind::Summary).map(|_| 0);
+        let first = messages.iter().position(|counted| counted.goes_with() == GoesWith::Itself);
+        let summary = first.filter(|at| messages[*at].kind == Kind::Summary);
         let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
         let mut turn = 0;
         let mut begun = false;
+        // What a patch put in front of an entry that is still to come.
+        let mut waiting: Option<Unit> = None;
         for (at, counted) in messages.iter().enumerate().skip(summary.map_or(0, |at| at + 1)) {
+            let goes_with = counted.goes_with();
             // In a context results follow their calls, so neither need be read.
-            if let Some(last) = units.last_mut().filter(|_| counted.is_result) {
-                last.messages.end = at + 1;
-                last.tokens += counted.tokens.total();
-                last.pinned |= counted.pinned;
+            if let Some(last) = waiting.as_mut().or(units.last_mut()).filter(|_| counted.is_result) {
+                last.take(at, counted);
+                if goes_with == GoesWith::Itself {
+                    units.extend(waiting.take());
+                }
+                continue;
+            }
+            if goes_with == GoesWith::Next {
+                waiting.get_or_insert_with(|| Unit::begun(at, turn)).take(at, counted);
                 continue;
             }
             if counted.is_input && begun {
                 turn += 1;
             }
             begun = true;
-            units.push(unit(at, counted, turn));
+            let mut unit = waiting.take().unwrap_or_else(|| Unit::begun(at, turn));
+            unit.take(at, counted);
+            unit.turn = turn;
+            unit.is_input = counted.is_input;
+            units.push(unit);
         }
-        let summary_tokens = summary.map_or(0, |at| messages[at].tokens.total());
+        match (units.last_mut(), waiting) {
+            (Some(last), Some(waiting)) => {
+                last.messages.end = waiting.messages.end;
+                last.tokens += waiting.tokens;
+            }
+            (None, waiting) => units.extend(waiting),
+            (_, None) => {}
+        }
+        let front = summary.map_or(0, |at| at + 1);
+        let summary_tokens = messages[..front].iter().map(|counted| counted.tokens.total()).sum();
         Self { units, summary, summary_tokens }
     }
 
@@ -78,7 +101,9 @@ impl Structure {
     pub fn last_input(&self, context: &Context) -> Option<usize> {
         let said = self.units.iter().rposition(|unit| unit.is_input);
         said.or_else(|| {
-            self.units.iter().rposition(|unit| context.messages[unit.messages.start].message.role == Role::User)
+            let first =
+                |unit: &Unit| context.messages[unit.messages.clone()].iter().find(|message| message.entry_id.is_some());
+            self.units.iter().rposition(|unit| first(unit).is_some_and(|first| first.message.role == Role::User))
         })
     }
 
@@ -89,14 +114,19 @@ impl Structure {
     }
 }
 
-fn unit(at: usize, counted: &Counted, turn: usize) -> Unit {
-    Unit {
-        messages: at..at + 1,
-        tokens: counted.tokens.total(),
-        turn,
-        is_input: counted.is_input,
-        pinned: counted.pinned,
-        may_begin_tail: counted.kind != Kind::Beside,
+impl Unit {
+    fn begun(at: usize, turn: usize) -> Self {
+        Self { messages: at..at, tokens: 0, turn, is_input: false, pinned: false, may_begin_tail: true }
+    }
+
+    /// Takes the next message, at this place.
+    fn take(&mut self, at: usize, counted: &Counted) {
+        if self.messages.is_empty() {
+            self.may_begin_tail = counted.kind != Kind::Beside;
+        }
+        self.messages.end = at + 1;
+        self.tokens += counted.tokens.total();
+        self.pinned |= counted.pinned;
     }
 }
 

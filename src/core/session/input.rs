@@ -58,8 +58,7 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
                         if detail.as_deref().is_some_and(|detail| !matches!(detail, "low" | "high" | "auto")) {
                             return invalid("content.detail", "a picture's detail is low, high or auto".to_owned());
                         }
-                        let has_host = image_url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty());
-                        if !(has_host || image_url.starts_with("data:image/")) {
+                        if !is_picture_address(&image_url) {
                             return invalid(
                                 "content.image_url",
                                 "a picture's address begins with https:// or data:image/".to_owned(),
@@ -72,6 +71,12 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Whether a picture may be sent by this address.
+#[must_use]
+pub fn is_picture_address(url: &str) -> bool {
+    url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty()) || url.starts_with("data:image/")
 }
 
 /// A session's name for the list, from the first thing that was said in it: one line of at most 60 characters.

@@ -9,12 +9,23 @@
 
 use super::{SessionState, fingerprint::message_fingerprint};
 use crate::core::context::{
-    counter::{Counter, MessageTokens},
+    Context,
+    counter::{Counter, Estimator, MessageTokens},
+    patch::{Carried, StoredPatch},
+    replay::Replay,
     serialize::prefix,
     summary,
 };
-use reseed_protocol::{Entry, EntryData, EntryId, Message, Part, Role, entry::Compaction, reply::Pin};
-use std::{collections::HashSet, sync::Arc};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Message, Part, Role,
+    entry::{Compaction, Kept},
+    patch::PATCH_VERSION,
+    reply::Pin,
+};
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock},
+};
 
 /// An entry with its count, made once.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +44,9 @@ pub struct Node {
     pub undone: bool,
     /// A tool's answer that gave way to a short note.
     pub cleared: bool,
+    /// What a patch makes of what stands before it, or a compaction of what it keeps; `None` also for a patch of a form
+    /// that this version does not know.
+    pub patch: Option<Arc<StoredPatch>>,
 }
 
 /// What stands in front of the beginning of a tool's answer that was cleared.
@@ -48,9 +62,19 @@ impl Node {
         let message = message_of(&entry).map(Arc::new);
         let tokens = counter.entry(&entry, message.as_deref());
         let hash = message.as_deref().map_or(0, message_fingerprint);
+        let patch = patch_of(&entry, counter).map(Arc::new);
         // What another program wrote is told as it wrote it, also in its own arithmetic.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
-        Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false }
+        Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch }
+    }
+
+    /// The entry with nothing counted, for who only reads what was said.
+    #[must_use]
+    pub(crate) fn uncounted(entry: Entry) -> Self {
+        let message = message_of(&entry).map(Arc::new);
+        let patch = patch_of(&entry, &Counter::chosen(Estimator::Pi, "")).map(Arc::new);
+        let tokens = MessageTokens::default();
+        Self { entry, message, tokens, hash: 0, pinned: false, undone: false, cleared: false, patch }
     }
 
     /// The entry's id.
@@ -73,25 +97,22 @@ impl Node {
     pub fn marked(mut self, state: &SessionState) -> Self {
         self.pinned = state.pins.iter().any(|pin| pin.entry_id == self.entry.entry_id);
         if matches!(self.entry.data, EntryData::Compaction(_)) && state.undone.contains(&self.entry.entry_id) {
-            self.undone = true;
-            self.message = None;
-            self.tokens = MessageTokens::default();
-            self.hash = 0;
+            return self.passed_over();
         }
         self
+    }
+
+    /// A compaction as if it were not there.
+    #[must_use]
+    pub(crate) fn passed_over(self) -> Self {
+        Self { undone: true, message: None, tokens: MessageTokens::default(), hash: 0, ..self }
     }
 
     /// The node with a short note in the place of its tool results; any other node as it is.
     #[must_use]
     fn without_results(&self, counter: &Counter) -> Option<Self> {
         let message = self.message.as_deref().filter(|message| message.role == Role::Tool && !self.cleared)?;
-        let mut message = message.clone();
-        for part in &mut message.content {
-            if let Part::ToolResult { output, .. } = part {
-                let beginning = prefix(output.trim_start(), CLEARED_CHARS);
-                *output = format!("{CLEARED}\n{beginning}…");
-            }
-        }
+        let message = without_results(message);
         let tokens = counter.entry(&self.entry_with(&message), Some(&message));
         let hash = message_fingerprint(&message);
         Some(Self { message: Some(Arc::new(message)), tokens, hash, cleared: true, ..self.clone() })
@@ -99,6 +120,33 @@ impl Node {
 
     fn entry_with(&self, message: &Message) -> Entry {
         Entry { data: EntryData::Message(message.clone()), ..self.entry.clone() }
+    }
+}
+
+/// A message with a short note in the place of its tool results.
+#[must_use]
+pub(crate) fn without_results(message: &Message) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.content {
+        if let Part::ToolResult { output, .. } = part {
+            let beginning = prefix(output.trim_start(), CLEARED_CHARS);
+            *output = format!("{CLEARED}\n{beginning}…");
+        }
+    }
+    message
+}
+
+/// The patch that an entry holds, in a form that this version knows.
+fn patch_of(entry: &Entry, counter: &Counter) -> Option<StoredPatch> {
+    match &entry.data {
+        EntryData::ContextTransform(kept) => {
+            let transform = kept.known().filter(|transform| transform.schema_version == PATCH_VERSION)?;
+            Some(StoredPatch::of(transform.patch.clone(), counter))
+        }
+        EntryData::Compaction(compaction) if !compaction.carried_patch.is_empty() => {
+            Some(StoredPatch::of(compaction.carried_patch.clone(), counter))
+        }
+        _ => None,
     }
 }
 
@@ -118,24 +166,70 @@ pub fn message_of(entry: &Entry) -> Option<Message> {
     }
 }
 
-/// An entry without what is never sent: it is in the store, and a session that keeps much data of its clients'
+/// An entry without what is never sent, or is kept beside it: it is in the store, and a session that keeps much data of its clients'
 /// must not hold it all in memory.
 fn without_ballast(mut entry: Entry) -> Entry {
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
         EntryData::CustomMessage(custom) => custom.details = None,
+        // Kept counted, beside the entry.
+        EntryData::Compaction(compaction) => compaction.carried_patch = Vec::new(),
+        EntryData::ContextTransform(kept) => {
+            if let Kept::Known(transform) = &mut **kept {
+                transform.patch = Vec::new();
+                transform.display = None;
+            }
+        }
+        EntryData::Ephemeral(kept) => {
+            if let Kept::Known(change) = &mut **kept {
+                change.patch = Vec::new();
+            }
+        }
         _ => {}
     }
     entry
 }
 
 /// The path to the leaf, as far as the model can see it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct SessionTree {
     path: Vec<Arc<Node>>,
+    /// What the model sees of it, once somebody asked. Follows from the path alone.
+    replay: OnceLock<Replay>,
+}
+
+impl PartialEq for SessionTree {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
 }
 
 impl SessionTree {
+    fn of(path: Vec<Arc<Node>>) -> Self {
+        Self { path, replay: OnceLock::new() }
+    }
+
+    /// What the model sees. Made once, and added to as entries come.
+    #[must_use]
+    pub fn context(&self) -> Arc<Context> {
+        self.replay().context()
+    }
+
+    /// The same before calls and results are paired.
+    pub(crate) fn raw_context(&self) -> &Context {
+        self.replay().raw()
+    }
+
+    /// What the patches on the path make of the system prompt, the tools and the options.
+    #[must_use]
+    pub fn carried(&self) -> &Carried {
+        &self.raw_context().carried
+    }
+
+    fn replay(&self) -> &Replay {
+        self.replay.get_or_init(|| Replay::of(&self.path))
+    }
+
     /// The entry from which the session goes on; `None` before the first.
     #[must_use]
     pub fn leaf(&self) -> Option<&EntryId> {
@@ -157,6 +251,10 @@ impl SessionTree {
                 self.path.iter().rposition(|other| other.id() == parent).map_or(self.path.len(), |at| at + 1)
             }
         };
+        let extends = keep == self.path.len() && self.replay.get_mut().is_some_and(|replay| replay.extend(&node));
+        if !extends {
+            self.replay.take();
+        }
         self.path.truncate(keep);
         self.path.push(node);
     }
@@ -167,7 +265,7 @@ impl SessionTree {
     pub fn upto(&self, leaf: &EntryId) -> Option<Self> {
         let at = self.path.iter().rposition(|node| node.id() == leaf)?;
         let newest = self.path.iter().rposition(|node| node.compaction().is_some());
-        (newest.is_none_or(|newest| newest <= at)).then(|| Self { path: self.path[..=at].to_vec() })
+        (newest.is_none_or(|newest| newest <= at)).then(|| Self::of(self.path[..=at].to_vec()))
     }
 
     /// Counts every entry anew, for another model.
@@ -177,8 +275,10 @@ impl SessionTree {
                 Some(message) if node.cleared => counter.entry(&node.entry_with(message), Some(message)),
                 message => counter.entry(&node.entry, message.as_deref()),
             };
-            *node = Arc::new(Node { tokens, ..(**node).clone() });
+            let patch = node.patch.as_ref().map(|patch| Arc::new(patch.recounted(counter)));
+            *node = Arc::new(Node { tokens, patch, ..(**node).clone() });
         }
+        self.replay.take();
     }
 
     /// Marks the path's nodes as the session's pins and undone compactions say.
@@ -188,6 +288,7 @@ impl SessionTree {
             let undone = matches!(node.entry.data, EntryData::Compaction(_)) && state.undone.contains(node.id());
             if node.pinned != pinned || node.undone != undone {
                 *node = Arc::new((**node).clone().marked(state));
+                self.replay.take();
             }
         }
     }
@@ -198,6 +299,7 @@ impl SessionTree {
         for node in self.path.iter_mut().filter(|node| entries.contains(node.id())) {
             if let Some(cleared) = node.without_results(counter) {
                 *node = Arc::new(cleared);
+                self.replay.take();
             }
         }
     }
@@ -216,11 +318,13 @@ impl SessionTree {
     /// reads it from the store first.
     pub fn move_leaf(&mut self, leaf: Option<&EntryId>) {
         let Some(leaf) = leaf else {
-            self.path.clear();
+            *self = Self::default();
             return;
         };
-        if let Some(at) = self.path.iter().rposition(|node| node.id() == leaf) {
+        let at = self.path.iter().rposition(|node| node.id() == leaf);
+        if let Some(at) = at.filter(|at| at + 1 < self.path.len()) {
             self.path.truncate(at + 1);
+            self.replay.take();
         }
     }
 
@@ -238,6 +342,7 @@ impl SessionTree {
             at += 1;
             keep
         });
+        self.replay.take();
     }
 }
 
@@ -356,7 +461,7 @@ impl<'a> PathReader<'a> {
             });
         }
         self.nodes.reverse();
-        let mut tree = SessionTree { path: self.nodes };
+        let mut tree = SessionTree::of(self.nodes);
         tree.clear_as_compacted(self.counter);
         tree
     }
@@ -366,6 +471,6 @@ impl<'a> PathReader<'a> {
     pub fn finish_with(self, known: SessionTree) -> SessionTree {
         let mut path = known.path;
         path.extend(self.nodes.into_iter().rev());
-        SessionTree { path }
+        SessionTree::of(path)
     }
 }

@@ -318,7 +318,7 @@ impl World {
         if call.body.purpose == Purpose::Turn {
             assert!(self.open_turn, "seed {}: the model was asked without a turn", self.seed);
             let read = crate::core::context::build_context(self.read_back().tree.path());
-            let again: Vec<_> = read.to_messages();
+            let again: Vec<_> = read.to_messages().cached;
             let live: Vec<_> = call.body.messages().cloned().collect();
             assert_eq!(live, again, "seed {}: the request differs from what the log says", self.seed);
         }

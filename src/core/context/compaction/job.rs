@@ -21,7 +21,7 @@ use crate::core::{
     session::state::add_usage,
 };
 use reseed_protocol::{
-    EntryId, Message, Timestamp, Usage, UsageSource,
+    EntryId, Message, Role, Timestamp, Usage, UsageSource,
     entry::{Compaction, CompactionDetails},
     event::{CompactionRung, FailedRung, Retained},
 };
@@ -374,8 +374,13 @@ impl Job {
         if self.raw.as_ref().is_some_and(|raw| raw.is_whole()) {
             return None;
         }
-        let text = self.messages[cut.previous?].1.text();
-        summary::unseed(&text).map(Cow::into_owned)
+        Some(told_by(&self.messages[cut.previous?].1))
+    }
+
+    /// The summary that the model sees, whatever a patch made of it; empty where it sees none.
+    fn shown_summary(&self) -> String {
+        let shown = self.messages.iter().find(|(id, _)| id.is_some() && *id == self.base);
+        shown.map(|(_, message)| told_by(message)).unwrap_or_default()
     }
 
     fn extract(&self, cut: &Cut, previous: Option<&str>, extent: Extent) -> String {
@@ -421,7 +426,12 @@ impl Job {
         let conversation = self.conversation.clone().filter(|_| !self.is_rebuild())?;
         let first = cut.first_kept.as_ref();
         let from = self.messages.iter().position(|(id, _)| first.is_some() && id.as_ref() == first);
-        let from = from.unwrap_or(self.messages.len());
+        let mut from = from.unwrap_or(self.messages.len());
+        // What a patch put in front of it stays with it.
+        let is_inserted = |(id, message): &(Option<EntryId>, Arc<Message>)| id.is_none() && message.role != Role::Tool;
+        while from > 0 && self.messages.get(from).is_some() && is_inserted(&self.messages[from - 1]) {
+            from -= 1;
+        }
         let first_kept = self.messages.get(from).map(|(_, message)| message.clone());
         Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
     }
@@ -449,7 +459,7 @@ impl Job {
         let mut cleared = earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
         cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
         Outcome {
-            summary: earlier.as_ref().map(|earlier| earlier.summary.clone()).unwrap_or_default(),
+            summary: self.shown_summary(),
             rung: CompactionRung::ClearToolResults,
             failed: self.failed.clone(),
             details: self.noted.clone().unwrap_or_default(),
@@ -494,4 +504,10 @@ impl Job {
         let messages = self.taken_out(cut);
         summary::file_operations(messages.iter().map(|message| &**message), self.noted.as_ref(), &self.file_tools)
     }
+}
+
+/// The summary in a message that stands for one, without the words around it; what a patch put there has none.
+fn told_by(message: &Message) -> String {
+    let text = message.text();
+    summary::unseed(&text).map(Cow::into_owned).unwrap_or(text)
 }

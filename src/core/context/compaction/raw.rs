@@ -1,13 +1,20 @@
 //! What a rebuilt summary is made of: the words of a path themselves, also those that earlier compactions took out.
 
-use crate::core::session::tree::message_of;
-use reseed_protocol::{Entry, EntryData, EntryId, Message};
+use crate::core::{
+    context::{
+        build::Counted,
+        patch::list::{Fate, fates},
+        replay::uncompacted,
+    },
+    session::Node,
+};
+use reseed_protocol::{Entry, EntryId, Message};
 use std::{collections::HashSet, sync::Arc};
 
-/// What was said on a path, oldest first.
+/// What was said on a path, oldest first, as its patches make it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
-    messages: Vec<(EntryId, Arc<Message>)>,
+    messages: Vec<Counted>,
     whole: bool,
 }
 
@@ -16,10 +23,9 @@ impl Raw {
     /// what is older.
     #[must_use]
     pub fn of(newest_first: Vec<Entry>, whole: bool) -> Self {
-        let said = newest_first.into_iter().rev().filter(|entry| !matches!(entry.data, EntryData::Compaction(_)));
-        let messages =
-            said.filter_map(|entry| message_of(&entry).map(|message| (entry.entry_id, Arc::new(message)))).collect();
-        Self { messages, whole }
+        let path: Vec<Arc<Node>> =
+            newest_first.into_iter().rev().map(|entry| Arc::new(Node::uncounted(entry))).collect();
+        Self { messages: uncompacted(&path), whole }
     }
 
     /// Whether nothing older was said.
@@ -34,8 +40,14 @@ impl Raw {
         stays: &HashSet<&EntryId>,
         goes: impl Iterator<Item = (EntryId, Arc<Message>)>,
     ) -> Vec<Arc<Message>> {
-        let known: HashSet<&EntryId> = self.messages.iter().map(|(id, _)| id).collect();
-        let raw = self.messages.iter().filter(|(id, _)| !stays.contains(id)).map(|(_, message)| message.clone());
+        let known: HashSet<&EntryId> = self.messages.iter().filter_map(|counted| counted.entry_id.as_ref()).collect();
+        let fate = |counted: &Counted| match &counted.entry_id {
+            Some(id) if stays.contains(id) => Fate::Tail,
+            _ => Fate::Gone,
+        };
+        let fates = fates(&self.messages, fate);
+        let raw = self.messages.iter().zip(fates).filter(|(_, fate)| *fate == Fate::Gone);
+        let raw = raw.map(|(counted, _)| counted.message.clone());
         raw.chain(goes.filter(|(id, _)| !known.contains(id)).map(|(_, message)| message)).collect()
     }
 }

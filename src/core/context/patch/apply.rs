@@ -1,7 +1,17 @@
 //! Applying a patch that is submitted.
 
-use super::{Boundary, PatchRefused};
-use crate::core::context::{build::Context, counter::Counter};
+use super::{
+    Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused,
+    carried::Carried,
+    check,
+    counted::{MessageOp, Said},
+    list::{List, StandFor},
+};
+use crate::core::context::{
+    build::{Context, Counted},
+    counter::Counter,
+    pairing::Pairing,
+};
 use reseed_protocol::{
     context::{SystemPart, ToolDefinition},
     patch::PatchOp,
@@ -25,7 +35,7 @@ pub struct Applied {
     pub reasons: Vec<String>,
     /// What was asked for and could not be had.
     pub notes: Vec<String>,
-    /// Whether anything of what is sent is another now.
+    /// Whether anything is another than before. A patch that says what holds already need not be stored.
     pub changed: bool,
 }
 
@@ -34,15 +44,71 @@ impl Context {
     ///
     /// # Errors
     /// The first op that cannot be applied, and why; the context is as it was.
-    pub fn apply(
-        &mut self,
-        ops: &[PatchOp],
-        _boundary: Boundary,
-        around: &Around<'_>,
-    ) -> Result<Applied, PatchRefused> {
-        let before = self.carried.clone();
-        ops.iter().for_each(|op| self.carried.push(op));
-        let changed = self.carried.system(around.parts) != before.system(around.parts);
-        Ok(Applied { changed, ..Applied::default() })
+    pub fn apply(&mut self, ops: &[PatchOp], boundary: Boundary, around: &Around<'_>) -> Result<Applied, PatchRefused> {
+        let refused = |index: usize, why| PatchRefused { index, op: ops[index].name().to_owned(), why };
+        if ops.len() > OPS_MAX {
+            return Err(refused(OPS_MAX, format!("a patch has at most {OPS_MAX} ops, not {}", ops.len())));
+        }
+        let mut draft = Draft { carried: self.carried.clone(), messages: None, uncached: Vec::new() };
+        let mut reasons: Vec<String> = Vec::new();
+        let mut bytes = 0;
+        for (index, op) in ops.iter().enumerate() {
+            bytes += serde_json::to_vec(op).map_or(usize::MAX, |json| json.len());
+            if bytes > PATCH_BYTES_MAX {
+                return Err(refused(index, format!("the patch has more than {PATCH_BYTES_MAX} bytes up to here")));
+            }
+            let reason = check::reason(op, boundary).map_err(|why| refused(index, why))?;
+            draft.take(op, self, around).map_err(|why| refused(index, why))?;
+            if let Some(reason) = reason.filter(|reason| !reasons.iter().any(|known| known == reason)) {
+                reasons.push(reason.to_owned());
+            }
+        }
+        let Draft { carried, messages, uncached } = draft;
+        let mut changed = !carried.does_the_same(&self.carried) || !uncached.is_empty();
+        if let Some(messages) = messages.map(List::into_messages) {
+            changed |= !same_messages(&messages, &self.messages);
+            self.messages = messages;
+        }
+        self.uncached.extend(uncached);
+        let notes = carried.tools(around.offered).1;
+        self.carried = carried;
+        Ok(Applied { reasons, notes, changed })
+    }
+}
+
+/// Whether both send the same.
+fn same_messages(a: &[Counted], b: &[Counted]) -> bool {
+    let same = |(a, b): (&Counted, &Counted)| a.entry_id == b.entry_id && a.message == b.message;
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+/// A context that is being changed.
+struct Draft {
+    carried: Carried,
+    /// The cached messages; absent while no op has touched them.
+    messages: Option<List>,
+    /// What came to the uncached ones.
+    uncached: Vec<Counted>,
+}
+
+impl Draft {
+    fn take(&mut self, op: &PatchOp, before: &Context, around: &Around<'_>) -> Result<(), String> {
+        let Some(counted) = check::message_bounds(op).map(|()| MessageOp::of(op, around.counter))? else {
+            check::other(op, around.offered)?;
+            self.carried.push(op);
+            return check::whole(&self.carried, around.parts);
+        };
+        if let MessageOp::Append(messages) = counted {
+            let messages: Vec<Counted> = messages.iter().map(Said::inserted).collect();
+            if !Pairing::of(&messages).is_whole() {
+                return Err(check::UNPAIRED.to_owned());
+            }
+            self.uncached.extend(messages);
+            return Ok(());
+        }
+        let list = self.messages.get_or_insert_with(|| List::of(before.messages.clone()));
+        check::messages(&counted, list)?;
+        list.apply(&counted, &StandFor::new());
+        if Pairing::of(list.settled()).is_whole() { Ok(()) } else { Err(check::UNPAIRED.to_owned()) }
     }
 }

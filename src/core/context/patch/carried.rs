@@ -97,6 +97,18 @@ impl Carried {
         }
     }
 
+    /// Whether both do the same, whatever reasons they give.
+    #[must_use]
+    pub fn does_the_same(&self, other: &Self) -> bool {
+        let silent = |op: &PatchOp| {
+            let mut op = op.clone();
+            op.invalidate_cache_reason_mut().into_iter().for_each(String::clear);
+            op
+        };
+        self == other
+            || self.ops.len() == other.ops.len() && self.ops.iter().map(silent).eq(other.ops.iter().map(silent))
+    }
+
     /// The system prompt that these parts become.
     #[must_use]
     pub fn system(&self, base: &[SystemPart]) -> SystemPrompt {

@@ -5,10 +5,14 @@
 
 mod apply;
 mod carried;
+mod check;
+pub(crate) mod counted;
+pub(crate) mod list;
 mod read;
 
 pub use apply::{Applied, Around};
 pub use carried::Carried;
+pub use counted::StoredPatch;
 pub use read::read;
 
 #[cfg(doc)]
@@ -43,6 +47,10 @@ pub const PARTS_MAX: usize = 256;
 
 /// Characters of a reason for giving up the provider's cache: it stands in receipts and on dashboards.
 pub const REASON_CHARS_MAX: usize = 500;
+
+/// Ops that the patches of one path come to, with each tool that is removed counted as one: they are stored again with
+/// every compaction.
+pub const CARRIED_OPS_MAX: usize = 256;
 
 /// How long what a patch makes lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -61,7 +61,9 @@ pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
         let references = i64::try_from(references).unwrap_or_default();
         let age = i64::try_from(RECENCY.unsigned_abs() * (at as u64 + 1) / units.len() as u64).unwrap_or(RECENCY);
         let doublings = i64::from((unit.tokens / SIZE_TOKENS + 1).ilog2());
-        let role = role(unit, &messages[0], &texts, &mut judged);
+        // What a patch put in front of an entry does not say what the entry is.
+        let first = messages.iter().find(|counted| counted.entry_id.is_some()).unwrap_or(&messages[0]);
+        let role = role(unit, first, &texts, &mut judged);
         scores[at] = role + REFERENCE * references + age - SIZE * doublings;
         later.extend(own.iter().copied());
     }

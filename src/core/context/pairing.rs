@@ -1,0 +1,117 @@
+//! Every tool call has its result, right behind it: what no provider accepts otherwise.
+
+use crate::core::{
+    context::{
+        build::{Context, Counted, Kind},
+        counter::MessageTokens,
+    },
+    session::fingerprint::message_fingerprint,
+};
+use reseed_protocol::{CallId, Message, Part, Role};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// What stands in for the result of a call that has none.
+pub const NO_RESULT: &str = "No result: the call was not finished.";
+
+/// Whether messages are paired, as far as they are known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Pairing {
+    /// Calls that wait for their results.
+    open: HashSet<CallId>,
+    /// Something came that no result that comes later can mend.
+    is_broken: bool,
+}
+
+impl Pairing {
+    pub(crate) fn of(messages: &[Counted]) -> Self {
+        let mut pairing = Self::default();
+        for counted in messages {
+            pairing.take(&counted.message);
+            if pairing.is_broken {
+                break;
+            }
+        }
+        pairing
+    }
+
+    /// Takes the next message.
+    pub(crate) fn take(&mut self, message: &Message) {
+        self.is_broken |= message.role != Role::Tool && !self.open.is_empty();
+        for part in &message.content {
+            match part {
+                Part::ToolCall { call_id, .. } => {
+                    self.open.insert(call_id.clone());
+                }
+                Part::ToolResult { call_id, .. } => self.is_broken |= !self.open.remove(call_id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether every call has its result and every result its call.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_broken && self.open.is_empty()
+    }
+}
+
+/// The context with every tool result right after its call, one added where a call has none, and results without a call
+/// left out. In a session that only this server wrote there is nothing to mend: the common road copies nothing.
+pub(crate) fn paired(context: Context) -> Context {
+    if Pairing::of(&context.messages).is_whole() {
+        return context;
+    }
+    Context { messages: mended(context.messages), ..context }
+}
+
+/// The messages mended, as [`paired`].
+pub(crate) fn mended(messages: Vec<Counted>) -> Vec<Counted> {
+    let mut results: Vec<Option<Counted>> = Vec::new();
+    let mut answering: HashMap<CallId, Vec<usize>> = HashMap::new();
+    let mut others = Vec::with_capacity(messages.len());
+    for counted in messages {
+        if counted.message.role != Role::Tool {
+            others.push(counted);
+            continue;
+        }
+        for part in &counted.message.content {
+            if let Part::ToolResult { call_id, .. } = part {
+                answering.entry(call_id.clone()).or_default().push(results.len());
+            }
+        }
+        results.push(Some(counted));
+    }
+    let mut mended = Vec::with_capacity(others.len() + results.len());
+    for counted in others {
+        let calls: Vec<CallId> = counted.message.tool_calls().map(|(id, _, _)| id.clone()).collect();
+        mended.push(counted);
+        for call in calls {
+            let found = answering.get(&call).and_then(|places| places.iter().find_map(|at| results[*at].take()));
+            mended.push(found.unwrap_or_else(|| without_result(call)));
+        }
+    }
+    mended
+}
+
+/// What stands in for the result of this call.
+fn without_result(call: CallId) -> Counted {
+    let message = missing_result(call);
+    Counted {
+        entry_id: None,
+        hash: message_fingerprint(&message),
+        message: Arc::new(message),
+        tokens: MessageTokens { text: 16, ..MessageTokens::default() },
+        kind: Kind::Recent,
+        pinned: false,
+        cleared: false,
+        is_input: false,
+        is_result: true,
+        patched: false,
+    }
+}
+
+fn missing_result(call_id: CallId) -> Message {
+    Message::new(Role::Tool, vec![Part::ToolResult { call_id, output: NO_RESULT.to_owned(), is_error: true }])
+}

@@ -1,0 +1,247 @@
+//! The messages that ops change.
+//!
+//! A message that a patch put there has no entry. It goes with the entry that follows it, and one that answers calls with
+//! what stands before it: where that stays it stays, where that goes it goes.
+
+use super::counted::{Item, MessageOp, Said};
+use crate::core::context::build::{Counted, GoesWith, Kind};
+use reseed_protocol::{EntryId, Role};
+use std::collections::{HashMap, HashSet};
+
+/// What becomes of an entry's message when what is older gives way to a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The summary stands for it.
+    Gone,
+    /// It is kept by itself, in front of the tail.
+    Beside,
+    /// It is kept with all that follows.
+    Tail,
+}
+
+/// For entries that stood for others, a compaction that was taken back: those others.
+pub(crate) type StandFor = HashMap<EntryId, HashSet<EntryId>>;
+
+/// Messages in order, with a way to find them that is made when it is first needed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct List {
+    messages: Vec<Counted>,
+    places: Option<HashMap<EntryId, usize>>,
+    /// Places whose message was taken out, and is still there.
+    out: HashSet<usize>,
+}
+
+impl List {
+    pub(crate) fn of(messages: Vec<Counted>) -> Self {
+        Self { messages, ..Self::default() }
+    }
+
+    pub(crate) fn push(&mut self, counted: Counted) {
+        if let (Some(places), Some(id)) = (&mut self.places, &counted.entry_id) {
+            places.insert(id.clone(), self.messages.len());
+        }
+        self.messages.push(counted);
+    }
+
+    /// The messages.
+    pub(crate) fn settled(&mut self) -> &[Counted] {
+        self.settle();
+        &self.messages
+    }
+
+    pub(crate) fn into_messages(mut self) -> Vec<Counted> {
+        self.settle();
+        self.messages
+    }
+
+    fn settle(&mut self) {
+        if self.out.is_empty() {
+            return;
+        }
+        let out = std::mem::take(&mut self.out);
+        let mut at = 0;
+        self.messages.retain(|_| {
+            at += 1;
+            !out.contains(&(at - 1))
+        });
+        self.places = None;
+    }
+
+    fn set(&mut self, messages: Vec<Counted>) {
+        *self = Self::of(messages);
+    }
+
+    /// Where an entry's message stands.
+    pub(crate) fn place(&mut self, id: &EntryId) -> Option<usize> {
+        let messages = &self.messages;
+        let places = self.places.get_or_insert_with(|| {
+            let ids = messages.iter().enumerate().filter_map(|(at, counted)| Some((counted.entry_id.clone()?, at)));
+            ids.collect()
+        });
+        places.get(id).copied().filter(|at| !self.out.contains(at))
+    }
+
+    pub(crate) fn at(&self, place: usize) -> &Counted {
+        &self.messages[place]
+    }
+
+    /// Applies an op as far as what it names is there.
+    pub(crate) fn apply(&mut self, op: &MessageOp, stand_for: &StandFor) {
+        match op {
+            MessageOp::Replace(items) => self.replace(items, stand_for),
+            MessageOp::Edit(items) => self.edit(items),
+            MessageOp::Compact { summary, first_kept, kept } => {
+                let kept: HashSet<&EntryId> = kept.iter().collect();
+                self.settle();
+                let first = first_kept.as_ref().and_then(|first| self.place(first)).unwrap_or(usize::MAX);
+                let tail = self.messages.iter().skip(first).filter_map(|counted| counted.entry_id.clone());
+                let tail: HashSet<EntryId> = tail.collect();
+                let summary = summary.as_ref().map(|said| Counted { kind: Kind::Summary, ..said.inserted() });
+                self.compact(summary, |id| match () {
+                    () if tail.contains(id) => Fate::Tail,
+                    () if kept.contains(id) => Fate::Beside,
+                    () => Fate::Gone,
+                });
+            }
+            // Not among those that a provider can cache.
+            MessageOp::Append(_) => {}
+        }
+    }
+
+    fn edit(&mut self, items: &[Item]) {
+        for Item { entry_id, said } in items {
+            let Some(at) = entry_id.as_ref().and_then(|id| self.place(id)) else { continue };
+            match said {
+                Some(said) => self.messages[at] = said.instead_of(&self.messages[at]),
+                None => {
+                    let results = self.messages[at + 1..].iter();
+                    let results = results.take_while(|after| after.goes_with() == GoesWith::Before).count();
+                    self.out.extend(at..=at + results);
+                }
+            }
+        }
+    }
+
+    fn replace(&mut self, items: &[Item], stand_for: &StandFor) {
+        let named: HashSet<&EntryId> = items.iter().filter_map(|item| item.entry_id.as_ref()).collect();
+        let mut next = Gathering::default();
+        for Item { entry_id, said } in items {
+            let Some(id) = entry_id else {
+                next.inserted(said.iter().map(Said::inserted));
+                continue;
+            };
+            match (self.place(id), stand_for.get(id)) {
+                (Some(at), _) => {
+                    let counted = &self.messages[at];
+                    let counted = said.as_ref().map_or_else(|| counted.clone(), |said| said.instead_of(counted));
+                    next.kept(counted);
+                }
+                (None, Some(others)) => {
+                    let stays = |counted: &Counted| match &counted.entry_id {
+                        Some(id) if others.contains(id) && !named.contains(id) => Fate::Tail,
+                        _ => Fate::Gone,
+                    };
+                    next.stretch(part(self.settled().to_vec(), stays).map(|(counted, _)| counted));
+                }
+                (None, None) => next.gone(),
+            }
+        }
+        self.set(next.finish());
+    }
+
+    /// Puts a summary in front of what stays, and takes what does not out. An older summary is merged in the new one.
+    pub(crate) fn compact(&mut self, summary: Option<Counted>, fate: impl Fn(&EntryId) -> Fate) {
+        self.settle();
+        let messages = std::mem::take(&mut self.messages);
+        let fate = |counted: &Counted| match &counted.entry_id {
+            Some(id) if counted.kind != Kind::Summary => fate(id),
+            _ => Fate::Gone,
+        };
+        let stays = part(messages, fate).map(|(counted, fate)| {
+            let kind = if fate == Fate::Beside { Kind::Beside } else { Kind::Kept };
+            Counted { kind, ..counted }
+        });
+        self.set(summary.into_iter().chain(stays).collect());
+    }
+}
+
+/// What becomes of each of these messages when those of entries have these fates.
+pub(crate) fn fates(messages: &[Counted], fate: impl Fn(&Counted) -> Fate) -> Vec<Fate> {
+    let mut fates = vec![Fate::Gone; messages.len()];
+    let mut last = Fate::Gone;
+    let mut waiting: Option<usize> = None;
+    for (at, counted) in messages.iter().enumerate() {
+        match counted.goes_with() {
+            GoesWith::Before if waiting.is_none() => fates[at] = last,
+            GoesWith::Before | GoesWith::Next => {
+                waiting.get_or_insert(at);
+            }
+            GoesWith::Itself => {
+                last = fate(counted);
+                fates[waiting.take().unwrap_or(at)..=at].fill(last);
+            }
+        }
+    }
+    if let Some(from) = waiting {
+        fates[from..].fill(last);
+    }
+    fates
+}
+
+/// What stays of these messages, with why, when those of entries have these fates.
+pub(crate) fn part(messages: Vec<Counted>, fate: impl Fn(&Counted) -> Fate) -> impl Iterator<Item = (Counted, Fate)> {
+    let fates = fates(&messages, fate);
+    messages.into_iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone)
+}
+
+/// A replacement in the making.
+#[derive(Default)]
+struct Gathering {
+    messages: Vec<Counted>,
+    /// Inserted ones, before it is known whether what they go with is there.
+    waiting: Vec<Counted>,
+    /// The entry before is not there.
+    is_gone: bool,
+}
+
+impl Gathering {
+    fn inserted(&mut self, messages: impl Iterator<Item = Counted>) {
+        for counted in messages {
+            if counted.message.role != Role::Tool || !self.waiting.is_empty() {
+                self.waiting.push(counted);
+            } else if !self.is_gone {
+                let kind = self.messages.last().map_or(Kind::Recent, |last| beside(last.kind));
+                self.messages.push(Counted { kind, ..counted });
+            }
+        }
+    }
+
+    fn kept(&mut self, counted: Counted) {
+        self.stretch(std::iter::once(counted));
+    }
+
+    /// Messages that stand for one entry.
+    fn stretch(&mut self, messages: impl Iterator<Item = Counted>) {
+        let mut messages = messages.peekable();
+        let kind = messages.peek().map_or(Kind::Recent, |first| beside(first.kind));
+        self.messages.extend(self.waiting.drain(..).map(|counted| Counted { kind, ..counted }));
+        self.messages.extend(messages);
+        self.is_gone = false;
+    }
+
+    fn gone(&mut self) {
+        self.waiting.clear();
+        self.is_gone = true;
+    }
+
+    fn finish(mut self) -> Vec<Counted> {
+        let kind = self.messages.last().map_or(Kind::Recent, |last| beside(last.kind));
+        self.messages.extend(self.waiting.into_iter().map(|counted| Counted { kind, ..counted }));
+        self.messages
+    }
+}
+
+/// The kind of an inserted message next to one of this kind: it is no summary.
+fn beside(kind: Kind) -> Kind {
+    if kind == Kind::Summary { Kind::Kept } else { kind }
+}

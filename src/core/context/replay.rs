@@ -1,0 +1,265 @@
+//! Replaying a path: its messages, its newest compaction and its patches, each at its place, oldest first.
+//!
+//! The newest compaction is where it begins. That one is authoritative: what it keeps is what it names, and what the
+//! patches before it had made of that stands in its own patch. So nothing older than what it keeps need be known, and the
+//! whole path gives the same as the part of it that is in memory.
+//!
+//! Replaying never refuses. A patch was checked when it was submitted; what it names may have left since, and is then
+//! left out.
+
+use crate::core::{
+    context::{
+        build::{Context, Counted, Kind},
+        pairing::{Pairing, mended},
+        patch::{
+            Carried, StoredPatch,
+            counted::{Item, MessageOp},
+            list::{Fate, List, StandFor},
+        },
+    },
+    session::Node,
+};
+use reseed_protocol::{EntryData, EntryId, Role, entry::Compaction};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock},
+};
+
+/// What the model sees of a path, before calls and results are paired.
+#[must_use]
+pub(crate) fn raw_context(path: &[Arc<Node>]) -> Context {
+    Walk::over(path).finish()
+}
+
+/// What was said on a path, also what compactions took out of sight: each is passed over, and patches are applied.
+#[must_use]
+pub(crate) fn uncompacted(path: &[Arc<Node>]) -> Vec<Counted> {
+    let passed_over = |node: &Arc<Node>| match node.compaction() {
+        Some(_) => Arc::new((**node).clone().passed_over()),
+        None => node.clone(),
+    };
+    let path: Vec<Arc<Node>> = path.iter().map(passed_over).collect();
+    raw_context(&path).messages
+}
+
+/// A replay, kept with the path: a message more is added to it, and nothing is replayed again.
+#[derive(Debug, Clone)]
+pub(crate) struct Replay {
+    raw: Arc<Context>,
+    pairing: Pairing,
+    mended: OnceLock<Arc<Context>>,
+}
+
+impl Replay {
+    pub(crate) fn of(path: &[Arc<Node>]) -> Self {
+        Self::from_raw(raw_context(path))
+    }
+
+    fn from_raw(raw: Context) -> Self {
+        Self { pairing: Pairing::of(&raw.messages), raw: Arc::new(raw), mended: OnceLock::new() }
+    }
+
+    /// What the model sees.
+    pub(crate) fn context(&self) -> Arc<Context> {
+        if self.pairing.is_whole() {
+            return self.raw.clone();
+        }
+        let mend = || Arc::new(Context { messages: mended(self.raw.messages.clone()), ..(*self.raw).clone() });
+        self.mended.get_or_init(mend).clone()
+    }
+
+    /// The same before calls and results are paired.
+    pub(crate) fn raw(&self) -> &Context {
+        &self.raw
+    }
+
+    /// Adds the next entry. `false`: what is older changes with it, so it must be replayed.
+    pub(crate) fn extend(&mut self, node: &Node) -> bool {
+        if matches!(node.entry.data, EntryData::Compaction(_)) {
+            return false;
+        }
+        if matches!(node.entry.data, EntryData::ContextTransform(_)) {
+            let raw = std::mem::take(&mut self.raw);
+            let mut walk = Walk::from(Arc::unwrap_or_clone(raw));
+            walk.step(node, &StandFor::new());
+            *self = Self::from_raw(walk.finish());
+            return true;
+        }
+        if let Some(counted) = counted(Kind::Recent, node) {
+            self.pairing.take(&counted.message);
+            Arc::make_mut(&mut self.raw).messages.push(counted);
+            self.mended = OnceLock::new();
+        }
+        true
+    }
+}
+
+/// A replay under way.
+#[derive(Debug, Default)]
+struct Walk {
+    list: List,
+    carried: Carried,
+    unknown_patches: u64,
+}
+
+impl From<Context> for Walk {
+    fn from(context: Context) -> Self {
+        let Context { messages, carried, unknown_patches, uncached: _ } = context;
+        Self { list: List::of(messages), carried, unknown_patches }
+    }
+}
+
+impl Walk {
+    fn over(path: &[Arc<Node>]) -> Self {
+        let mut walk = Self::default();
+        let newest = path.iter().enumerate().rev().find_map(|(at, node)| Some((at, node.compaction()?)));
+        let begins = newest.map_or(0, |(at, compaction)| {
+            walk.begin(&path[..at], &path[at], compaction);
+            at + 1
+        });
+        let after = &path[begins..];
+        let mut undone = mentioned_undone(after);
+        let mut stand_for = StandFor::new();
+        for (at, node) in after.iter().enumerate() {
+            if undone.remove(node.id())
+                && let EntryData::Compaction(compaction) = &node.entry.data
+            {
+                let hidden = hidden_by(&path[..begins + at], compaction, walk.list.settled());
+                stand_for.insert(node.id().clone(), hidden);
+            }
+            walk.step(node, &stand_for);
+        }
+        walk
+    }
+
+    /// Begins with a compaction: what it keeps of the path before it, and what its own patch makes of that.
+    fn begin(&mut self, before: &[Arc<Node>], node: &Node, compaction: &Compaction) {
+        let first = first_kept(before, compaction);
+        let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
+        let patch = node.patch.as_deref();
+        let has_messages = patch.is_some_and(|patch| !patch.messages.is_empty());
+        let mut beside: HashSet<EntryId> = HashSet::new();
+        // Pinned when the compaction had already taken them out of sight: its patch knows nothing of them.
+        let mut late: Vec<usize> = Vec::new();
+        for (at, node) in before.iter().enumerate() {
+            if at < first {
+                let named = kept.contains(node.id());
+                if !named && !node.pinned {
+                    continue;
+                }
+                if !named && has_messages {
+                    late.push(at);
+                    continue;
+                }
+                beside.insert(node.id().clone());
+            }
+            // Older compactions are merged into the newest.
+            if !matches!(node.entry.data, EntryData::Compaction(_)) {
+                counted(Kind::Recent, node).into_iter().for_each(|counted| self.list.push(counted));
+            }
+        }
+        let fate = |id: &EntryId| if beside.contains(id) { Fate::Beside } else { Fate::Tail };
+        self.list.compact(counted(Kind::Summary, node), fate);
+        if let Some(patch) = patch {
+            self.patch(patch, &StandFor::new());
+        }
+        if !late.is_empty() {
+            self.add_late(before, &late);
+        }
+    }
+
+    /// Adds messages at these places of the path where they belong among what is kept.
+    fn add_late(&mut self, before: &[Arc<Node>], late: &[usize]) {
+        let places: HashMap<&EntryId, usize> = before.iter().enumerate().map(|(at, node)| (node.id(), at)).collect();
+        let mut messages = std::mem::take(&mut self.list).into_messages();
+        for at in late {
+            let Some(counted) = counted(Kind::Beside, &before[*at]) else { continue };
+            let place = |there: &Counted| there.entry_id.as_ref().and_then(|id| places.get(id).copied());
+            let next = messages.iter().position(|there| place(there).is_some_and(|place| place > *at));
+            let next = next.unwrap_or(messages.len());
+            // In front of what was put in front of that one.
+            let inserted = messages[..next].iter().rev().take_while(|there| there.entry_id.is_none()).count();
+            messages.insert(next - inserted, counted);
+        }
+        self.list = List::of(messages);
+    }
+
+    fn step(&mut self, node: &Node, stand_for: &StandFor) {
+        match (&node.entry.data, &node.patch) {
+            (EntryData::Compaction(_), _) => {}
+            (EntryData::ContextTransform(_), Some(patch)) => self.patch(patch, stand_for),
+            (EntryData::ContextTransform(_), None) => self.unknown_patches += 1,
+            _ => {
+                if let Some(counted) = counted(Kind::Recent, node) {
+                    self.list.push(counted);
+                }
+            }
+        }
+    }
+
+    fn patch(&mut self, patch: &StoredPatch, stand_for: &StandFor) {
+        patch.others.iter().for_each(|op| self.carried.push(op));
+        patch.messages.iter().for_each(|op| self.list.apply(op, stand_for));
+    }
+
+    fn finish(self) -> Context {
+        let Self { list, carried, unknown_patches } = self;
+        Context { messages: list.into_messages(), uncached: Vec::new(), carried, unknown_patches }
+    }
+}
+
+/// Where the tail begins that a compaction keeps of the path before it.
+pub(crate) fn first_kept(before: &[Arc<Node>], compaction: &Compaction) -> usize {
+    let first = compaction.first_kept_entry_id.as_ref();
+    first.and_then(|first| before.iter().position(|node| node.id() == first)).unwrap_or(before.len())
+}
+
+/// An entry's message as it stands in a context; nothing for an entry without one.
+///
+/// An answer from an imported file that failed or was cut off is on the path and is shown; the program that it comes
+/// from did not give it to a model again, and neither is it here.
+fn counted(kind: Kind, node: &Node) -> Option<Counted> {
+    let message = node.message.clone()?;
+    let failed_elsewhere = node.entry.imported.is_some() && message.role == Role::Assistant && message.incomplete;
+    let is_input = node.entry.message().is_some_and(|message| message.role == Role::User);
+    (!failed_elsewhere).then(|| Counted {
+        entry_id: Some(node.id().clone()),
+        is_result: message.role == Role::Tool,
+        message,
+        tokens: node.tokens,
+        hash: node.hash,
+        kind,
+        pinned: node.pinned,
+        cleared: node.cleared,
+        is_input,
+        patched: false,
+    })
+}
+
+/// The compactions that were taken back and that a later replacement names: it was made when they stood for others.
+fn mentioned_undone(path: &[Arc<Node>]) -> HashSet<EntryId> {
+    let mut undone: HashSet<EntryId> = path.iter().filter(|node| node.undone).map(|node| node.id().clone()).collect();
+    if undone.is_empty() {
+        return undone;
+    }
+    let ops = path.iter().filter_map(|node| node.patch.as_deref()).flat_map(|patch| &patch.messages);
+    let items = ops.flat_map(|op| match op {
+        MessageOp::Replace(items) => items.as_slice(),
+        _ => &[],
+    });
+    let mentioned: HashSet<&EntryId> = items.filter_map(|Item { entry_id, .. }| entry_id.as_ref()).collect();
+    undone.retain(|id| mentioned.contains(id));
+    undone
+}
+
+/// What of these messages a compaction had taken out of sight, before it was taken back.
+fn hidden_by(before: &[Arc<Node>], compaction: &Compaction, messages: &[Counted]) -> HashSet<EntryId> {
+    let first = first_kept(before, compaction);
+    let older: HashSet<&EntryId> = before[..first].iter().map(|node| node.id()).collect();
+    let hidden = messages.iter().filter(|counted| {
+        let id = counted.entry_id.as_ref();
+        counted.kind == Kind::Summary
+            || id.is_some_and(|id| older.contains(id) && !compaction.kept_entry_ids.contains(id))
+    });
+    hidden.filter_map(|counted| counted.entry_id.clone()).collect()
+}
