@@ -6,6 +6,7 @@ mod branches;
 mod chat;
 mod compaction;
 mod conversation;
+mod hooks;
 mod keeping;
 mod listing;
 mod operating;

@@ -1,0 +1,4 @@
+//! Hooks, over real sockets.
+
+mod client;
+mod client_away;

@@ -1,0 +1,336 @@
+//! Hooks that a client hosts over its own socket: asked, answered, and every way in which that goes wrong.
+
+use crate::support::{client::Client, server::Server};
+use reseed::{
+    core::model::ModelRequest,
+    provider::scripted::{Reply, Scripted},
+};
+use reseed_protocol::{Part, Role};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// A time limit that no test reaches.
+pub(super) const FAR_MS: u64 = 600_000;
+
+/// A hook that is asked there.
+pub(super) fn hook(name: &str, event: &str) -> Value {
+    json!({ "name": name, "event": event, "timeoutMs": FAR_MS })
+}
+
+/// Connects as this client, and opens a session; also the payload of the reply.
+pub(super) async fn joined(server: &Server, client_id: &str, open: Value) -> (Client, Value) {
+    let mut client = Client::connect(&server.ws()).await;
+    client.ask("hello", json!({ "protocolVersion": 2, "clientId": client_id })).await;
+    let opened = client.ask("open_session", open).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    (client, opened["payload"].clone())
+}
+
+/// Says something, and returns the call of the hook that is asked first; others are not waited for.
+pub(super) async fn asked(client: &mut Client, text: &str) -> Value {
+    let accepted = client.ask("user_input", json!({ "input": text })).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    client.event("hook_call").await["payload"].clone()
+}
+
+/// Answers a call.
+pub(super) async fn answer(client: &mut Client, call: &Value, mut result: Value) -> Value {
+    result["callId"] = call["callId"].clone();
+    client.ask("hook_result", result).await
+}
+
+pub(super) async fn finished(client: &mut Client) -> Value {
+    client.event("turn_finished").await["payload"].clone()
+}
+
+fn system(request: &ModelRequest) -> &str {
+    &request.envelope.system.compiled
+}
+
+#[tokio::test]
+async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
+    let (mut client, opened) = joined(&server, "tab-one", open).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+    let (mut observer, _) = joined(&server, "watcher", watching).await;
+
+    client.send("user_input", json!({ "input": "Is the sea warm?" })).await;
+    let frame = client.event("hook_call").await;
+    let call = &frame["payload"];
+    assert!(frame["id"].as_str().unwrap().starts_with("s_h") && frame.get("seq").is_none(), "{frame}");
+    assert_eq!((&call["hook"], &call["event"]), (&json!("policy"), &json!("before_agent_start")));
+    assert_eq!(call["sessionId"], opened["sessionId"]);
+    assert_eq!(call["input"][0]["text"], "Is the sea warm?");
+    assert!(call["turnId"].is_string() && call["deadline"].is_string(), "{call}");
+    assert!(model.requests().is_empty(), "the model is asked once the hook has answered");
+    for (kind, payload) in
+        [("hook_result", json!({ "callId": call["callId"] })), ("register_hooks", json!({ "hooks": [] }))]
+    {
+        assert_eq!(observer.ask(kind, payload).await["payload"]["code"], "read_only", "{kind}");
+    }
+    let done = answer(&mut client, call, json!({ "systemPrompt": "Never tell anybody to swim." })).await;
+    assert_eq!(done["type"], "ok", "{done}");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(system(&model.requests()[0]), "Never tell anybody to swim.");
+
+    // Others are registered in their place, and then none: the system prompt was for one turn.
+    let ok = client.ask("register_hooks", json!({ "hooks": [hook("censor", "message")] })).await;
+    assert_eq!(ok["type"], "ok", "{ok}");
+    let said = asked(&mut client, "And now?").await;
+    assert_eq!((&said["hook"], &said["event"]), (&json!("censor"), &json!("message")));
+    answer(&mut client, &said, json!({})).await;
+    let whole = client.event("hook_call").await["payload"].clone();
+    assert_eq!(whole["message"]["content"][0]["text"], "It is.", "{whole}");
+    let other = json!({ "role": "assistant", "content": [{ "type": "text", "text": "Ask the office." }] });
+    assert_eq!(answer(&mut client, &whole, json!({ "message": other })).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(client.ask("register_hooks", json!({ "hooks": [] })).await["type"], "ok");
+    assert_eq!(client.turn("Thank you.").await["status"], "completed");
+    let requests = model.requests();
+    assert!(requests[1..].iter().all(|request| system(request) != "Never tell anybody to swim."));
+    let last: Vec<String> = requests[2].messages().map(|message| message.message.text()).collect();
+    assert_eq!(last, ["Is the sea warm?", "It is.", "And now?", "Ask the office.", "Thank you."]);
+    observer.until(|frame| frame["payload"]["entry"]["content"][0]["text"] == "Thank you.").await;
+    assert!(observer.seen.iter().all(|frame| frame["type"] != "hook_call"), "observers are not asked");
+}
+
+#[tokio::test]
+async fn a_hook_that_observes_is_told_and_not_waited_for() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model, &[]).await;
+    let observing = json!({ "event": "before_agent_start", "observe": true });
+    let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [observing] })).await;
+    let told = asked(&mut client, "Is the sea warm?").await;
+    assert_eq!((&told["hook"], told.get("deadline")), (&json!("client"), None), "{told}");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let refused = answer(&mut client, &told, json!({})).await;
+    assert_eq!(refused["payload"]["code"], "unknown_call", "nobody waits for it");
+}
+
+#[tokio::test]
+async fn a_call_is_answered_once_and_in_time() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = joined(&server, "tab-one", json!({})).await;
+    let unknown = client.ask("hook_result", json!({ "callId": "nobody" })).await;
+    let expected = (&json!("unknown_call"), &json!("callId"));
+    assert_eq!((&unknown["payload"]["code"], &unknown["payload"]["details"]["field"]), expected);
+
+    client.ask("register_hooks", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
+    let call = asked(&mut client, "Is the sea warm?").await;
+    assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
+    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+
+    let quick = json!({ "name": "quick", "event": "before_agent_start", "timeoutMs": 30 });
+    client.ask("register_hooks", json!({ "hooks": [quick] })).await;
+    let call = asked(&mut client, "And now?").await;
+    let ended = finished(&mut client).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("hook_timeout")));
+    assert_eq!(ended["error"]["details"]["hook"], "quick", "{ended}");
+    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call", "too late");
+    assert_eq!(model.requests().len(), 1);
+
+    // What it answers may be wrong, and it may say that it failed: that ends a turn, not the session.
+    client.ask("register_hooks", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
+    for (result, says) in [(json!({ "block": true }), "block"), (json!({ "error": "out of ink" }), "out of ink")] {
+        let call = asked(&mut client, "And now?").await;
+        assert_eq!(answer(&mut client, &call, result).await["type"], "ok");
+        let ended = finished(&mut client).await;
+        assert_eq!(ended["error"]["code"], "hook_failed", "{ended}");
+        assert!(ended["error"]["message"].as_str().unwrap().contains(says), "{ended}");
+    }
+    client.ask("register_hooks", json!({ "hooks": [] })).await;
+    assert_eq!(client.turn("Still there?").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn progress_moves_a_hooks_time_limit() {
+    /// Long enough for a busy machine to get one command through, short enough to wait for.
+    const LIMIT: Duration = Duration::from_millis(1_000);
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model, &[]).await;
+    let slow = json!({ "name": "slow", "event": "before_agent_start", "timeoutMs": LIMIT.as_millis() as u64 });
+    let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [slow] })).await;
+    let call = asked(&mut client, "Is the sea warm?").await;
+    let (began, mut deadline) = (Instant::now(), call["deadline"].as_str().unwrap().to_owned());
+    let first = deadline.clone();
+    while began.elapsed() < LIMIT + LIMIT / 4 {
+        let progress = json!({ "callId": call["callId"], "message": "still reading" });
+        assert_eq!(client.ask("call_progress", progress).await["type"], "ok");
+        let progressed = client.event("call_progressed").await["payload"].clone();
+        assert_eq!(progressed["message"], "still reading");
+        assert!(progressed["deadline"].as_str() >= Some(&deadline), "{progressed} after {deadline}");
+        deadline = progressed["deadline"].as_str().unwrap().to_owned();
+    }
+    assert!(deadline > first);
+    assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let late = client.ask("call_progress", json!({ "callId": call["callId"] })).await;
+    assert_eq!(late["payload"]["code"], "unknown_call");
+}
+
+#[tokio::test]
+async fn what_may_not_be_offered_is_refused_by_name_and_nothing_changes() {
+    let server = Server::start(Scripted::answering(|_| Reply::text("It is.")), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let many: Vec<Value> = (0..33).map(|_| hook("policy", "message")).collect();
+    let table = [
+        (json!([{ "name": "no space", "event": "message" }]), "invalid_hooks", "hooks[0].name"),
+        (json!([hook("fine", "message"), { "name": "", "event": "message" }]), "invalid_hooks", "hooks[1].name"),
+        (json!([{ "event": "message", "timeoutMs": 0 }]), "invalid_hooks", "hooks[0].timeoutMs"),
+        (json!([{ "event": "message", "timeoutMs": FAR_MS + 1 }]), "invalid_hooks", "hooks[0].timeoutMs"),
+        (json!([{ "event": "message", "reasons": ["turn_end"] }]), "invalid_hooks", "hooks[0].reasons"),
+        (json!([{ "event": "message", "required": true, "observe": true }]), "invalid_hooks", "hooks[0].required"),
+        (json!([{ "event": "after_dinner" }]), "invalid_field", "hooks[0].event"),
+        (json!(many), "invalid_hooks", "hooks"),
+    ];
+    for (hooks, code, field) in &table {
+        let refused = client.ask("open_session", json!({ "hooks": hooks })).await["payload"].clone();
+        assert_eq!((&refused["code"], &refused["details"]["field"]), (&json!(code), &json!(field)), "{hooks}");
+    }
+    assert_eq!(client.ask("list_sessions", json!({})).await["payload"]["items"], json!([]), "none was made for it");
+    let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
+    let opened = client.ask("open_session", open).await["payload"].clone();
+    for (hooks, code, field) in &table {
+        let refused = client.ask("register_hooks", json!({ "hooks": hooks })).await["payload"].clone();
+        assert_eq!((&refused["code"], &refused["details"]["field"]), (&json!(code), &json!(field)), "{hooks}");
+    }
+    let mut observer = Client::v2(&server.ws()).await;
+    let open = json!({ "sessionId": opened["sessionId"], "role": "observer", "hooks": [] });
+    let refused = observer.ask("open_session", open).await["payload"].clone();
+    assert_eq!((&refused["code"], &refused["details"]["field"]), (&json!("read_only"), &json!("hooks")));
+    let call = asked(&mut client, "Is the sea warm?").await;
+    assert_eq!(call["hook"], "policy", "the one before is still there");
+}
+
+/// The results in a request, in order.
+fn results(request: &ModelRequest) -> Vec<String> {
+    let tools = request.messages().filter(|message| message.message.role == Role::Tool);
+    let parts = tools.flat_map(|message| message.message.content.clone());
+    parts
+        .filter_map(|part| match part {
+            Part::ToolResult { output, .. } => Some(output),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn tools_answers_wait_for_their_hooks_side_by_side() {
+    let model = Scripted::new();
+    let call = |at: &str| {
+        let arguments = json!({ "at": at }).to_string();
+        Part::ToolCall { call_id: at.parse().unwrap(), name: "look".into(), arguments }
+    };
+    model.push(Reply::parts(vec![call("sea"), call("sky"), call("sand")]));
+    model.push(Reply::text("Blue."));
+    let server = Server::start(model.clone(), &[]).await;
+    let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    let open = json!({ "tools": [look], "hooks": [hook("censor", "tool_result")] });
+    let (mut client, opened) = joined(&server, "tab-one", open).await;
+    client.ask("user_input", json!({ "input": "How is it?" })).await;
+    let mut commands = Vec::new();
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let called = client.event("tool_call").await["payload"].clone();
+        let result = json!({ "callId": called["callId"], "output": called["arguments"] });
+        let id = client.send("tool_result", result.clone()).await;
+        let question = client.event("hook_call").await["payload"].clone();
+        assert_eq!((&question["toolCallId"], &question["output"]), (&called["callId"], &called["arguments"]));
+        commands.push((id, result));
+        asked.push(question);
+    }
+    // All three wait. Sent again, a result waits with its first copy; with other content it is another command.
+    let (id, result) = &commands[0];
+    client.send_as(id, "tool_result", result.clone()).await;
+    let mut other = result.clone();
+    other["output"] = json!("other");
+    client.send_as(id, "tool_result", other).await;
+    let conflict = client.until(|frame| frame["id"] == id.as_str()).await;
+    assert_eq!(conflict["payload"]["code"], "idempotency_conflict", "{conflict}");
+    assert_eq!(
+        client.ask("get_context_info", json!({})).await["type"],
+        "context_info",
+        "others are answered meanwhile"
+    );
+    // So it does on the connection that takes the place of this one.
+    let (mut next, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
+    assert_eq!(client.closed().await, 1000);
+    assert!(client.seen.iter().filter(|frame| frame["type"] == "ok").count() == 0, "none was answered");
+    for (id, result) in &commands {
+        next.send_as(id, "tool_result", result.clone()).await;
+    }
+    let again: Vec<Value> =
+        [next.event("hook_call").await, next.event("hook_call").await, next.event("hook_call").await]
+            .map(|frame| frame["payload"]["callId"].clone())
+            .into();
+    assert!(asked.iter().all(|call| again.contains(&call["callId"])), "{again:?}");
+    for ((id, _), call) in commands.iter().zip(&asked).rev() {
+        let output = format!("seen {}", call["arguments"].as_str().unwrap());
+        assert_eq!(answer(&mut next, call, json!({ "output": output })).await["type"], "ok");
+        let done = next.until(|frame| frame["id"] == id.as_str()).await;
+        assert_eq!((&done["type"], &done["payload"]["duplicate"]), (&json!("ok"), &json!(true)), "{done}");
+    }
+    assert_eq!(finished(&mut next).await["status"], "completed");
+    let seen = ["sand", "sky", "sea"].map(|at| format!("seen {}", json!({ "at": at })));
+    assert_eq!(results(&model.requests()[1]), seen, "each once");
+}
+
+#[tokio::test]
+async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
+    let server = Server::start(Scripted::answering(|_| Reply::text("Yes.")), &[]).await;
+    let (mut client, _) = joined(&server, "tab-one", json!({})).await;
+    for text in ["one", "two", "three"] {
+        client.turn(text).await;
+    }
+    let path = client.ask("get_entries", json!({ "path": true })).await["payload"]["items"].clone();
+    let id_of = |at: usize| path[at]["entryId"].clone();
+    client.ask("register_hooks", json!({ "hooks": [hook("guide", "before_navigate")] })).await;
+
+    // No summary is wanted, and the hook is asked all the same.
+    let back = json!({ "entryId": id_of(1) });
+    let id = client.send("navigate", back.clone()).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    let left: Vec<&Value> =
+        call["entriesToSummarize"].as_array().unwrap().iter().map(|entry| &entry["entryId"]).collect();
+    assert_eq!(left, [&id_of(2), &id_of(3), &id_of(4), &id_of(5)], "oldest first");
+    for (field, expected) in [
+        ("targetId", id_of(1)),
+        ("newLeafId", id_of(1)),
+        ("oldLeafId", id_of(5)),
+        ("commonAncestorId", id_of(1)),
+        ("userWantsSummary", json!(false)),
+    ] {
+        assert_eq!(call[field], expected, "{field}");
+    }
+    // It waits; the same command waits with it, and is done once.
+    client.send_as(&id, "navigate", back).await;
+    assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
+    assert_eq!(answer(&mut client, &call, json!({ "label": "here" })).await["type"], "ok");
+    let replies = [(); 2].map(|()| id.clone());
+    let mut moved = Vec::new();
+    for id in &replies {
+        moved.push(client.until(|frame| frame["id"] == id.as_str()).await);
+    }
+    assert_eq!([&moved[0]["type"], &moved[1]["type"]], ["navigated", "navigated"], "{moved:?}");
+    assert_eq!((moved[0]["payload"].get("duplicate"), &moved[1]["payload"]["duplicate"]), (None, &json!(true)));
+    assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
+    let moves = client.forget("session_updated").into_iter().filter(|frame| frame["payload"].get("leafId").is_some());
+    assert_eq!(moves.count(), 1);
+
+    // To another branch: where the two meet; and the hook may be against it.
+    client.send("navigate", json!({ "entryId": id_of(5) })).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    assert_eq!(call["commonAncestorId"], id_of(1), "{call}");
+    assert_eq!(call["entriesToSummarize"][0]["type"], "label", "{call}");
+    answer(&mut client, &call, json!({ "cancel": true })).await;
+    let refused = client.event("error").await;
+    assert_eq!(refused["payload"]["code"], "navigation_cancelled", "{refused}");
+    client.send("navigate", json!({ "entryId": null })).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    assert_eq!((&call["commonAncestorId"], &call["newLeafId"]), (&Value::Null, &Value::Null), "{call}");
+    assert_eq!(call["entriesToSummarize"].as_array().unwrap().len(), 3, "{call}");
+}
