@@ -4,30 +4,27 @@
 //! connection costs nothing but disk.
 
 mod attach;
+mod command;
 mod hooks;
 
-use self::attach::{Client, Owner};
+use self::{attach::Owner, hooks::Host};
 use super::{
     effects::{Asker, Effects},
     feed::Feed,
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict},
-    late::Met,
-    places::Places,
     shared::Shared,
     watch::{Compactions, Row},
 };
 use crate::{
     core::{
-        agent_loop::{AgentLoop, Append, Effect, Input, Mark, Origin, Seed},
+        agent_loop::{AgentLoop, Append, Effect, Input, Mark, Seed},
         hook::HookPlace,
-        session::fingerprint::fingerprint,
     },
     metrics::OpenSession,
     store::{Head, Lease},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId, Timestamp,
-    command::Command,
+    CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
     reply::{Reply, SessionState},
 };
 use std::{future::Future, sync::Arc, time::Duration};
@@ -52,8 +49,8 @@ struct Actor {
     feed: Arc<Feed>,
     row: Arc<Row>,
     owner: Option<Owner>,
-    /// The client that offered the hooks which the loop knows.
-    host: Option<Client>,
+    /// The client that offered the hooks which the loop knows, if any did.
+    host: Option<Box<Host>>,
     stopping: bool,
     /// The running turn was ended before its time; what waits must not begin.
     held: bool,
@@ -218,109 +215,6 @@ impl Actor {
         Ok(())
     }
 
-    async fn command(
-        &mut self,
-        origin: Origin,
-        id: CommandId,
-        command: Command,
-        outgoing: &mpsc::Sender<Outgoing>,
-    ) -> Result<(), End> {
-        let refuse = |error: ErrorBody| {
-            let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
-        };
-        self.effects.expect_answer(&id);
-        let ends_something =
-            matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
-        if self.stopping && command.writes() && !ends_something {
-            refuse(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
-            return Ok(());
-        }
-        let owns = self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
-        // Anyone of the same name may rename a session without opening it.
-        let is_owners = match command {
-            Command::RenameSession(_) => false,
-            Command::RegisterTools(_)
-            | Command::RegisterHooks(_)
-            | Command::HookResult(_)
-            | Command::CallProgress(_)
-            | Command::PreviewCompact(_) => true,
-            _ => command.writes(),
-        };
-        if is_owners && !owns {
-            let message = "this connection does not own the session any more; open it again";
-            refuse(ErrorBody::new(ErrorCode::ReadOnly, message));
-            return Ok(());
-        }
-        if let Some(error) = self.shared.damage(&self.id).filter(|_| command.writes() && !ends_something) {
-            refuse(error);
-            return Ok(());
-        }
-        if matches!(command, Command::RegisterHooks(_)) {
-            self.host = self.owner.as_ref().map(|owner| owner.client.clone());
-        }
-        let mut content = 0;
-        if command.writes() || matches!(command, Command::PreviewCompact(_)) {
-            content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
-            match self.effects.late.join(&id, content, outgoing) {
-                Met::Itself => return Ok(()),
-                Met::Another if command.writes() => {
-                    refuse(conflict(&id));
-                    return Ok(());
-                }
-                Met::Another | Met::Nobody => {}
-            }
-            if self.effects.late.is_full() && !ends_something {
-                let message = "too many commands of this session wait for their answers; wait for those first";
-                refuse(ErrorBody::new(ErrorCode::Overloaded, message));
-                return Ok(());
-            }
-        }
-        if command.writes() {
-            match self.effects.earlier(&id).await {
-                Ok(None) => {}
-                Ok(Some((earlier, reply))) if earlier == content => {
-                    let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
-                    return Ok(());
-                }
-                Ok(Some(_)) => {
-                    refuse(conflict(&id));
-                    return Ok(());
-                }
-                Err(error) => {
-                    refuse(error);
-                    return Ok(());
-                }
-            }
-        }
-        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let session = agent.session();
-        let places = Places {
-            store: &*self.shared.store,
-            session: &self.id,
-            state: &session.state,
-            tree: &session.tree,
-            hook_is_asked: agent.asks_before_navigate(),
-        };
-        let place = match places.of(&command, agent.is_busy()).await {
-            Ok(place) => place,
-            Err(error) => {
-                refuse(error);
-                return Ok(());
-            }
-        };
-        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
-        let told = self.tell(input, Some(Asker { origin, outgoing })).await;
-        let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
-        if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
-            self.effects.late.keep(&late);
-            self.effects.late.wait(origin, id.clone(), content, outgoing.clone());
-        }
-        if told.is_err() && !self.effects.has_answered() {
-            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
-        }
-        told
-    }
-
     /// Writes the mark of a command that was carried out elsewhere.
     async fn remember(&mut self, mark: Mark) -> Result<Result<(), ErrorBody>, End> {
         match self.effects.earlier(&mark.id).await {
@@ -395,7 +289,12 @@ impl Actor {
                         waiting.extend(agent.handle(now, input));
                     }
                 }
-                other => self.effects.carry_out(now, other, asker).await.map_err(End::Close)?,
+                other => {
+                    if let Effect::CancelHook(call_id) = &other {
+                        self.call_off(now, call_id);
+                    }
+                    self.effects.carry_out(now, other, asker).await.map_err(End::Close)?;
+                }
             }
         }
         Ok(())

@@ -9,8 +9,8 @@ use crate::core::agent_loop::Origin;
 use reseed_protocol::{CommandId, reply::Reply};
 use tokio::sync::mpsc;
 
-/// Commands that may wait in one session, each with all that sent it again. One connection waits for half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies at most; the rest is for what connections before it have left behind.
+/// Commands that may wait in one session. One connection waits for half of
+/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies at most; the rest is for what connections before it left behind.
 pub(super) const LATE_MAX: usize = 64;
 
 /// A command that waits.
@@ -20,8 +20,10 @@ struct Waiting {
     origin: Origin,
     id: CommandId,
     fingerprint: u64,
-    /// Where the replies go, in the order in which it was sent.
-    outgoing: Vec<mpsc::Sender<Outgoing>>,
+    /// Where its reply goes.
+    first: mpsc::Sender<Outgoing>,
+    /// Where the replies to its further copies go.
+    again: Vec<mpsc::Sender<Outgoing>>,
 }
 
 /// What a command meets that is sent while another one of its id waits.
@@ -42,7 +44,7 @@ pub(super) struct Late(Vec<Waiting>);
 impl Late {
     /// Whether no more may wait.
     pub(super) fn is_full(&self) -> bool {
-        self.0.iter().map(|waiting| waiting.outgoing.len()).sum::<usize>() >= LATE_MAX
+        self.0.len() >= LATE_MAX
     }
 
     /// Lets a command that is sent again wait with its first copy.
@@ -50,7 +52,9 @@ impl Late {
         match self.0.iter_mut().find(|waiting| waiting.id == *id) {
             None => Met::Nobody,
             Some(waiting) if waiting.fingerprint == fingerprint => {
-                waiting.outgoing.push(outgoing.clone());
+                // Whoever hung up sends it again elsewhere.
+                waiting.again.retain(|outgoing| !outgoing.is_closed());
+                waiting.again.push(outgoing.clone());
                 Met::Itself
             }
             Some(_) => Met::Another,
@@ -59,7 +63,7 @@ impl Late {
 
     /// A command begins to wait.
     pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: mpsc::Sender<Outgoing>) {
-        self.0.push(Waiting { origin, id, fingerprint, outgoing: vec![outgoing] });
+        self.0.push(Waiting { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
     /// Forgets those that are not among these: nothing will answer them.
@@ -72,11 +76,13 @@ impl Late {
         let Some(at) = self.0.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
             return false;
         };
+        let Waiting { first, again, .. } = self.0.remove(at);
+        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        let _ = first.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
         let mut reply = reply.clone();
-        for outgoing in self.0.remove(at).outgoing {
-            // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        mark_duplicate(&mut reply);
+        for outgoing in again {
             let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
-            mark_duplicate(&mut reply);
         }
         true
     }
@@ -128,15 +134,16 @@ mod tests {
         let mut late = Late::default();
         for number in 0..LATE_MAX {
             assert!(!late.is_full(), "{number}");
-            let id = id(&format!("command-{}", number / 2));
-            if late.join(&id, 0, &outgoing) == Met::Nobody {
-                late.wait(Origin(1), id, 0, outgoing.clone());
-            }
+            late.wait(Origin(1), id(&format!("command-{number}")), 0, outgoing.clone());
         }
         assert!(late.is_full());
         late.keep(&[id("command-3")]);
         assert!(!late.is_full());
-        assert_eq!(late.join(&id("command-3"), 0, &outgoing), Met::Itself);
+        for _ in 0..3 {
+            let (gone, _) = mpsc::channel(1);
+            assert_eq!(late.join(&id("command-3"), 0, &gone), Met::Itself);
+        }
+        assert!(late.0[0].again.len() <= 2, "who hung up is not kept");
         assert_eq!(late.join(&id("command-4"), 0, &outgoing), Met::Nobody);
     }
 }

@@ -12,16 +12,20 @@ use crate::{
         agent_loop::{Input, Origin, io::CallHook},
         hook::HookFault,
     },
+    metrics::{
+        Outcome,
+        hooks::{AskedHook, HookKind, hook_passed_over},
+    },
     runtime::handle::{Outgoing, Private, REPLIES_MAX},
 };
 use reseed_protocol::{
-    SessionId,
+    CallId, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterHooks},
     event::EphemeralEvent,
     frame::encode,
-    hook::{HookCall, HookOffer},
+    hook::{HookCall, HookOffer, HookPoint},
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::Semaphore;
 
 /// Id of the frames that ask a client's hooks: none is ever answered.
@@ -30,6 +34,36 @@ const HOOK_ID: &str = "s_h";
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
 /// carries all that would be sent, so a client that does not read would otherwise hold that as often as there are hooks.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Calls that are measured at once: more than a client has open, whose hooks are asked one after the other.
+const ASKED_MAX: usize = 256;
+
+/// The client that offered the session's hooks.
+pub(super) struct Host {
+    client: Client,
+    /// Calls that wait for its answer, for what is measured of them, and when they are too late; of at most
+    /// [`ASKED_MAX`].
+    asked: BTreeMap<CallId, (AskedHook, Option<Timestamp>)>,
+}
+
+impl Host {
+    fn new(client: Client) -> Box<Self> {
+        Box::new(Self { client, asked: BTreeMap::new() })
+    }
+
+    fn is_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
+        if self.asked.len() < ASKED_MAX {
+            self.asked.insert(call_id, (AskedHook::new(HookKind::Client, point), deadline));
+        }
+    }
+
+    /// How a call ended. Without an outcome it was called off.
+    fn ended(&mut self, call_id: &CallId, outcome: Option<Outcome>) {
+        if let Some((asked, outcome)) = self.asked.remove(call_id).map(|(asked, _)| asked).zip(outcome) {
+            asked.ended(outcome);
+        }
+    }
+}
 
 impl Owner {
     /// Tells this connection alone.
@@ -58,52 +92,87 @@ impl Actor {
     /// # Errors
     /// `hook_unavailable`: it is not here, or reads nothing.
     fn send_call(&mut self, call: HookCall) -> Result<(), HookFault> {
-        let hook = call.hook.clone();
-        let away = |why| HookFault::unavailable(format!("the client of the hook `{hook}` {why}"));
-        let Some(owner) = self.owner.as_mut().filter(|owner| self.host.as_ref() == Some(&owner.client)) else {
-            return Err(away("is not connected"));
+        let sent = match (&mut self.owner, &self.host) {
+            (Some(owner), Some(host)) if host.client == owner.client => {
+                owner.tell(&self.id, &EphemeralEvent::HookCall(Box::new(call)))
+            }
+            _ => Err("is not connected"),
         };
-        owner.tell(&self.id, &EphemeralEvent::HookCall(Box::new(call))).map_err(away)
+        sent.map_err(|why| HookFault::unavailable(format!("its client {why}")))
     }
 
-    /// Asks a hook of the client's. What the loop must be told at once, where it waits for an answer that will not come.
+    /// The same for a call whose answer is waited for: what the loop must be told at once where none will come.
+    fn ask_client(&mut self, call: HookCall) -> Option<Input> {
+        let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
+        let sent = self.send_call(call);
+        if let Some(host) = &mut self.host {
+            host.is_asked(call_id.clone(), point, deadline);
+            if sent.is_err() {
+                host.ended(&call_id, Some(Outcome::Error(ErrorCode::HookUnavailable)));
+            }
+        }
+        sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
+    }
+
+    /// Asks a hook of the client's, or only tells it. What the loop must be told at once, if anything.
     pub(super) fn call_client(&mut self, call: CallHook) -> Option<Input> {
         let CallHook { call, awaited, place: _ } = call;
-        let call_id = call.call_id.clone();
-        let fault = self.send_call(call).err()?;
-        awaited.then(|| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
+        if awaited {
+            return self.ask_client(call);
+        }
+        let point = call.event.point();
+        match self.send_call(call) {
+            Ok(()) => AskedHook::new(HookKind::Client, point).ended(Outcome::Ok),
+            Err(_) => hook_passed_over(HookKind::Client, point),
+        }
+        None
+    }
+
+    /// Nobody waits for that answer any more.
+    pub(super) fn call_off(&mut self, now: Timestamp, call_id: &CallId) {
+        let Some(host) = &mut self.host else { return };
+        let deadline = host.asked.get(call_id).and_then(|(_, deadline)| *deadline);
+        let is_late = deadline.is_some_and(|deadline| deadline <= now);
+        host.ended(call_id, is_late.then_some(Outcome::Error(ErrorCode::HookTimeout)));
+    }
+
+    /// What a command of the owner's says of its hooks.
+    pub(super) fn note_hooks(&mut self, command: &Command) {
+        match (command, &mut self.host) {
+            (Command::RegisterHooks(_), None) => {
+                self.host = self.owner.as_ref().map(|owner| Host::new(owner.client.clone()));
+            }
+            (Command::HookResult(result), Some(host)) => {
+                let outcome = match result.error {
+                    Some(_) => Outcome::Error(ErrorCode::HookFailed),
+                    None => Outcome::Ok,
+                };
+                host.ended(&result.call_id, Some(outcome));
+            }
+            _ => {}
+        }
     }
 
     /// The owner offers these hooks with its coming, or offers none; those of another client went with it.
     pub(super) async fn offer_hooks(&mut self, offers: Option<Vec<HookOffer>>) -> Result<(), End> {
         let Some(client) = self.owner.as_ref().map(|owner| owner.client.clone()) else { return Ok(()) };
-        match (&mut self.host, offers) {
+        let origin = client.origin;
+        let hooks = match (&mut self.host, offers) {
             (_, Some(hooks)) => {
-                self.host = Some(client.clone());
-                self.register_hooks(client.origin, hooks).await
+                self.host = Some(Host::new(client));
+                hooks
             }
-            (Some(host), None) if host.is_same(&client) => {
-                *host = client;
-                Ok(())
+            (Some(host), None) if host.client.is_same(&client) => {
+                host.client = client;
+                return Ok(());
             }
             (Some(_), None) => {
                 self.host = None;
-                self.register_hooks(client.origin, Vec::new()).await
+                Vec::new()
             }
-            (None, None) => Ok(()),
-        }
-    }
-
-    async fn register_hooks(&mut self, origin: Origin, hooks: Vec<HookOffer>) -> Result<(), End> {
+            (None, None) => return Ok(()),
+        };
         self.tell_of_coming(origin, Command::RegisterHooks(RegisterHooks { hooks })).await
-    }
-
-    /// Sends the client that is back the calls that still wait for its answer.
-    pub(super) async fn call_again(&mut self) -> Result<(), End> {
-        for call in self.open_calls() {
-            self.call_or_tell(call).await?;
-        }
-        Ok(())
     }
 
     /// The owner has left: nothing comes of the calls that wait for its answer, until it is back.
@@ -111,22 +180,18 @@ impl Actor {
         if self.owner.take_if(|owner| owner.client.origin == origin).is_none() {
             return Ok(());
         }
-        for call in self.open_calls() {
-            self.call_or_tell(call).await?;
+        self.call_again().await
+    }
+
+    /// Sends the calls that still wait for an answer: to the client that is back, or to none.
+    pub(super) async fn call_again(&mut self) -> Result<(), End> {
+        let open = self.agent.as_ref().map(|agent| agent.open_client_calls()).unwrap_or_default();
+        for call in open {
+            if let Some(input) = self.ask_client(call) {
+                self.tell(input, None).await?;
+            }
         }
         Ok(())
-    }
-
-    fn open_calls(&self) -> Vec<HookCall> {
-        self.agent.as_ref().map(|agent| agent.open_client_calls()).unwrap_or_default()
-    }
-
-    async fn call_or_tell(&mut self, call: HookCall) -> Result<(), End> {
-        let call_id = call.call_id.clone();
-        match self.send_call(call) {
-            Ok(()) => Ok(()),
-            Err(fault) => self.tell(Input::HookAnswered { call_id, answer: Box::new(Err(fault)) }, None).await,
-        }
     }
 }
 
@@ -134,5 +199,64 @@ impl Client {
     /// Whether this is the client that was here before: on the same connection, or under the same name.
     fn is_same(&self, other: &Self) -> bool {
         self.origin == other.origin || (self.client_id.is_some() && self.client_id == other.client_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::hook::HookEvent;
+    use tokio::sync::mpsc;
+
+    fn call(bytes: usize) -> EphemeralEvent {
+        let event = HookEvent::BeforeAgentStart { system_prompt: "a".repeat(bytes), input: Vec::new() };
+        EphemeralEvent::HookCall(Box::new(HookCall {
+            call_id: "call".parse().unwrap(),
+            hook: "hook".into(),
+            session_id: "session".parse().unwrap(),
+            turn_id: None,
+            deadline: None,
+            event,
+        }))
+    }
+
+    fn owner() -> (Owner, mpsc::Receiver<Outgoing>) {
+        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let client = Client { origin: Origin(1), client_id: None };
+        (Owner { client, outgoing, event_room: None }, incoming)
+    }
+
+    #[test]
+    fn calls_leave_room_for_replies_and_hold_little_of_a_client_that_does_not_read() {
+        let session: SessionId = "session".parse().unwrap();
+        for (bytes, fit) in [(10, REPLIES_MAX / 2 - 1), (EVENT_BYTES_MAX / 4, 3), (2 * EVENT_BYTES_MAX, 1)] {
+            let (mut owner, mut incoming) = owner();
+            let told = (0..REPLIES_MAX).take_while(|_| owner.tell(&session, &call(bytes)).is_ok()).count();
+            assert_eq!(told, fit, "of {bytes} bytes");
+            assert_eq!(owner.outgoing.capacity(), REPLIES_MAX - told);
+            // Once they are read there is room again.
+            for _ in 0..told {
+                let Ok(Outgoing::Event(event)) = incoming.try_recv() else { panic!("calls were sent") };
+                assert!(event.frame.starts_with(r#"{"id":"s_h""#), "{}", &event.frame[..20]);
+            }
+            assert!(owner.tell(&session, &call(bytes)).is_ok(), "of {bytes} bytes");
+            drop(incoming);
+            assert_eq!(owner.tell(&session, &call(bytes)), Err("is not connected"));
+        }
+    }
+
+    #[test]
+    fn a_client_is_the_same_on_its_connection_and_under_its_name() {
+        let client = |origin, name: Option<&str>| Client { origin: Origin(origin), client_id: name.map(str::to_owned) };
+        let table = [
+            (client(1, None), client(1, None), true),
+            (client(1, Some("a")), client(2, Some("a")), true),
+            (client(1, Some("a")), client(2, Some("b")), false),
+            (client(1, None), client(2, None), false),
+            (client(1, Some("a")), client(2, None), false),
+        ];
+        for (before, now, expected) in table {
+            assert_eq!(before.is_same(&now), expected, "{before:?}, {now:?}");
+        }
     }
 }

@@ -186,10 +186,12 @@ impl AgentLoop {
         Some(chain.open.deadline.at)
     }
 
-    /// Calls to the client's hooks that are waited for: a client that comes back is asked again.
+    /// Calls to the client's hooks that are waited for: a client that comes back is asked again. A hook that it does not
+    /// offer any more is not its own.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
         let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
+        let of_client = of_client.filter(|chain| !self.has_left(chain));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()

@@ -53,10 +53,7 @@ impl Wish {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
             new_leaf_id: self.place.leaf.clone(),
-            common_ancestor_id: match entries.first() {
-                Some(first) => first.parent_id.clone(),
-                None => old_leaf_id.clone(),
-            },
+            common_ancestor_id: self.place.common.clone(),
             old_leaf_id,
             entries_to_summarize: entries,
             user_wants_summary: self.navigate.summarize == Some(true),

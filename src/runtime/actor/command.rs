@@ -1,0 +1,148 @@
+//! A command on its way to the loop: whether it may be carried out, whether it was before, what is read for it, and
+//! where its one reply goes.
+
+use super::{Actor, End};
+use crate::{
+    core::{
+        agent_loop::{Input, Origin},
+        session::fingerprint::fingerprint,
+    },
+    runtime::{
+        effects::Asker,
+        handle::{Outgoing, conflict},
+        late,
+        places::Places,
+    },
+};
+use reseed_protocol::{CloseCode, CommandId, ErrorBody, ErrorCode, command::Command, reply::Reply};
+use tokio::sync::mpsc;
+
+/// What a command meets of its own earlier copies.
+enum Met {
+    /// It is new.
+    Nothing,
+    /// Its first copy waits, and both are answered then.
+    Waiting,
+    /// The reply that it had.
+    Answered(Box<Reply>),
+}
+
+impl Actor {
+    pub(super) async fn command(
+        &mut self,
+        origin: Origin,
+        id: CommandId,
+        command: Command,
+        outgoing: &mpsc::Sender<Outgoing>,
+    ) -> Result<(), End> {
+        let refuse = |error: ErrorBody| {
+            let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
+        };
+        self.effects.expect_answer(&id);
+        if let Some(error) = self.refusal(origin, &command) {
+            refuse(error);
+            return Ok(());
+        }
+        let mut content = 0;
+        if command.writes() || matches!(command, Command::PreviewCompact(_)) {
+            content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
+            match self.met(&id, content, &command, outgoing).await {
+                Ok(Met::Nothing) => {}
+                Ok(Met::Waiting) => return Ok(()),
+                Ok(Met::Answered(reply)) => {
+                    let _ = outgoing.try_send(Outgoing::Reply(id, reply));
+                    return Ok(());
+                }
+                Err(error) => {
+                    refuse(error);
+                    return Ok(());
+                }
+            }
+        }
+        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let session = agent.session();
+        let places = Places {
+            store: &*self.shared.store,
+            session: &self.id,
+            state: &session.state,
+            tree: &session.tree,
+            hook_is_asked: agent.asks_before_navigate(),
+        };
+        let place = match places.of(&command, agent.is_busy()).await {
+            Ok(place) => place,
+            Err(error) => {
+                refuse(error);
+                return Ok(());
+            }
+        };
+        self.note_hooks(&command);
+        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
+        let told = self.tell(input, Some(Asker { origin, outgoing })).await;
+        let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
+        if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
+            self.effects.late.keep(&late);
+            self.effects.late.wait(origin, id.clone(), content, outgoing.clone());
+        }
+        if told.is_err() && !self.effects.has_answered() {
+            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
+        }
+        told
+    }
+
+    /// Why this connection may not have this carried out now.
+    fn refusal(&self, origin: Origin, command: &Command) -> Option<ErrorBody> {
+        let ends_something =
+            matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
+        let begins_something = command.writes() && !ends_something;
+        if self.stopping && begins_something {
+            return Some(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+        }
+        let owns = self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
+        // Anyone of the same name may rename a session without opening it.
+        let is_owners = match command {
+            Command::RenameSession(_) => false,
+            Command::RegisterTools(_)
+            | Command::RegisterHooks(_)
+            | Command::HookResult(_)
+            | Command::CallProgress(_)
+            | Command::PreviewCompact(_) => true,
+            _ => command.writes(),
+        };
+        if is_owners && !owns {
+            let message = "this connection does not own the session any more; open it again";
+            return Some(ErrorBody::new(ErrorCode::ReadOnly, message));
+        }
+        self.shared.damage(&self.id).filter(|_| begins_something)
+    }
+
+    /// Whether a command was sent before.
+    ///
+    /// # Errors
+    /// `idempotency_conflict`, `overloaded`, the store's.
+    async fn met(
+        &mut self,
+        id: &CommandId,
+        content: u64,
+        command: &Command,
+        outgoing: &mpsc::Sender<Outgoing>,
+    ) -> Result<Met, ErrorBody> {
+        match self.effects.late.join(id, content, outgoing) {
+            late::Met::Itself => return Ok(Met::Waiting),
+            late::Met::Another if command.writes() => return Err(conflict(id)),
+            late::Met::Another | late::Met::Nobody => {}
+        }
+        if command.writes() {
+            match self.effects.earlier(id).await? {
+                Some((earlier, reply)) if earlier == content => return Ok(Met::Answered(Box::new(reply))),
+                Some(_) => return Err(conflict(id)),
+                None => {}
+            }
+        }
+        let cancels = matches!(command, Command::CancelTurn(_) | Command::CancelCompaction(_));
+        if self.effects.late.is_full() && !cancels {
+            let message = "too many commands of this session wait for hooks; wait for their replies first";
+            return Err(ErrorBody::new(ErrorCode::Overloaded, message));
+        }
+        Ok(Met::Nothing)
+    }
+}
