@@ -1,4 +1,6 @@
-//! Hooks, over real sockets.
+//! Hooks, over real sockets: a client's own, webhooks, and the examples.
 
 mod client;
 mod client_away;
+mod examples;
+mod webhooks;

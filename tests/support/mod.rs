@@ -7,3 +7,4 @@ pub(crate) mod http;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod upstream;
+pub(crate) mod webhook;
