@@ -1,7 +1,7 @@
 //! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
 
 use crate::{
-    EntryId, Message, Part, Timestamp,
+    EntryId, Message, Part, Timestamp, Usage,
     event::CompactionTrigger,
     patch::{ContextTransform, EphemeralChange, PatchOp},
 };
@@ -212,6 +212,9 @@ pub struct BranchSummary {
     /// Files that the branch which was left read and modified; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
+    /// What making it cost; absent where no model was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// The hook whose summary this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,

@@ -306,9 +306,13 @@ replies! {
         token_count: u64,
         /// Of its window, in percent, held within 0 to 100.
         usage_percent: f64,
-        /// What its requests have cost, in billionths of a US dollar; absent where no price is known.
+        /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano_usd: Option<u64>,
+        /// Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where there
+        /// are some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unpriced_requests: Option<u64>,
         /// What it is doing.
         state: SessionState,
         /// It was deleted: take it out of the list. Only in `session_changed`.

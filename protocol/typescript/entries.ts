@@ -1,7 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { EntryId, Timestamp } from "./basics.js";
-import type { Message, Part } from "./content.js";
+import type { Message, Part, Usage } from "./content.js";
 import type { CompactionTrigger } from "./events.js";
 import type { ContextTransform, EphemeralChange, PatchOp } from "./patch.js";
 
@@ -79,6 +79,8 @@ export interface BranchSummary {
   summary: string;
   /** Files that the branch which was left read and modified; absent in histories made elsewhere. */
   details?: CompactionDetails;
+  /** What making it cost; absent where no model was asked. */
+  usage?: Usage;
   /** The hook whose summary this is. */
   hook?: string;
   /** What that hook keeps with it. */

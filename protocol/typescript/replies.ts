@@ -251,8 +251,13 @@ export interface SessionItem {
   tokenCount: number;
   /** Of its window, in percent, held within 0 to 100. */
   usagePercent: number;
-  /** What its requests have cost, in billionths of a US dollar; absent where no price is known. */
+  /** What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none. */
   costNanoUsd?: number;
+  /**
+   * Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where there
+   * are some.
+   */
+  unpricedRequests?: number;
   /** What it is doing. */
   state: SessionState;
   /** It was deleted: take it out of the list. Only in `session_changed`. */

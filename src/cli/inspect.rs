@@ -1,7 +1,8 @@
 //! `reseed inspect`: shows the tree of a session, or what its next request would send.
 
 use super::{
-    say, serve, sessions,
+    dollars, say, serve,
+    sessions::{self, paid},
     tree::{Drawn, draw},
 };
 use crate::{
@@ -14,15 +15,17 @@ use crate::{
             preview::{kind, one_line, preview},
         },
     },
+    metrics,
     runtime::{labels, stored},
     store::{EntryQuery, Error, SessionHead, SessionStore},
 };
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use reseed_protocol::{
-    Entry, EntryData, EntryId, SessionId, Timestamp,
+    Entry, EntryData, EntryId, SessionId, Timestamp, Usage,
     command::{ContextFormat, GetContext},
     event::Event,
+    receipt::PrefixBreak,
     reply::Context,
 };
 use serde::Serialize;
@@ -61,6 +64,12 @@ struct Shown {
     tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<Compacted>,
+    /// What the request of an answer cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    /// Where the request of an answer parts from the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broke: Option<PrefixBreak>,
     /// Every compaction keeps it word for word.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pinned: bool,
@@ -117,6 +126,8 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
             "asOfSeq": head.last_seq,
             "tokenCount": head.head.token_count,
             "windowTokens": head.head.window_tokens,
+            "costNanoUsd": head.head.cost_nano_usd,
+            "unpricedRequests": head.head.unpriced_requests,
             "nodes": entries,
         });
         say(tree);
@@ -173,6 +184,8 @@ fn show(entry: Entry, counter: &Counter, state: &SessionState) -> Shown {
         timestamp: entry.timestamp,
         tokens: node.tokens.total(),
         compaction,
+        usage: entry.message().and_then(|message| message.usage.clone()),
+        broke: entry.message().and_then(|message| message.receipt.as_ref()?.broke.clone()),
         pinned: node.pinned,
         undone: node.undone,
         entry_id: entry.entry_id.clone(),
@@ -189,6 +202,13 @@ fn print_tree(session: &SessionHead, state: &SessionState, entries: Vec<Shown>) 
     say(format!("  model {}, strategy {}, {} compactions", one_line(&state.model), state.strategy, state.compactions));
     let percent = usage_percent(head.token_count, head.window_tokens);
     say(format!("  {} entries, {} of {} tokens ({percent} %)", head.entries, head.token_count, head.window_tokens));
+    if head.cost_nano_usd.is_some() {
+        let rest = match head.unpriced_requests {
+            0 => String::new(),
+            requests => format!("; what {requests} of its requests cost is not known"),
+        };
+        say(format!("  paid {}{rest}", paid(head)));
+    }
     let leaf = state.leaf.as_ref();
     if leaf.is_none() {
         say("  it stands before its first entry");
@@ -208,6 +228,9 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
         let undone = if entry.undone { ", undone" } else { "" };
         text += &format!("({} -> {after} tokens{undone}) ", compaction.tokens_before);
     }
+    if let Some(usage) = &entry.usage {
+        text += &asked(usage, entry.broke.as_ref());
+    }
     if entry.pinned {
         text += "(pinned) ";
     }
@@ -216,6 +239,24 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
         text += "  <- leaf";
     }
     Drawn { text: text.trim_end().to_owned(), id: entry.entry_id, parent: entry.parent_id }
+}
+
+/// What the request of an answer was: how much was sent, and how much of that was not new to the provider.
+fn asked(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
+    let mut text = format!("({} sent", usage.input_tokens);
+    if let Some(shared) = usage.prefix_tokens {
+        text += &format!(", {shared} as before");
+    }
+    if usage.cached_tokens > 0 {
+        text += &format!(", {} cached", usage.cached_tokens);
+    }
+    if let Some(cost) = usage.cost_nano_usd {
+        text += &format!(", {}", dollars(cost));
+    }
+    if let Some(PrefixBreak { part, reason, lost_tokens, .. }) = broke {
+        text += &format!("; {part} changed: {}, {lost_tokens} lost", metrics::break_reason(*reason));
+    }
+    text + ") "
 }
 
 /// What the next request would send, for a terminal: what only a terminal obeys is shown as a mark.

@@ -75,7 +75,37 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// An amount of money as people read it: to a hundredth of a cent, or what is less than a cent to a ten-thousandth.
+fn dollars(nano_usd: u64) -> String {
+    const CENT: u64 = 10_000_000;
+    let decimals = if nano_usd < CENT { 6 } else { 4 };
+    let unit = 10_u64.pow(9 - decimals);
+    let units = nano_usd / unit + u64::from(nano_usd % unit >= unit / 2);
+    let one = 10_u64.pow(decimals);
+    format!("${}.{:0width$}", units / one, units % one, width = decimals as usize)
+}
+
 /// Prints a line of a command's result; a reader that has gone away is not our fault.
 fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dollars;
+
+    #[test]
+    fn small_amounts_have_more_decimals() {
+        for (nano, expected) in [
+            (0, "$0.000000"),
+            (1_499, "$0.000001"),
+            (1_500, "$0.000002"),
+            (9_999_999, "$0.010000"),
+            (10_000_000, "$0.0100"),
+            (12_345_678_901, "$12.3457"),
+            (u64::MAX, "$18446744073.7096"),
+        ] {
+            assert_eq!(dollars(nano), expected, "{nano}");
+        }
+    }
 }

@@ -202,6 +202,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             ContextCutRule::Pi => CutRule::Pi,
         },
         windows,
+        prices: settings.model.model_prices.clone(),
         tool_timeout_ms: turns.tool_timeout_secs * 1000,
         tool_rounds_max: u64::from(turns.tool_rounds_max),
         queue_items_max: turns.queue_items_max as usize,

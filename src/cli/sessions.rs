@@ -1,10 +1,10 @@
 //! `reseed sessions`: lists and searches the sessions of the database.
 
-use super::say;
+use super::{dollars, say};
 use crate::{
     config::Settings,
     core::{agent_loop::usage_percent, session::preview::one_line},
-    store::{ListQuery, SessionHead, SessionStore, sqlite::SqliteStore},
+    store::{Head, ListQuery, SessionHead, SessionStore, sqlite::SqliteStore},
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -53,8 +53,8 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
             }
             if std::mem::take(&mut header_due) {
                 say(format!(
-                    "{:<16}  {:<24}  {:>7}  {:>8}  {:>6}  {:<10}  NAME",
-                    "SESSION", "CHANGED", "ENTRIES", "TOKENS", "WINDOW", "OWNER"
+                    "{:<16}  {:<24}  {:>7}  {:>8}  {:>6}  {:>9}  {:<10}  NAME",
+                    "SESSION", "CHANGED", "ENTRIES", "TOKENS", "WINDOW", "COST", "OWNER"
                 ));
             }
             say(line(head));
@@ -77,20 +77,30 @@ fn line(session: &SessionHead) -> String {
     let percent = usage_percent(head.token_count, head.window_tokens);
     let owner = if session.owner.is_empty() { "-" } else { &session.owner };
     let line = format!(
-        "{:<16}  {:<24}  {:>7}  {:>8}  {percent:>4.0} %  {owner:<10}  {}",
+        "{:<16}  {:<24}  {:>7}  {:>8}  {percent:>4.0} %  {:>9}  {owner:<10}  {}",
         session.session,
         head.updated_at.to_string(),
         head.entries,
         head.token_count,
+        paid(head),
         one_line(&head.name)
     );
     line.trim_end().to_owned()
 }
 
+/// What a session has cost: `-` where nobody knows, with a `+` where it is not all.
+pub(super) fn paid(head: &Head) -> String {
+    match head.cost_nano_usd {
+        None => "-".to_owned(),
+        Some(cost) if head.unpriced_requests > 0 => format!("{}+", dollars(cost)),
+        Some(cost) => dollars(cost),
+    }
+}
+
 /// As the list on the wire has it, without the state: only a running server knows whether a turn still runs.
 fn item(session: &SessionHead) -> Value {
     let head = &session.head;
-    json!({
+    let mut item = json!({
         "sessionId": session.session,
         "owner": session.owner,
         "name": head.name,
@@ -100,5 +110,12 @@ fn item(session: &SessionHead) -> Value {
         "tokenCount": head.token_count,
         "windowTokens": head.window_tokens,
         "usagePercent": usage_percent(head.token_count, head.window_tokens),
-    })
+    });
+    if let Some(cost) = head.cost_nano_usd {
+        item["costNanoUsd"] = cost.into();
+        if head.unpriced_requests > 0 {
+            item["unpricedRequests"] = head.unpriced_requests.into();
+        }
+    }
+    item
 }

@@ -53,7 +53,15 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
 /// What is allowed and still looks wrong.
 pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let tokens = settings.auth.auth_tokens.iter().chain(&settings.auth.operator_tokens);
-    tokens.filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
+    let short = tokens.filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
         format!("the token of `{}` has fewer than {TOKEN_CHARS_GOOD} characters and could be guessed", named.name)
-    })
+    });
+    let prices = &settings.model.model_prices;
+    let models =
+        [("MODEL", Some(settings.model.model_name())), ("SUMMARY_MODEL", settings.summaries.summary_model.as_deref())];
+    let used = models.into_iter().filter_map(|(variable, model)| Some((variable, model?)));
+    let unpriced = used.filter(|(_, model)| !prices.is_empty() && !prices.knows(model));
+    short.chain(unpriced.map(|(variable, model)| {
+        format!("MODEL_PRICES does not name `{model}`, which {variable} chooses: what it costs is not told")
+    }))
 }

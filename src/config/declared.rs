@@ -9,7 +9,7 @@ use super::{
         SummaryPlace, Variables,
     },
 };
-use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX};
+use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX, prices::Prices};
 use secrecy::SecretString;
 use std::{net::IpAddr, path::PathBuf};
 
@@ -38,6 +38,9 @@ settings! {
         openai_api: OpenAiApi = "auto", rules::choice();
         /// The model's name; unset for `gpt-4.1-mini`, or `offline` on the built-in model. A session can choose another.
         model: Option<String> = "", rules::text(256).optional();
+        /// What models cost, as `model=input/cached/output` in US dollars for a million tokens each, such as
+        /// `gpt-4.1-mini=0.4/0.1/1.6`; unset, no cost is told. A model is named here as in MODEL.
+        model_prices: Prices = "", rules::prices();
         /// What the model is told before the conversation. A session can choose others.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
     }

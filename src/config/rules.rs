@@ -4,13 +4,19 @@ use super::{
     declare::variable,
     values::{Choice, FileTool, NamedToken, Origin},
 };
-use crate::core::context::factory::Strategies;
+use crate::core::{
+    context::factory::Strategies,
+    prices::{Price, Prices},
+};
 use secrecy::SecretString;
-use std::{fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Characters of a value that a fault repeats; more would hide the message.
 const SHOWN_CHARS_MAX: usize = 80;
+
+/// Characters of a model's name, as MODEL has them.
+const MODEL_CHARS_MAX: usize = 256;
 
 /// What a parser says of a text that it refuses: a few words for the message, or none.
 type Refusal = &'static str;
@@ -231,6 +237,28 @@ pub(super) fn file_tools() -> Rule<Vec<FileTool>> {
     Rule::new("a list of tool:argument, separated by commas; names of 1 to 128 of A-Z a-z 0-9 . _ -; or none", |text| {
         if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(FileTool::parse).collect() }
     })
+}
+
+/// What models cost: a list of `model=input/cached/output`, separated by commas.
+pub(super) fn prices() -> Rule<Prices> {
+    Rule::new(
+        "a list of model=input/cached/output, separated by commas; dollars for a million tokens, each from 0 to 1000000 \
+         with at most 6 decimals",
+        |text| {
+            let mut of = BTreeMap::new();
+            for item in items(text) {
+                let (model, price) = item.rsplit_once('=').ok_or("an item has no `=` between model and prices")?;
+                let model = model.trim();
+                if model.is_empty() || model.chars().count() > MODEL_CHARS_MAX {
+                    return Err("an item's model is not a name");
+                }
+                if of.insert(model.to_owned(), Price::parse(price)?).is_some() {
+                    return Err("a model stands there twice");
+                }
+            }
+            Ok(Prices::new(of))
+        },
+    )
 }
 
 /// The items of a list; blank ones are passed over, so that a list may end with a comma.

@@ -92,6 +92,30 @@ fn tools_that_name_files_are_told_with_their_argument() {
 }
 
 #[test]
+fn prices_are_those_of_models_by_name() {
+    let prices = |text: &str| read(&[("MODEL", "gpt-4.1-mini"), ("MODEL_PRICES", text)]);
+    let settings = prices("openai/gpt-4o=2.5/1.25/10, gpt-4.1-mini = 0.4/0.1/1.6,").unwrap();
+    let known = &settings.model.model_prices;
+    assert!(known.knows("openai/gpt-4o") && known.knows("gpt-4.1-mini") && !known.knows("gpt-4o"));
+    assert_eq!(settings.warnings, Vec::<String>::new());
+    assert!(read(&[]).unwrap().model.model_prices.is_empty());
+    let warnings = prices("gpt-4o=1/1/1").unwrap().warnings;
+    let told = "MODEL_PRICES does not name `gpt-4.1-mini`, which MODEL chooses: what it costs is not told";
+    assert_eq!(warnings, [told]);
+    let allowed = "allowed: a list of model=input/cached/output, separated by commas; dollars for a million tokens, each \
+                   from 0 to 1000000 with at most 6 decimals";
+    for (text, why) in [
+        ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),
+        ("=1/1/1", "an item's model is not a name"),
+        ("a=1/1/1,a=2/2/2", "a model stands there twice"),
+        ("a=1/1", "a model has three prices: input/cached/output"),
+    ] {
+        let fault = format!("MODEL_PRICES is `{text}` ({why}); {allowed}");
+        assert_eq!(prices(text).map(|_| ()).unwrap_err(), [fault]);
+    }
+}
+
+#[test]
 fn a_value_that_is_not_allowed_is_told_with_what_is() {
     let whole = "a whole number from";
     for (variable, value, fault) in [

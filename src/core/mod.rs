@@ -6,10 +6,12 @@
 //! - [`hook`]: where hooks are asked, and how they can fail
 //! - [`model`]: the words between the loop and the providers
 //! - [`pi`]: the session files of pi, and its arithmetic
+//! - [`prices`]: what a request came to
 
 pub mod agent_loop;
 pub mod context;
 pub mod hook;
 pub mod model;
 pub mod pi;
+pub mod prices;
 pub mod session;

@@ -1,7 +1,7 @@
 //! What the core asks of a model and what it is told back: the words between the agent loop and the providers.
 
 use reseed_protocol::{
-    ErrorCode, Part, StopReason,
+    ErrorCode, Part, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
 };
 
@@ -57,6 +57,23 @@ pub struct ReportedUsage {
     pub output_tokens: u64,
     /// Of these, reasoning.
     pub reasoning_tokens: Option<u64>,
+}
+
+impl ReportedUsage {
+    /// The same as the wire has it, from this source.
+    #[must_use]
+    pub fn usage(self, source: UsageSource) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens,
+            cached_tokens: self.cached_tokens.unwrap_or(0),
+            cache_write_tokens: self.cache_write_tokens,
+            output_tokens: self.output_tokens,
+            reasoning_tokens: self.reasoning_tokens,
+            prefix_tokens: None,
+            cost_nano_usd: None,
+            source,
+        }
+    }
 }
 
 /// Why a request failed. The message is ours: upstream bodies can echo keys and prompts and never get this far.

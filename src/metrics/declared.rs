@@ -119,6 +119,17 @@ metrics! {
         `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by what for; outcome is `ok`, `cancelled` or the error's code.";
+    MODEL_COST_NANO_USD_TOTAL = Kind::Counter, "reseed_model_cost_nano_usd_total" ["purpose"], Count,
+        "What answers have cost, in billionths of a US dollar, by what for; only of models in MODEL_PRICES.";
+    MODEL_UNPRICED_REQUESTS_TOTAL = Kind::Counter, "reseed_model_unpriced_requests_total" ["purpose"], Count,
+        "Requests that were answered and whose cost is not known: the model has no price, or its server reported nothing.";
+    PREFIX_TOKENS_TOTAL = Kind::Counter, "reseed_prefix_tokens_total" [], Count,
+        "Tokens with which requests for turns began as their session's request before them: what a provider could have \
+        had in its cache.";
+    PREFIX_BREAKS_TOTAL = Kind::Counter, "reseed_prefix_breaks_total" ["reason"], Count,
+        "Requests for turns that do not begin with all of their session's request before them, by why.";
+    PREFIX_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_prefix_tokens_lost_total" ["reason"], Count,
+        "Tokens of the requests before that those do not begin with, by why.";
     COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
         "Compactions that ended, by what asked for them, how room was made (`none` where it was not), how \
         they ended, and whether they were begun in the background.";

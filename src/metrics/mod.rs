@@ -15,7 +15,11 @@ use declared::*;
 
 use crate::core::model::{Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use reseed_protocol::{CloseCode, ErrorCode, event::TurnStatus};
+use reseed_protocol::{
+    CloseCode, ErrorCode,
+    event::TurnStatus,
+    receipt::{BreakReason, Receipt},
+};
 use std::{sync::OnceLock, thread, time::Duration};
 
 /// Between two times that samples of histograms are gathered: they wait in memory until then, and a server that nobody
@@ -217,12 +221,16 @@ pub fn first_delta(duration: Duration) {
     FIRST_DELTA_SECONDS.histogram([]).record(duration);
 }
 
-/// A request to the model ended; `usage` is what the model server reported for it, if it did.
-pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
-    let label = match purpose {
+fn purpose_label(purpose: Purpose) -> &'static str {
+    match purpose {
         Purpose::Turn => "turn",
         Purpose::Summary => "summary",
-    };
+    }
+}
+
+/// A request to the model ended; `usage` is what the model server reported for it, if it did.
+pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
+    let label = purpose_label(purpose);
     MODEL_REQUESTS_TOTAL.counter([label, outcome.label()]).increment(1);
     let Some(usage) = usage else { return };
     for (kind, tokens) in [
@@ -232,6 +240,42 @@ pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<
         ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
     ] {
         TOKENS_TOTAL.counter([label, kind]).increment(tokens);
+    }
+}
+
+/// The model answered, and this is what that cost, in billionths of a US dollar, where it is known.
+pub fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
+    let label = purpose_label(purpose);
+    match cost_nano_usd {
+        Some(cost) => MODEL_COST_NANO_USD_TOTAL.counter([label]).increment(cost),
+        None => MODEL_UNPRICED_REQUESTS_TOTAL.counter([label]).increment(1),
+    }
+}
+
+/// A request was answered that began as this receipt says.
+pub fn request_shared(receipt: &Receipt) {
+    PREFIX_TOKENS_TOTAL.counter([]).increment(receipt.prefix_tokens);
+    let Some(broke) = &receipt.broke else { return };
+    let reason = break_reason(broke.reason);
+    PREFIX_BREAKS_TOTAL.counter([reason]).increment(1);
+    PREFIX_TOKENS_LOST_TOTAL.counter([reason]).increment(broke.lost_tokens);
+}
+
+/// The word for why a request does not begin as the one before it; the same as on the wire.
+#[must_use]
+pub fn break_reason(reason: BreakReason) -> &'static str {
+    match reason {
+        BreakReason::Patch => "patch",
+        BreakReason::Compaction => "compaction",
+        BreakReason::CompactionUndone => "compaction_undone",
+        BreakReason::Navigation => "navigation",
+        BreakReason::Model => "model",
+        BreakReason::Tools => "tools",
+        BreakReason::Instructions => "instructions",
+        BreakReason::Uncached => "uncached",
+        BreakReason::Strategy => "strategy",
+        BreakReason::Pins => "pins",
+        BreakReason::Unknown => "unknown",
     }
 }
 
@@ -254,6 +298,7 @@ mod tests {
         context::BreakerReason,
         event::{CompactionRung, FailedRung, Retained},
         hook::HookPoint,
+        receipt::PrefixBreak,
     };
     use std::collections::BTreeSet;
 
@@ -283,6 +328,12 @@ mod tests {
             ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
         model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
         model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
+        model_answer_paid(Purpose::Turn, Some(1_500));
+        model_answer_paid(Purpose::Summary, None);
+        let part = "system:base".to_owned();
+        let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };
+        request_shared(&Receipt { prefix_tokens: 60, broke: Some(broke), ..Receipt::default() });
+        request_shared(&Receipt { prefix_tokens: 100, ..Receipt::default() });
         compaction::compaction_committed(&compaction::tests::committed(|event| {
             event.retained = Some(Retained { checked: 2, restored: 1 });
             event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
@@ -314,6 +365,11 @@ mod tests {
             r#"reseed_tokens_total{purpose="turn",kind="input"} 9"#,
             r#"reseed_tokens_total{purpose="turn",kind="reasoning"} 1"#,
             r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
+            r#"reseed_model_cost_nano_usd_total{purpose="turn"} 1500"#,
+            r#"reseed_model_unpriced_requests_total{purpose="summary"} 1"#,
+            "reseed_prefix_tokens_total 160",
+            r#"reseed_prefix_breaks_total{reason="compaction_undone"} 1"#,
+            r#"reseed_prefix_tokens_lost_total{reason="compaction_undone"} 40"#,
             r#"reseed_compaction_tokens_saved_total 600"#,
             r#"reseed_compaction_previews_total{outcome="shown"} 1"#,
             "reseed_compactions_undone_total 1",

@@ -197,6 +197,8 @@ impl Effects {
         self.head.updated_at = now;
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;
+        self.head.cost_nano_usd = self.state.cost.nano_usd;
+        self.head.unpriced_requests = self.state.cost.unpriced_requests;
         self.head.running = self.state.turn.is_some();
         // Only what is written holds the state's JSON: an idle session needs no copy of it.
         let head = Head { state: json(&self.state), ..self.head.clone() };
@@ -269,14 +271,14 @@ impl Effects {
             let first = self.measure.first_delta();
             Shown { feed: self.feed.clone(), item, first }
         });
-        let purpose = body.purpose;
+        let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
         let task = tokio::spawn(async move {
             let mut report = Report { request, purpose, mailbox, done: false };
             let outcome = match &mut shown {
                 Some(shown) => provider.answer(&body, shown).await,
                 None => provider.answer(&body, &mut Unshown).await,
             };
-            super::measure::model_answered(purpose, &outcome);
+            super::measure::model_answered(&body, &prices, &outcome);
             report.send(outcome).await;
         });
         let slot = match purpose {

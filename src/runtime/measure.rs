@@ -5,14 +5,17 @@
 //! target [`COMPACTION`], with fields that keep their names.
 
 use crate::{
-    core::model::{Answer, ModelFault, Purpose},
+    core::{
+        model::{Answer, ModelFault, ModelRequest, Purpose},
+        prices::Prices,
+    },
     metrics::{
         self, Outcome,
         compaction::{self, CompactionOutcome, RestingSession},
     },
 };
 use reseed_protocol::{
-    ErrorCode, JobId, SessionId, Timestamp,
+    ErrorCode, JobId, SessionId, Timestamp, UsageSource,
     context::BreakerReason,
     event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent, Event, FailedRung},
     reply::Reply,
@@ -97,6 +100,11 @@ impl Measure {
                     Some(error) => {
                         tracing::warn!(%session, %turn, status = ?finished.status, millis, code = %error.code, "turn finished")
                     }
+                }
+            }
+            Event::EntryAppended(appended) if appended.turn_id.is_some() => {
+                if let Some(receipt) = appended.entry.message().and_then(|message| message.receipt.as_deref()) {
+                    metrics::request_shared(receipt);
                 }
             }
             Event::ContextCompacted(compacted) => self.compacted(now, compacted),
@@ -247,9 +255,15 @@ pub(super) fn model_left(purpose: Purpose, panicked: bool) {
     metrics::model_request_finished(purpose, outcome, None);
 }
 
-pub(super) fn model_answered(purpose: Purpose, outcome: &Result<Answer, ModelFault>) {
+pub(super) fn model_answered(asked: &ModelRequest, prices: &Prices, outcome: &Result<Answer, ModelFault>) {
+    let purpose = asked.purpose;
     match outcome {
-        Ok(answer) => metrics::model_request_finished(purpose, Outcome::Ok, answer.usage),
+        Ok(answer) => {
+            metrics::model_request_finished(purpose, Outcome::Ok, answer.usage);
+            let usage = answer.usage.map(|reported| reported.usage(UsageSource::Reported));
+            let cost = usage.and_then(|usage| prices.cost_nano_usd(&asked.model, &usage));
+            metrics::model_answer_paid(purpose, cost);
+        }
         Err(fault) => metrics::model_request_finished(purpose, Outcome::Error(fault.code), None),
     }
 }

@@ -82,7 +82,8 @@ pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> Sessi
         entries: head.entries,
         token_count: head.token_count,
         usage_percent: usage_percent(head.token_count, head.window_tokens),
-        cost_nano_usd: None,
+        cost_nano_usd: head.cost_nano_usd,
+        unpriced_requests: head.cost_nano_usd.map(|_| head.unpriced_requests).filter(|requests| *requests > 0),
         state,
         deleted: false,
     }

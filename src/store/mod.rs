@@ -97,6 +97,10 @@ pub struct Head {
     pub token_count: u64,
     /// The window of its model, in tokens.
     pub window_tokens: u64,
+    /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none.
+    pub cost_nano_usd: Option<u64>,
+    /// Requests whose cost is not known, and in no sum.
+    pub unpriced_requests: u64,
     /// Whether a turn or a compaction was at work.
     pub running: bool,
     /// JSON of the fold of the whole log up to the last append, opaque to the store. Read back empty where it is damaged:

@@ -6,6 +6,7 @@ mod branches;
 mod chat;
 mod compaction;
 mod conversation;
+mod cost;
 mod hooks;
 mod keeping;
 mod listing;

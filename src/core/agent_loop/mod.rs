@@ -64,6 +64,7 @@ use crate::core::{
         windows::Windows,
     },
     hook::HookSpec,
+    prices::Prices,
     session::{IdSource, Session},
 };
 use reseed_protocol::{
@@ -98,6 +99,8 @@ pub struct Deployment {
     pub cut_rule: CutRule,
     /// Which window each model has.
     pub windows: Windows,
+    /// What each model costs.
+    pub prices: Prices,
     /// Milliseconds a tool may take where its offer does not say.
     pub tool_timeout_ms: u64,
     /// Answers with tool calls that one turn may have.
@@ -124,6 +127,7 @@ impl Default for Deployment {
             estimator: Estimator::default(),
             cut_rule: CutRule::default(),
             windows: Windows::default(),
+            prices: Prices::default(),
             tool_timeout_ms: 0,
             tool_rounds_max: 0,
             queue_items_max: 0,

@@ -21,7 +21,7 @@ use crate::core::{
     session::{Place, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
@@ -206,12 +206,13 @@ impl AgentLoop {
             id
         };
         let branch_summary_entry_id = summary.map(|left| {
-            let Left { summary, details, hook, hook_details } = left;
+            let Left { summary, details, usage, hook, hook_details } = left;
             let data = EntryData::BranchSummary(BranchSummary {
                 from_id: leaf,
                 left_leaf_id,
                 summary,
                 details: Some(details),
+                usage,
                 hook,
                 hook_details,
             });
@@ -318,17 +319,20 @@ impl AgentLoop {
 struct Left {
     summary: String,
     details: CompactionDetails,
+    usage: Option<Usage>,
     hook: Option<String>,
     hook_details: Option<serde_json::Value>,
 }
 
 impl Left {
     fn summarised(outcome: Outcome) -> Self {
-        Self { summary: outcome.summary, details: outcome.details, hook: None, hook_details: None }
+        let Outcome { summary, details, usage, .. } = outcome;
+        Self { summary, details, usage, hook: None, hook_details: None }
     }
 
     fn given(given: BranchGiven, details: CompactionDetails) -> Self {
-        Self { summary: given.summary.trim().to_owned(), details, hook: Some(given.hook), hook_details: given.details }
+        let (hook, hook_details) = (Some(given.hook), given.details);
+        Self { summary: given.summary.trim().to_owned(), details, usage: None, hook, hook_details }
     }
 }
 

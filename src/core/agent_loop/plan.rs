@@ -158,6 +158,7 @@ impl AgentLoop {
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
+            prices: self.deployment.prices.clone(),
         };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
     }
@@ -192,6 +193,7 @@ impl AgentLoop {
             asks_model,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: self.conversation(context),
+            prices: self.deployment.prices.clone(),
         };
         Job::stage(order, base, context, originals, steps, around)
     }

@@ -13,7 +13,7 @@ use crate::core::{
         counter::{Estimator, Report},
         envelope::envelope,
     },
-    model::{Answer, ModelRequest, Purpose},
+    model::{Answer, ModelRequest, Purpose, ReportedUsage},
     session::input::name_from,
 };
 use reseed_protocol::{
@@ -163,28 +163,16 @@ impl AgentLoop {
         message.model = Some(asked.model.clone());
         message.envelope_key = Some(asked.envelope_key.clone());
         message.stop_reason = Some(answer.stop_reason);
-        message.usage = Some(match answer.usage {
-            Some(reported) => Usage {
-                input_tokens: reported.input_tokens,
-                cached_tokens: reported.cached_tokens.unwrap_or(0),
-                cache_write_tokens: reported.cache_write_tokens,
-                output_tokens: reported.output_tokens,
-                reasoning_tokens: reported.reasoning_tokens,
-                prefix_tokens: None,
-                cost_nano_usd: None,
-                source: UsageSource::Reported,
-            },
-            None => Usage {
-                input_tokens: asked.count.tokens,
-                cached_tokens: 0,
-                cache_write_tokens: None,
-                output_tokens: self.counter.message(&message).total(),
-                reasoning_tokens: None,
-                prefix_tokens: None,
-                cost_nano_usd: None,
-                source: UsageSource::Estimated,
-            },
-        });
+        let estimated = ReportedUsage {
+            input_tokens: asked.count.tokens,
+            output_tokens: self.counter.message(&message).total(),
+            ..ReportedUsage::default()
+        };
+        let usage = match answer.usage {
+            Some(reported) => reported.usage(UsageSource::Reported),
+            None => estimated.usage(UsageSource::Estimated),
+        };
+        message.usage = Some(self.deployment.prices.priced(&asked.model, usage));
         message
     }
 

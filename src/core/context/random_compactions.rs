@@ -17,6 +17,7 @@ use super::{
 };
 use crate::core::{
     model::{Answer, ModelRequest, Purpose},
+    prices::Prices,
     session::{Session, SessionTree, tree::PathReader},
 };
 use fastrand::Rng;
@@ -368,6 +369,7 @@ impl World {
             asks_model: self.rng.u8(..4) > 0,
             restored_tokens_max: self.restored_tokens_max(),
             conversation,
+            prices: Prices::default(),
         };
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let base = earlier.as_ref().map(|(id, _)| id.clone());

@@ -7,13 +7,14 @@ use super::place::is_message;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
-    event::{CompactionTrigger, Event, TurnStatus},
+    entry::BranchSummary,
+    event::{CompactionTrigger, EntryAppended, Event, TurnStatus},
     reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. Another one is folded anew from the log.
-pub const STATE_VERSION: u32 = 2;
+pub const STATE_VERSION: u32 = 3;
 
 /// After an undone compaction the request may grow by this part of the window before another compaction is made: who
 /// brought the old context back wants to use it.
@@ -58,6 +59,8 @@ pub struct SessionState {
     pub undone: Vec<EntryId>,
     /// Automatic compaction leaves requests of at most so many tokens alone: what an undone compaction brought back.
     pub rest_tokens: Option<u64>,
+    /// What its requests have cost.
+    pub cost: Cost,
     /// Inputs that wait.
     pub queue: Vec<QueueItem>,
     /// The turn that is running.
@@ -66,6 +69,26 @@ pub struct SessionState {
     pub last_turn: Option<EndedTurn>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
+}
+
+/// What the requests of a session have cost, as far as the log tells: the answers of its turns, and the summaries that
+/// were kept. Answers that came with a history that was copied or imported were paid for elsewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// In billionths of a US dollar, as far as it is known; absent where it is of no request.
+    pub nano_usd: Option<u64>,
+    /// Requests whose cost is not known.
+    pub unpriced_requests: u64,
+}
+
+impl Cost {
+    fn add(&mut self, usage: Option<&Usage>) {
+        match usage.and_then(|usage| usage.cost_nano_usd) {
+            Some(cost) => self.nano_usd = Some(self.nano_usd.unwrap_or(0).saturating_add(cost)),
+            None => self.unpriced_requests += 1,
+        }
+    }
 }
 
 /// A turn that has begun and not ended.
@@ -102,6 +125,7 @@ impl Default for SessionState {
             pins: Vec::new(),
             undone: Vec::new(),
             rest_tokens: None,
+            cost: Cost::default(),
             queue: Vec::new(),
             turn: None,
             last_turn: None,
@@ -134,6 +158,7 @@ impl SessionState {
                 if let EntryData::SessionInfo(info) = &appended.entry.data {
                     self.name.clone_from(&info.name);
                 }
+                self.pay(appended);
                 let Some(turn) = &mut self.turn else { return };
                 if is_message(&appended.entry) {
                     // What was said to a running turn may make its request too large once more.
@@ -209,6 +234,9 @@ impl SessionState {
                 self.compactions += 1;
                 self.generation = compacted.generation;
                 self.rest_tokens = None;
+                if let Some(usage) = &compacted.summary_usage {
+                    self.cost.add(Some(usage));
+                }
                 if let Some(turn) = &mut self.turn {
                     turn.compacted = true;
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
@@ -222,9 +250,22 @@ impl SessionState {
             }
         }
     }
+
+    fn pay(&mut self, appended: &EntryAppended) {
+        match &appended.entry.data {
+            EntryData::Message(message) if message.role == Role::Assistant && appended.turn_id.is_some() => {
+                self.cost.add(message.usage.as_ref());
+            }
+            EntryData::BranchSummary(BranchSummary { usage: Some(usage), .. }) if appended.command_id.is_some() => {
+                self.cost.add(Some(usage));
+            }
+            _ => {}
+        }
+    }
 }
 
-/// Two usages added up; a sum that holds an estimate is one.
+/// Two usages added up; a sum that holds an estimate is one. Its cost is known only where that of both is: one that
+/// lacks a part looks like all of it.
 #[must_use]
 pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
     let Some(sum) = sum else { return more.clone() };
@@ -239,7 +280,52 @@ pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
         output_tokens: sum.output_tokens + more.output_tokens,
         reasoning_tokens: both(sum.reasoning_tokens, more.reasoning_tokens),
         prefix_tokens: both(sum.prefix_tokens, more.prefix_tokens),
-        cost_nano_usd: both(sum.cost_nano_usd, more.cost_nano_usd),
+        cost_nano_usd: sum.cost_nano_usd.zip(more.cost_nano_usd).map(|(a, b)| a.saturating_add(b)),
         source: if sum.source == UsageSource::Reported { more.source } else { sum.source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(cost_nano_usd: Option<u64>, source: UsageSource) -> Usage {
+        Usage {
+            input_tokens: 10,
+            cached_tokens: 4,
+            cache_write_tokens: None,
+            output_tokens: 2,
+            reasoning_tokens: None,
+            prefix_tokens: Some(3),
+            cost_nano_usd,
+            source,
+        }
+    }
+
+    #[test]
+    fn a_sum_that_lacks_a_part_has_no_cost() {
+        let reported = |cost| usage(cost, UsageSource::Reported);
+        let table = [
+            (Some(5), reported(Some(7)), Some(12)),
+            (Some(5), reported(None), None),
+            (None, reported(Some(7)), None),
+            (Some(5), usage(None, UsageSource::Estimated), None),
+            (Some(u64::MAX), reported(Some(7)), Some(u64::MAX)),
+        ];
+        for (sum, more, expected) in table {
+            let sum = add_usage(Some(add_usage(None, &reported(sum))), &more);
+            assert_eq!((sum.cost_nano_usd, sum.prefix_tokens, sum.input_tokens), (expected, Some(6), 20));
+            assert_eq!(sum.source, more.source);
+        }
+    }
+
+    #[test]
+    fn what_a_session_has_cost_is_the_sum_of_what_is_known() {
+        let mut cost = Cost::default();
+        for usage in [None, Some(usage(Some(5), UsageSource::Reported)), Some(usage(None, UsageSource::Estimated))] {
+            cost.add(usage.as_ref());
+        }
+        cost.add(Some(&usage(Some(7), UsageSource::Reported)));
+        assert_eq!(cost, Cost { nano_usd: Some(12), unpriced_requests: 2 });
     }
 }

@@ -38,7 +38,13 @@ pub(super) fn head(found: &SessionHead, term: u64, last_entry: Option<&str>) -> 
     let crc = crc.text(last_entry.unwrap_or_default());
     let counts = [term, found.last_seq, head.entries, head.token_count, head.window_tokens];
     let crc = counts.into_iter().fold(crc, |crc, count| crc.number(super::read::int(count)));
-    crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into()).end()
+    let crc = crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into());
+    if head.cost_nano_usd.is_none() && head.unpriced_requests == 0 {
+        // As it was before there were costs.
+        return crc.end();
+    }
+    let cost = head.cost_nano_usd.map_or(-1, super::read::int);
+    crc.number(cost).number(super::read::int(head.unpriced_requests)).end()
 }
 
 /// Of the copy of a session's state.

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// Columns of a [`SessionHead`] but its state, in the order in which [`session_head`] reads them.
 pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
-                                       updated_at, entries, token_count, window_tokens, running, last_entry";
+                                       updated_at, entries, token_count, window_tokens, running, last_entry, \
+                                       cost_nano_usd, unpriced_requests";
 
 /// A session's row.
 pub(super) struct FoundHead {
@@ -228,6 +229,8 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
             entries: count(row, 10)?,
             token_count: count(row, 11)?,
             window_tokens: count(row, 12)?,
+            cost_nano_usd: row.get::<_, Option<i64>>(15)?.map(i64::cast_unsigned),
+            unpriced_requests: count(row, 16)?,
             running: row.get(13)?,
             state: Arc::from(""),
         };

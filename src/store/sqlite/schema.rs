@@ -21,6 +21,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// `last_entry` names: it gets `follows` and stays out of the index, which would cost a third of all that an append writes.
 /// Labels among thousands of messages are found by their kind; messages are not, since nobody asks for all of them.
 /// Heads, states and marks get checksums; what was written before has none (see `checksum.rs`).
+///
+/// Step 2: what a session's requests have cost. Of sessions written before nobody knows.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -78,6 +80,10 @@ CREATE INDEX record_kind ON record (session, kind, seq) WHERE kind <> 'message';
 ALTER TABLE session ADD COLUMN checksum INTEGER;
 ALTER TABLE session_state ADD COLUMN checksum INTEGER;
 ALTER TABLE mark ADD COLUMN checksum INTEGER;
+",
+    "
+ALTER TABLE session ADD COLUMN cost_nano_usd INTEGER;
+ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ",
 ];
 

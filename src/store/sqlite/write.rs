@@ -175,7 +175,8 @@ impl AppendAt {
         let written = SessionHead { last_seq, head: Head { state: "".into(), ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
-             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11, last_entry = ?12 WHERE number = ?1",
+             entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11, last_entry = ?12, \
+             cost_nano_usd = ?13, unpriced_requests = ?14 WHERE number = ?1",
         )?
         .execute((
             found.number,
@@ -190,6 +191,8 @@ impl AppendAt {
             head.running,
             checksum::head(&written, found.term, last_entry),
             last_entry,
+            head.cost_nano_usd.map(int),
+            int(head.unpriced_requests),
         ))?;
         let checksum = checksum::state(&self.lease.session, &head.state);
         db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((

@@ -67,6 +67,7 @@ pub(crate) struct Answer {
     pieces: usize,
     calls: Vec<(String, String)>,
     usage: Usage,
+    cached_tokens: Option<u64>,
     gate: Option<Gate>,
     finish: Finish,
 }
@@ -87,6 +88,7 @@ impl Reply {
             pieces: 1,
             calls: Vec::new(),
             usage: Usage::Counted,
+            cached_tokens: None,
             gate: None,
             finish: Finish::Whole,
         }))
@@ -148,6 +150,11 @@ impl Reply {
     /// Reports this usage, in tokens.
     pub(crate) fn with_usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         self.change(|answer| answer.usage = Usage::Given(input_tokens, output_tokens))
+    }
+
+    /// Reports that so many of the tokens sent came from its cache.
+    pub(crate) fn with_cached(self, tokens: u64) -> Self {
+        self.change(|answer| answer.cached_tokens = Some(tokens))
     }
 
     /// Reports no usage.
@@ -285,7 +292,11 @@ impl Answer {
         };
         after.push(chunk(json!({}), json!(finish)));
         if let Some((input, output)) = usage {
-            let usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output });
+            let mut usage =
+                json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output });
+            if let Some(cached) = self.cached_tokens {
+                usage["prompt_tokens_details"] = json!({ "cached_tokens": cached });
+            }
             after.push(json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage }));
         }
         (before, deltas, after)
@@ -332,9 +343,13 @@ impl Answer {
             _ => None,
         };
         let status = if reason.is_some() { "incomplete" } else { "completed" };
-        let usage = usage.map(
-            |(input, output)| json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output }),
-        );
+        let usage = usage.map(|(input, output)| {
+            let mut usage = json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output });
+            if let Some(cached) = self.cached_tokens {
+                usage["input_tokens_details"] = json!({ "cached_tokens": cached });
+            }
+            usage
+        });
         let details = reason.map(|reason| json!({ "reason": reason }));
         let response = json!({ "id": "resp_1", "status": status, "output": output, "usage": usage, "incomplete_details": details });
         after.push(json!({ "type": format!("response.{status}"), "response": response }));

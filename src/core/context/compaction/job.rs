@@ -18,6 +18,7 @@ use crate::core::{
         summary::{self, FileTools, RepairBounds},
     },
     model::{Answer, ModelRequest},
+    prices::Prices,
     session::state::add_usage,
 };
 use reseed_protocol::{
@@ -66,6 +67,8 @@ pub struct Surroundings<'a> {
     pub restored_tokens_max: u64,
     /// What the conversation would send, where summaries are to ride on it.
     pub conversation: Option<ModelRequest>,
+    /// What each model costs.
+    pub prices: Prices,
 }
 
 /// What a job wants next.
@@ -108,6 +111,9 @@ pub struct Job {
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
     usage: Option<Usage>,
+    /// There was an answer of which nobody told what it cost.
+    unreported: bool,
+    prices: Prices,
     /// What a hook gives it.
     given: Option<Given>,
 }
@@ -184,6 +190,8 @@ impl Job {
             failed: Vec::new(),
             best: None,
             usage: None,
+            unreported: false,
+            prices: around.prices,
             given: None,
         }
     }
@@ -254,18 +262,12 @@ impl Job {
     /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, without its sections) is
     /// replaced by an extract of everything, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
-        if let Some(reported) = &answer.usage {
-            let usage = Usage {
-                input_tokens: reported.input_tokens,
-                cached_tokens: reported.cached_tokens.unwrap_or(0),
-                cache_write_tokens: reported.cache_write_tokens,
-                output_tokens: reported.output_tokens,
-                reasoning_tokens: reported.reasoning_tokens,
-                prefix_tokens: None,
-                cost_nano_usd: None,
-                source: UsageSource::Reported,
-            };
-            self.usage = Some(add_usage(self.usage.take(), &usage));
+        match answer.usage {
+            Some(reported) => {
+                let usage = self.prices.priced(&self.task.model, reported.usage(UsageSource::Reported));
+                self.usage = Some(add_usage(self.usage.take(), &usage));
+            }
+            None => self.unreported = true,
         }
         if let At::Asking(asking, _) = &mut self.at
             && let Err(why) = asking.take(answer)
@@ -466,7 +468,7 @@ impl Job {
             first_kept: self.begins.clone(),
             kept: earlier.map(|earlier| earlier.kept_entry_ids).unwrap_or_default(),
             cleared,
-            usage: self.usage.clone(),
+            usage: self.spent(),
             retained: None,
             allowed_tokens: 0,
             any_gain,
@@ -488,7 +490,7 @@ impl Job {
             first_kept: cut.first_kept.clone(),
             kept: cut.kept.clone(),
             cleared: stays.into_iter().filter(|id| !gone.contains(id)).collect(),
-            usage: self.usage.clone(),
+            usage: self.spent(),
             retained: None,
             allowed_tokens: cut.kept_tokens
                 + self.task.summary_tokens_max
@@ -498,6 +500,12 @@ impl Job {
             hook: self.given.as_ref().map(|given| given.hook.clone()),
             hook_details: self.given.as_ref().and_then(|given| given.details.clone()),
         }
+    }
+
+    /// What the requests so far cost together, the cost itself only where it is that of all.
+    fn spent(&self) -> Option<Usage> {
+        let cost = |usage: &Usage| usage.cost_nano_usd.filter(|_| !self.unreported);
+        self.usage.clone().map(|usage| Usage { cost_nano_usd: cost(&usage), ..usage })
     }
 
     fn details(&self, cut: &Cut) -> CompactionDetails {

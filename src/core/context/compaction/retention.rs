@@ -17,6 +17,7 @@ use crate::core::{
         summary::{FileTools, read_prompt},
     },
     model::{Answer, ModelRequest},
+    prices::Prices,
     session::{Node, SessionTree},
 };
 use reseed_protocol::{
@@ -224,6 +225,7 @@ impl World {
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max,
             conversation: None,
+            prices: Prices::default(),
         };
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let mut job = Job::stage(order, self.base.clone(), &context, originals, steps, around);

@@ -146,6 +146,8 @@ pub(crate) async fn the_head_is_that_of_the_last_append(store: &dyn SessionStore
             entries: 3,
             token_count: 12_345,
             window_tokens: 128_000,
+            cost_nano_usd: Some(1_200_000),
+            unpriced_requests: 2,
             running: true,
             state: "{\"leaf\":\"e3\"}".into(),
         },
@@ -155,7 +157,12 @@ pub(crate) async fn the_head_is_that_of_the_last_append(store: &dyn SessionStore
             state: "x".repeat(100_000).into(),
             ..Head::default()
         },
-        Head { token_count: i64::MAX as u64, window_tokens: u64::from(u32::MAX), ..Head::default() },
+        Head {
+            token_count: i64::MAX as u64,
+            window_tokens: u64::from(u32::MAX),
+            cost_nano_usd: Some(0),
+            ..Head::default()
+        },
     ];
     for (seq, head) in (1..).zip(heads) {
         store.append(&lease, seq, Append { head: head.clone(), ..append_of(["a"]) }).await.unwrap();

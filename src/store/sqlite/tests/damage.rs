@@ -84,6 +84,8 @@ async fn a_damaged_head_closes_its_session_and_is_listed_for_operators_alone() {
         "entries = 9",
         "token_count = 9",
         "window_tokens = 9",
+        "cost_nano_usd = 9",
+        "unpriced_requests = 9",
         "running = 1",
         "running = 'often'",
         "checksum = checksum + 1",

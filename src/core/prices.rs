@@ -1,0 +1,168 @@
+//! What models cost, as the deployment says, and what a request came to.
+//!
+//! A cost is told only of what the provider reported, and only for models whose prices are known: of an estimate it
+//! would be one, and look like a bill. All of it is integers: a price of one dollar for a million tokens is a million
+//! billionths of a millionth of a dollar (picodollars) for one, so six decimals of a price are exact.
+
+use reseed_protocol::{Usage, UsageSource};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Picodollars of a nanodollar.
+const PICO_PER_NANO: u128 = 1_000;
+
+/// Decimals of a price that are told apart.
+const DECIMALS: usize = 6;
+
+/// The highest price, in dollars for a million tokens: a dollar for one.
+const DOLLARS_MAX: u64 = 1_000_000;
+
+/// What a model's tokens cost, in picodollars each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// One that is sent.
+    pub input: u64,
+    /// One that is sent and that the provider has in its cache.
+    pub cached: u64,
+    /// One that is answered.
+    pub output: u64,
+}
+
+/// What each model costs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prices {
+    of: Arc<BTreeMap<String, Price>>,
+}
+
+impl Price {
+    /// Reads `input/cached/output`, each in dollars for a million tokens.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let mut numbers = text.split('/').map(|number| picodollars(number.trim()));
+        let mut next = || numbers.next().ok_or("a model has three prices: input/cached/output")?;
+        let price = Self { input: next()?, cached: next()?, output: next()? };
+        if numbers.next().is_some() {
+            return Err("a model has three prices: input/cached/output");
+        }
+        Ok(price)
+    }
+}
+
+/// A price for a million tokens in dollars, as picodollars for one.
+fn picodollars(text: &str) -> Result<u64, &'static str> {
+    const NO_PRICE: &str = "a price is dollars for a million tokens, from 0 to 1000000 with at most 6 decimals";
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > DECIMALS {
+        return Err(NO_PRICE);
+    }
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= DOLLARS_MAX);
+    let whole = number(whole).ok_or(NO_PRICE)?;
+    let decimals = number(&format!("{decimals:0<DECIMALS$}")).ok_or(NO_PRICE)?;
+    Some(whole * 10_u64.pow(6) + decimals).filter(|pico| *pico <= DOLLARS_MAX * 10_u64.pow(6)).ok_or(NO_PRICE)
+}
+
+impl Prices {
+    /// The prices of these models, each by its name as the provider knows it.
+    #[must_use]
+    pub fn new(of: impl IntoIterator<Item = (String, Price)>) -> Self {
+        Self { of: Arc::new(of.into_iter().collect()) }
+    }
+
+    /// Whether no price is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Whether this model's price is known.
+    #[must_use]
+    pub fn knows(&self, model: &str) -> bool {
+        self.of.contains_key(model)
+    }
+
+    /// What a request to this model cost, in billionths of a dollar; rounded once, half upwards. `None` where the price
+    /// is not known or nobody reported what was used.
+    #[must_use]
+    pub fn cost_nano_usd(&self, model: &str, usage: &Usage) -> Option<u64> {
+        let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let input = of(usage.input_tokens - cached, price.input).saturating_add(of(cached, price.cached));
+        let pico = input.saturating_add(of(usage.output_tokens, price.output));
+        Some(u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX))
+    }
+
+    /// The usage with its cost.
+    #[must_use]
+    pub fn priced(&self, model: &str, usage: Usage) -> Usage {
+        Usage { cost_nano_usd: self.cost_nano_usd(model, &usage), ..usage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64, cached: u64, output: u64) -> Usage {
+        Usage {
+            input_tokens: input,
+            cached_tokens: cached,
+            cache_write_tokens: None,
+            output_tokens: output,
+            reasoning_tokens: Some(output),
+            prefix_tokens: None,
+            cost_nano_usd: None,
+            source: UsageSource::Reported,
+        }
+    }
+
+    fn prices(text: &str) -> Prices {
+        Prices::new([("m".to_owned(), Price::parse(text).unwrap())])
+    }
+
+    #[test]
+    fn a_request_costs_its_tokens_the_cached_ones_apart() {
+        let table = [
+            // 1,000 × $0.40 + 500 × $1.60 for a million each.
+            ("0.4/0.1/1.6", usage(1_000, 0, 500), 400_000 + 800_000),
+            ("0.4/0.1/1.6", usage(1_000, 1_000, 0), 100_000),
+            ("0.4/0.1/1.6", usage(1_000, 400, 500), 240_000 + 40_000 + 800_000),
+            // More cached than sent was never sent.
+            ("0.4/0.1/1.6", usage(1_000, 5_000, 0), 100_000),
+            ("0/0/0", usage(1_000_000, 10, 1_000_000), 0),
+            // A millionth of a dollar for a million tokens is a picodollar for one: half a nanodollar is one.
+            ("0.000001/0/0", usage(499, 0, 0), 0),
+            ("0.000001/0/0", usage(500, 0, 0), 1),
+            ("1000000/1000000/1000000", usage(u64::MAX, 7, u64::MAX), u64::MAX),
+            ("0.075/0.01875/0.3", usage(3, 1, 1), 169 + 300),
+        ];
+        for (price, usage, expected) in table {
+            assert_eq!(prices(price).cost_nano_usd("m", &usage), Some(expected), "{price} {usage:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_costs_nobody_knows_what() {
+        let prices = prices("1/1/1");
+        assert_eq!(prices.cost_nano_usd("m-mini", &usage(1, 0, 1)), None);
+        let estimated = Usage { source: UsageSource::Estimated, ..usage(1, 0, 1) };
+        assert_eq!(prices.cost_nano_usd("m", &estimated), None);
+        assert_eq!(prices.priced("m", usage(1, 0, 1)).cost_nano_usd, Some(2_000));
+        assert!(Prices::default().is_empty() && !prices.is_empty() && prices.knows("m"));
+    }
+
+    #[test]
+    fn prices_are_read_to_the_last_decimal() {
+        let price = |input, cached, output| Price { input, cached, output };
+        assert_eq!(Price::parse("0.4/0.1/1.6"), Ok(price(400_000, 100_000, 1_600_000)));
+        assert_eq!(Price::parse(" 2 / 0.000001 / 1000000 "), Ok(price(2_000_000, 1, 1_000_000_000_000)));
+        for wrong in ["", "1", "1/2", "1/2/3/4", "1//3", "-1/1/1", "1e3/1/1", "1./1/1", ".5/1/1", "1/1/0.1234567"] {
+            assert!(Price::parse(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["1000001/1/1", "1000000.000001/1/1", "99999999999999999999/1/1", "NaN/1/1", "1/1/１"] {
+            assert!(Price::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What requests cost: told with every answer and summary, added up for a session, and the same after a restart.
+
+use crate::support::{
+    binary::{self, Binary},
+    client::Client,
+    http,
+    talk::{is_summary, reply_to, words},
+    upstream::{Reply, Upstream},
+};
+use serde_json::{Value, json};
+
+const OPERATOR: &str = "operator-token-of-some-length";
+
+/// Nanodollars of a token sent, cached and answered: of `test=2/0.5/8` and of `clerk=1/0.25/4`.
+const TEST: [u64; 3] = [2_000, 500, 8_000];
+const CLERK: [u64; 3] = [1_000, 250, 4_000];
+
+/// What a usage must have cost, by these prices.
+fn due(usage: &Value, [input, cached, output]: [u64; 3]) -> u64 {
+    let tokens = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("no {name} in {usage}"));
+    let from_cache = tokens("cachedTokens");
+    (tokens("inputTokens") - from_cache) * input + from_cache * cached + tokens("outputTokens") * output
+}
+
+/// What a usage says that it has cost, which must be by these prices.
+#[track_caller]
+fn paid(usage: &Value, prices: [u64; 3]) -> u64 {
+    assert_eq!(usage["costNanoUsd"].as_u64(), Some(due(usage, prices)), "{usage}");
+    due(usage, prices)
+}
+
+/// A model's server that has a third of each request in its cache.
+async fn upstream() -> Upstream {
+    let mut number = 0;
+    Upstream::start(move |asked| {
+        number += 1;
+        let reply = match asked {
+            asked if !is_summary(asked) && asked.last_user_text() == "look" && !asked.ends_with_result() => {
+                Reply::call("look", "{}")
+            }
+            asked => reply_to(asked, number, 30),
+        };
+        reply.with_cached(asked.tokens / 3)
+    })
+    .await
+}
+
+async fn listed(client: &mut Client, session: &Value) -> Value {
+    let list = client.ask("list_sessions", json!({})).await["payload"]["items"].clone();
+    let found = list.as_array().unwrap().iter().find(|item| item["sessionId"] == *session).cloned();
+    found.unwrap_or_else(|| panic!("{session} is not in {list}"))
+}
+
+/// A sample of `/metrics`.
+async fn sample(server: &Binary, name: &str) -> u64 {
+    let metrics = http::get_as(&server.address, "/metrics", OPERATOR).await.body;
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {metrics}")).trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
+    let upstream = upstream().await;
+    let folder = tempfile::tempdir().unwrap();
+    let base_url = upstream.base_url();
+    let settings = [
+        ("OPENAI_BASE_URL", base_url.as_str()),
+        ("MODEL", "test"),
+        ("SUMMARY_MODEL", "clerk"),
+        ("MODEL_PRICES", "test=2/0.5/8, clerk=1/0.25/4"),
+        ("CONTEXT_WINDOW", "4000"),
+        ("CONTEXT_STRATEGY", "manual"),
+        ("OPERATOR_TOKENS", &format!("ops:{OPERATOR}")),
+    ];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].clone();
+    let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    client.ask("register_tools", json!({ "tools": [tool] })).await;
+    assert_eq!(listed(&mut client, &session).await.get("costNanoUsd"), None);
+
+    // A turn is the sum of its requests.
+    let mut spent = 0;
+    client.ask("user_input", json!({ "input": "look" })).await;
+    let call = client.event("tool_call").await["payload"]["callId"].clone();
+    client.ask("tool_result", json!({ "callId": call, "output": words(1, 40) })).await;
+    spent += paid(&client.event("turn_finished").await["payload"]["usage"], TEST);
+    let first = client.turn(&words(2, 100)).await;
+    spent += paid(&first["usage"], TEST);
+    for number in 3..8 {
+        spent += paid(&client.turn(&words(number, 100)).await["usage"], TEST);
+    }
+    assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
+    let entries = client.ask("get_entries", json!({})).await["payload"]["items"].clone();
+    let answers = entries.as_array().unwrap().iter().filter(|entry| entry["role"] == "assistant");
+    assert_eq!(answers.map(|entry| paid(&entry["usage"], TEST)).sum::<u64>(), spent);
+
+    // A preview costs what its summary does, and that is the session's only once it is applied.
+    let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
+    let summary = paid(&preview["cost"], CLERK);
+    assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
+    client.ask("manual_compact", json!({ "previewId": preview["previewId"] })).await;
+    let compacted = client.event("context_compacted").await["payload"].clone();
+    assert_eq!(paid(&compacted["summaryUsage"], CLERK), summary);
+    spent += summary;
+
+    // A branch that is left with a summary.
+    let left = client.turn(&words(9, 60)).await;
+    spent += paid(&left["usage"], TEST);
+    let target = first["contextInfo"]["leafId"].clone();
+    let moved = client.ask("navigate", json!({ "entryId": target, "summarize": true })).await;
+    let entry = moved["payload"]["branchSummaryEntryId"].clone();
+    let appended = client.until(|frame| frame["payload"]["entry"]["entryId"] == entry).await;
+    spent += paid(&appended["payload"]["entry"]["usage"], CLERK);
+    assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
+
+    // What nobody knows the price of is told as that, and makes no sum look whole.
+    client.ask("set_model", json!({ "model": "another" })).await;
+    let unpriced = client.turn("Who are you?").await;
+    assert_eq!(unpriced["usage"].get("costNanoUsd"), None, "{unpriced}");
+    let item = listed(&mut client, &session).await;
+    assert_eq!((&item["costNanoUsd"], &item["unpricedRequests"]), (&json!(spent), &json!(1)));
+
+    // A fork was not paid for again.
+    let at = json!({ "entryId": unpriced["contextInfo"]["leafId"], "position": "at" });
+    let forked = client.ask("fork_session", at).await["payload"]["sessionId"].clone();
+    assert_eq!(listed(&mut client, &forked).await.get("costNanoUsd"), None);
+
+    // Operators see the same, and what it was spent on; previews that came to nothing would be in the second alone.
+    let seen = http::get_as(&server.address, "/api/sessions", OPERATOR).await.json();
+    let items = seen["items"].as_array().unwrap();
+    let item = items.iter().find(|item| item["sessionId"] == session).unwrap();
+    assert_eq!((&item["costNanoUsd"], &item["unpricedRequests"]), (&json!(spent), &json!(1)));
+    let turns = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="turn"}"#).await;
+    let summaries = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="summary"}"#).await;
+    assert_eq!(turns + summaries, spent);
+    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
+
+    // It is as durable as what it was spent on.
+    drop(server);
+    let server = Binary::start(folder.path(), &settings).await;
+    let mut client = Client::v2(&server.ws()).await;
+    assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
+    client.ask("open_session", json!({ "sessionId": session })).await;
+    client.ask("set_model", json!({ "model": "test" })).await;
+    spent += paid(&client.turn("And now?").await["usage"], TEST);
+    assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
+    let listed = binary::run(folder.path(), &["sessions"], &settings).await;
+    let dollars = format!("${:.4}+", spent as f64 / 1e9);
+    assert!(listed.printed.lines().any(|line| line.contains(&dollars)), "{dollars} in {}", listed.printed);
+    upstream.assert_clean();
+}
+
+#[tokio::test]
+async fn nothing_is_told_where_no_price_is_known() {
+    let upstream = upstream().await;
+    let folder = tempfile::tempdir().unwrap();
+    let base_url = upstream.base_url();
+    let settings = [("OPENAI_BASE_URL", base_url.as_str()), ("MODEL", "test"), ("CONTEXT_WINDOW", "4000")];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    assert_eq!(client.turn("Hello").await["usage"].get("costNanoUsd"), None);
+    let item = listed(&mut client, &opened["sessionId"]).await;
+    assert_eq!((item.get("costNanoUsd"), item.get("unpricedRequests")), (None, None));
+    assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
+}
