@@ -67,10 +67,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """One call."""
 
     def do_POST(self):
-        length = int(self.headers.get("content-length", "0"))
-        if length > BODY_BYTES_MAX:
+        length = self.headers.get("content-length", "")
+        if not (length.isascii() and length.isdigit()):
+            return self.reply(411)
+        if int(length) > BODY_BYTES_MAX:
             return self.reply(413)
-        body = self.rfile.read(length)
+        body = self.rfile.read(int(length))
         if not is_ours(self.server.secret, self.headers, body, time.time()):
             return self.reply(401)
         return self.reply(200, answer(json.loads(body)))

@@ -13,6 +13,7 @@ use reseed::{
 };
 use reseed_protocol::hook::{HookAnswer, HookPoint};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 
 /// A server on this model with these webhooks, and a client in a new session.
 async fn talking(model: &Scripted, hooks: &[Value]) -> (Server, Client) {
@@ -97,6 +98,24 @@ async fn a_webhook_that_does_not_answer_in_time_ends_the_request() {
     let (_server, mut client) = talking(&answering(), &[webhook::hook("slow", &url, events)]).await;
     let finished = client.turn("How is the sea?").await;
     assert_eq!(finished["error"]["code"], "hook_timeout", "{finished}");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_hangs_up_on_its_webhook() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let events = json!([{ "event": "context", "reasons": ["before_request"] }]);
+    let model = answering();
+    let (_server, mut client) = talking(&model, &[webhook::hook("slow", &url, events)]).await;
+    let accepted = client.ask("user_input", json!({ "input": "How is the sea?" })).await;
+    let (mut asked, _) = listener.accept().await.unwrap();
+    let turn = json!({ "turnId": accepted["payload"]["turnId"] });
+    assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "cancelled");
+    // Ends only when the server has hung up.
+    let mut call = Vec::new();
+    let _ = asked.read_to_end(&mut call).await;
+    assert_eq!(model.requests().len(), 0);
 }
 
 #[tokio::test]
