@@ -5,7 +5,6 @@ use crate::{
     core::{
         agent_loop::Deployment,
         context::{
-            build_context,
             count::relearnt,
             counter::{Calibration, Counter, Report},
         },
@@ -85,7 +84,7 @@ impl Shared {
         let model = &session.state.model;
         if !self.calibrations.contains_key(model) {
             let counter = Counter::chosen(self.deployment.estimator, model);
-            let relearnt = relearnt(&build_context(session.tree.path()), model, &counter);
+            let relearnt = relearnt(&session.tree.context(), model, &counter);
             if relearnt.reports() > 0 {
                 self.remember(model, relearnt.clone());
             }

@@ -8,13 +8,12 @@ use crate::core::{
     context::{
         RequestCount,
         build::remaining,
-        build_context,
-        compaction::{Job, Next, Order, Outcome},
+        compaction::{Job, Next, Order, Outcome, carry::carried_patch},
         counter::Estimator,
     },
     model::{Answer, ModelFault, ModelRequest},
     pi,
-    session::Node,
+    session::{Node, SessionTree},
 };
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Role, Timestamp,
@@ -216,7 +215,7 @@ impl AgentLoop {
             return Ok(());
         }
         let target = self.manager.target_tokens(self.window_tokens());
-        let least = self.in_tokens(self.fixed.system + self.fixed.tools + outcome.allowed_tokens);
+        let least = self.in_tokens(self.compiled.fixed.system + self.compiled.fixed.tools + outcome.allowed_tokens);
         if outcome.allowed_tokens > 0 && after <= least || after <= target {
             return Ok(());
         }
@@ -517,28 +516,37 @@ impl AgentLoop {
         entry_id: &EntryId,
         tokens_before: u64,
     ) -> (Entry, RequestCount) {
-        let data = |tokens_after| {
-            EntryData::Compaction(Compaction {
-                summary: outcome.summary.clone(),
-                first_kept_entry_id: outcome.first_kept.clone(),
-                kept_entry_ids: outcome.kept.clone(),
-                cleared_entry_ids: outcome.cleared.clone(),
-                tokens_before: self.tokens_before(tokens_before),
-                tokens_after,
-                trigger: Some(job.order.trigger),
-                duration_ms: Some(now.millis_since(job.started_at)),
-                details: Some(outcome.details.clone()),
-                hook: outcome.hook.clone(),
-                hook_details: outcome.hook_details.clone(),
-                ..Compaction::default()
-            })
+        let mut compaction = Compaction {
+            summary: outcome.summary.clone(),
+            first_kept_entry_id: outcome.first_kept.clone(),
+            kept_entry_ids: outcome.kept.clone(),
+            cleared_entry_ids: outcome.cleared.clone(),
+            tokens_before: self.tokens_before(tokens_before),
+            tokens_after: None,
+            trigger: Some(job.order.trigger),
+            duration_ms: Some(now.millis_since(job.started_at)),
+            details: Some(outcome.details.clone()),
+            carried_patch: Vec::new(),
+            hook: outcome.hook.clone(),
+            hook_details: outcome.hook_details.clone(),
         };
-        let node = Node::counted(self.entry(now, entry_id.clone(), data(None)), &self.counter);
+        let entry = |compaction| self.entry(now, entry_id.clone(), EntryData::Compaction(compaction));
+        let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+        compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
+        if !compaction.carried_patch.is_empty() {
+            tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+        }
+        let after = self.count(&tree.context());
+        compaction.tokens_after = Some(after.tokens);
+        (entry(compaction), after)
+    }
+
+    /// The tree as it would be.
+    fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.session.tree.clone();
-        tree.append(Arc::new(node));
-        tree.clear(&outcome.cleared, &self.counter);
-        let after = self.count(&build_context(tree.path()));
-        (self.entry(now, entry_id.clone(), data(Some(after.tokens))), after)
+        tree.append(Arc::new(Node::counted(entry, &self.counter)));
+        tree.clear(cleared, &self.counter);
+        tree
     }
 
     /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last

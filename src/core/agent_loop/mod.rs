@@ -49,15 +49,15 @@ use hooks::{Chain, ClientHooks};
 
 use crate::core::{
     context::{
-        Context, ContextManager, RequestCount, build_context,
+        Context, ContextManager, RequestCount,
         compaction::{Order, SummaryRequest},
-        count::{Fixed, Freshness, count},
+        count::{Freshness, count},
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
-        envelope::{envelope, envelope_key, system_prompt},
+        envelope::{Compiled, envelope, system_prompt, tokens_by_part},
         factory::Strategies,
         guards::Guards,
-        patch::Around,
+        patch::{Around, Carried},
         strategies::threshold::Threshold,
         strategy::Options,
         summary::FileTools,
@@ -69,11 +69,11 @@ use crate::core::{
 };
 use reseed_protocol::{
     CallId, EntryId, Timestamp,
-    context::{RequestOptions, SystemPrompt},
+    context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart},
     event::{Event, TurnStatus},
     receipt::HookRun,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// Milliseconds a hook may take where neither it nor the settings say.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
@@ -283,9 +283,9 @@ pub struct AgentLoop {
 
     manager: Box<dyn ContextManager>,
     counter: Counter,
-    system: SystemPrompt,
-    fixed: Fixed,
-    envelope_key: String,
+    /// The system prompt before any patch.
+    parts: Vec<SystemPart>,
+    compiled: Compiled,
     stage: Stage,
     deadlines: BTreeMap<CallId, Deadline>,
     /// Model or strategy changed: this loop ends at the next request.
@@ -344,9 +344,8 @@ impl AgentLoop {
             now: Timestamp(0),
             manager,
             counter,
-            system: SystemPrompt::default(),
-            fixed: Fixed::default(),
-            envelope_key: String::new(),
+            parts: Vec::new(),
+            compiled: Compiled::default(),
             stage: Stage::Idle,
             deadlines: BTreeMap::new(),
             reseed_due: false,
@@ -516,6 +515,9 @@ impl AgentLoop {
                 self.hook_runs.clear();
             }
         }
+        if *self.session.tree.carried() != self.compiled.carried {
+            self.refresh_fixed();
+        }
         self.out.push(Effect::Append(Append { events, marks }));
     }
 
@@ -525,37 +527,67 @@ impl AgentLoop {
         id
     }
 
-    /// Counts anew what is sent besides the messages; due when instructions or tools change.
+    /// Compiles anew what is sent before the messages; due when instructions, tools or patches of them change.
     fn refresh_fixed(&mut self) {
         let own = self.session.state.settings.instructions.as_deref();
         let own = self.turn_hooks.system_prompt.as_deref().or(own);
-        self.system = system_prompt(own.unwrap_or(&self.deployment.instructions));
-        let definitions = self.tools.definitions();
-        self.fixed = Fixed::counted(&self.counter, &self.system.compiled, definitions);
-        self.envelope_key = envelope_key(&self.system, definitions);
+        self.parts = system_prompt(own.unwrap_or(&self.deployment.instructions)).parts;
+        self.compiled = self.compile(self.session.tree.carried());
     }
 
-    fn context(&self) -> Context {
-        build_context(self.session.tree.path())
+    fn compile(&self, carried: &Carried) -> Compiled {
+        Compiled::of(&self.parts, self.tools.definitions(), carried, &self.counter)
+    }
+
+    /// What is sent before the messages of this context, which may hold patches for one request.
+    fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
+        if context.carried == self.compiled.carried {
+            Cow::Borrowed(&self.compiled)
+        } else {
+            Cow::Owned(self.compile(&context.carried))
+        }
+    }
+
+    /// What the model sees, as long as nothing more is said.
+    fn context(&self) -> Arc<Context> {
+        self.session.tree.context()
     }
 
     /// What patches are checked against.
     fn around(&self) -> Around<'_> {
-        Around { parts: &self.system.parts, offered: self.tools.definitions(), counter: &self.counter }
+        Around { parts: &self.parts, offered: self.tools.definitions(), counter: &self.counter }
     }
 
-    /// The envelope as hooks see it.
-    fn shown_envelope(&self, context: &Context) -> reseed_protocol::context::ContextEnvelope {
-        envelope(&self.system, self.tools.definitions(), context, &self.options())
+    /// All that a request of this context sends, which has so many tokens.
+    fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
+        let state = &self.session.state;
+        let meta = EnvelopeMeta {
+            model: state.model.clone(),
+            window_tokens: self.window_tokens(),
+            turn_id: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            request: state.turn.as_ref().map_or(1, |turn| turn.answers + 1),
+            tokens,
+            parts: None,
+        };
+        envelope(&self.compiled(context), context, &self.options(), meta)
+    }
+
+    /// The envelope as hooks and people see it.
+    fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
+        let tokens = self.count(context).tokens;
+        let mut envelope = self.envelope(context, tokens);
+        envelope.meta.parts = Some(tokens_by_part(&self.compiled(context), context, &self.counter, tokens));
+        envelope
     }
 
     fn count(&self, context: &Context) -> RequestCount {
+        let compiled = self.compiled(context);
         let fresh = Freshness {
             model: &self.session.state.model,
-            envelope_key: &self.envelope_key,
+            envelope_key: &compiled.key,
             estimator: self.counter.estimator(),
         };
-        count(context, self.fixed, fresh, &self.counter, &self.calibration)
+        count(context, compiled.fixed, fresh, &self.counter, &self.calibration)
     }
 
     fn window_tokens(&self) -> u64 {
@@ -563,6 +595,7 @@ impl AgentLoop {
         self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
     }
 
+    /// The options before any patch.
     fn options(&self) -> RequestOptions {
         let settings = &self.session.state.settings;
         RequestOptions {

@@ -98,7 +98,8 @@ impl AgentLoop {
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let (system, tools) = (self.in_tokens(self.fixed.system), self.in_tokens(self.fixed.tools));
+        let fixed = self.compiled.fixed;
+        let (system, tools) = (self.in_tokens(fixed.system), self.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"

@@ -7,7 +7,6 @@ use crate::core::{
         compaction::{Job, Order, SummaryRequest, Surroundings, summary_tokens_max},
         counter::Counter,
         cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
-        envelope::envelope,
         guards::Leave,
         strategy::{ContextManager, Planning, Step},
         structure::Structure,
@@ -89,7 +88,8 @@ impl AgentLoop {
         let structure = Structure::of(context);
         let window = self.window_tokens();
         let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
-        let fixed = self.fixed.system + self.fixed.tools;
+        let fixed = self.compiled.fixed;
+        let fixed = fixed.system + fixed.tools;
         let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
         let keep = Keep {
             tokens: self.in_estimates(manager.keep_tokens(window)),
@@ -227,7 +227,7 @@ impl AgentLoop {
         let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
         (summaries.request == SummaryRequest::CachedPrefix && own).then(|| ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: envelope(&self.system, self.tools.definitions(), context, &self.options()),
+            envelope: self.envelope(context, 0),
             purpose: Purpose::Turn,
         })
     }

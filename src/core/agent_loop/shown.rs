@@ -1,7 +1,7 @@
 //! What the next request would send, to look at: nothing is changed, and no hook is asked.
 
 use super::AgentLoop;
-use crate::core::context::envelope::{envelope, markdown};
+use crate::core::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     command::{ContextFormat, GetContext},
@@ -30,8 +30,8 @@ impl AgentLoop {
             let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
         }
-        let tokens = self.count(&context).tokens;
-        let envelope = envelope(&self.system, self.tools.definitions(), &context, &self.options());
+        let envelope = self.shown_envelope(&context);
+        let tokens = envelope.meta.tokens;
         Ok(if as_markdown {
             Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt: None }
         } else {

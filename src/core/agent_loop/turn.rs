@@ -11,7 +11,6 @@ use crate::core::{
         Context, Decision,
         count::{answer_report, sent_key},
         counter::{Estimator, Report},
-        envelope::envelope,
     },
     model::{Answer, ModelRequest, Purpose, ReportedUsage},
     session::input::name_from,
@@ -95,13 +94,13 @@ impl AgentLoop {
         let item: EntryId = self.ids.next_id();
         let body = ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: envelope(&self.system, self.tools.definitions(), context, &self.options()),
+            envelope: self.envelope(context, count.tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = self.withholds();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
-        let envelope_key = sent_key(&self.envelope_key, context);
+        let envelope_key = sent_key(&self.compiled(context).key, context);
         let asked = Asked { count, model: self.session.state.model.clone(), envelope_key };
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
         self.turn_hooks.sent();

@@ -1,9 +1,20 @@
 //! The context envelope: all that one request sends.
 
-use crate::core::{context::build::Context, session::fingerprint::fingerprint};
+use crate::core::{
+    context::{
+        build::{Context, Counted},
+        count::Fixed,
+        counter::Counter,
+        patch::Carried,
+    },
+    session::fingerprint::fingerprint,
+};
 use reseed_protocol::{
     Part, Role,
-    context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMeta, EnvelopeTokens, RequestOptions, SystemPart, SystemPrompt,
+        ToolDefinition,
+    },
 };
 use std::fmt::Write as _;
 
@@ -20,21 +31,91 @@ pub fn system_prompt(instructions: &str) -> SystemPrompt {
     SystemPrompt { compiled: part.text.clone(), parts: vec![part] }
 }
 
-/// Everything that the next request sends.
+/// What is sent before the messages, as patches make it: compiled once, and anew only when it changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Compiled {
+    /// The patches that made it so.
+    pub carried: Carried,
+    /// The system prompt.
+    pub system: SystemPrompt,
+    /// The tools.
+    pub tools: Vec<ToolDefinition>,
+    /// What patches asked for and could not be had.
+    pub notes: Vec<String>,
+    /// What both cost, as estimated.
+    pub fixed: Fixed,
+    /// Names both ([`envelope_key`]).
+    pub key: String,
+}
+
+impl Compiled {
+    /// What these parts of the system prompt and these tools become.
+    #[must_use]
+    pub fn of(parts: &[SystemPart], offered: &[ToolDefinition], carried: &Carried, counter: &Counter) -> Self {
+        let system = carried.system(parts);
+        let (tools, notes) = carried.tools(offered);
+        Self {
+            carried: carried.clone(),
+            fixed: Fixed::counted(counter, &system.compiled, &tools),
+            key: envelope_key(&system, &tools),
+            system,
+            tools,
+            notes,
+        }
+    }
+}
+
+/// Everything that the next request sends; `options` are those before any patch.
 #[must_use]
 pub fn envelope(
-    system: &SystemPrompt,
-    tools: &[ToolDefinition],
+    compiled: &Compiled,
     context: &Context,
     options: &RequestOptions,
+    meta: EnvelopeMeta,
 ) -> ContextEnvelope {
     ContextEnvelope {
-        system: system.clone(),
-        tools: tools.to_vec(),
+        system: compiled.system.clone(),
+        tools: compiled.tools.clone(),
         messages: context.to_messages(),
-        options: options.clone(),
-        meta: EnvelopeMeta::default(),
+        options: context.carried.options(options),
+        meta,
     }
+}
+
+/// Tokens of each part of a request that has so many: in proportion to their estimates, so that they add up to it.
+#[must_use]
+pub fn tokens_by_part(compiled: &Compiled, context: &Context, counter: &Counter, tokens: u64) -> EnvelopeTokens {
+    let estimates = |messages: &[Counted]| messages.iter().map(|counted| counted.tokens.total()).collect::<Vec<u64>>();
+    let texts: Vec<u64> = compiled.system.parts.iter().map(|part| counter.text(&part.text)).collect();
+    let system_tokens = compiled.fixed.system.saturating_sub(counter.request_overhead());
+    // Parts are sent as one text, and what surrounds that is dealt out among them.
+    let system = dealt(system_tokens, &texts);
+    let frame = compiled.fixed.system - system.iter().sum::<u64>();
+    let tools = compiled.tools.iter().map(|tool| counter.tool(tool)).collect();
+    let estimates = [vec![frame], system, tools, estimates(&context.messages), estimates(&context.uncached)];
+    let lengths = estimates.each_ref().map(Vec::len);
+    let mut all = estimates.concat();
+    if all.iter().all(|estimate| *estimate == 0) {
+        all[0] = 1;
+    }
+    let mut all = dealt(tokens, &all).into_iter();
+    let [frame, system, tools, cached, uncached] =
+        lengths.map(|length| all.by_ref().take(length).collect::<Vec<u64>>());
+    EnvelopeTokens { frame: frame.into_iter().sum(), system, tools, cached, uncached }
+}
+
+/// Deals tokens out in proportion to weights, so that nothing is lost to rounding; nothing where all weigh nothing.
+fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
+    let all: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let (mut weighed, mut given) = (0, 0);
+    let share = |weight: &u64| {
+        weighed += u128::from(*weight);
+        let due = if all == 0 { 0 } else { u64::try_from(u128::from(tokens) * weighed / all).unwrap_or(u64::MAX) };
+        let share = due - given;
+        given = due;
+        share
+    };
+    weights.iter().map(share).collect()
 }
 
 /// Names a system prompt and tools, so that a report made with others is known to be stale.
@@ -44,41 +125,54 @@ pub fn envelope_key(system: &SystemPrompt, tools: &[ToolDefinition]) -> String {
     format!("{:08x}", fingerprint(format!("{}\u{0}{tools}", system.compiled).as_bytes()) & 0xffff_ffff)
 }
 
-/// The envelope as text to read.
+/// The envelope as text to read, with the tokens of each part where they are known.
 #[must_use]
 pub fn markdown(envelope: &ContextEnvelope) -> String {
     let mut text = String::new();
-    for part in &envelope.system.parts {
-        let _ = writeln!(text, "# system: {}\n\n{}\n", part.name, part.text);
+    let parts = envelope.meta.parts.as_ref();
+    let cost = |tokens: Option<&u64>| tokens.map(|tokens| format!(" [{tokens} tokens]")).unwrap_or_default();
+    for (at, part) in envelope.system.parts.iter().enumerate() {
+        let cost = cost(parts.and_then(|parts| parts.system.get(at)));
+        let _ = writeln!(text, "# system: {}{cost}\n\n{}\n", part.name, part.text);
     }
-    for tool in &envelope.tools {
-        let _ = writeln!(text, "# tool: {}\n\n{}\n\n```json\n{}\n```\n", tool.name, tool.description, tool.parameters);
+    for (at, tool) in envelope.tools.iter().enumerate() {
+        let cost = cost(parts.and_then(|parts| parts.tools.get(at)));
+        let (name, description) = (&tool.name, &tool.description);
+        let _ = writeln!(text, "# tool: {name}{cost}\n\n{description}\n\n```json\n{}\n```\n", tool.parameters);
     }
-    for message in envelope.messages.cached.iter().chain(&envelope.messages.uncached) {
-        let role = match message.message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        };
-        let id = message.entry_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-        let _ = writeln!(text, "# {role}{id}\n");
-        for part in &message.message.content {
-            let _ = match part {
-                Part::Text { text: said } => writeln!(text, "{said}\n"),
-                Part::Image { url, .. } if url.starts_with("data:") => {
-                    writeln!(text, "[picture, {} bytes]\n", url.len())
-                }
-                Part::Image { url, .. } => writeln!(text, "[picture {url}]\n"),
-                Part::Reasoning { text: thought, .. } => writeln!(text, "> {}\n", thought.replace('\n', "\n> ")),
-                Part::ToolCall { call_id, name, arguments } => {
-                    writeln!(text, "call {call_id}: {name}\n\n```json\n{arguments}\n```\n")
-                }
-                Part::ToolResult { call_id, output, is_error } => {
-                    let kind = if *is_error { "failed" } else { "result" };
-                    writeln!(text, "{kind} {call_id}:\n\n```\n{output}\n```\n")
-                }
-            };
-        }
+    for (at, message) in envelope.messages.cached.iter().enumerate() {
+        write_message(&mut text, message, "", &cost(parts.and_then(|parts| parts.cached.get(at))));
+    }
+    for (at, message) in envelope.messages.uncached.iter().enumerate() {
+        let cost = cost(parts.and_then(|parts| parts.uncached.get(at)));
+        write_message(&mut text, message, " for this request only", &cost);
     }
     text
+}
+
+fn write_message(text: &mut String, message: &ContextMessage, note: &str, cost: &str) {
+    let role = match message.message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let id = message.entry_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let _ = writeln!(text, "# {role}{id}{note}{cost}\n");
+    for part in &message.message.content {
+        let _ = match part {
+            Part::Text { text: said } => writeln!(text, "{said}\n"),
+            Part::Image { url, .. } if url.starts_with("data:") => {
+                writeln!(text, "[picture, {} bytes]\n", url.len())
+            }
+            Part::Image { url, .. } => writeln!(text, "[picture {url}]\n"),
+            Part::Reasoning { text: thought, .. } => writeln!(text, "> {}\n", thought.replace('\n', "\n> ")),
+            Part::ToolCall { call_id, name, arguments } => {
+                writeln!(text, "call {call_id}: {name}\n\n```json\n{arguments}\n```\n")
+            }
+            Part::ToolResult { call_id, output, is_error } => {
+                let kind = if *is_error { "failed" } else { "result" };
+                writeln!(text, "{kind} {call_id}:\n\n```\n{output}\n```\n")
+            }
+        };
+    }
 }

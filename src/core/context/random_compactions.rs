@@ -8,7 +8,7 @@ use super::{
     compaction::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max},
     counter::Counter,
     cut::{Cut, GAIN_TOKENS_MIN, Keep, cut_from, cut_units, find_cut, least_cut, must_stay, turns_cut},
-    envelope::{envelope, system_prompt},
+    envelope::{Compiled, envelope},
     extract::extract,
     factory::Strategies,
     strategy::{ContextManager, Options, Planning, Step},
@@ -23,7 +23,7 @@ use crate::core::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId, StopReason, Timestamp,
-    context::RequestOptions,
+    context::{EnvelopeMeta, RequestOptions},
     entry::{BranchSummary, Compaction, CustomMessage},
     event::{CompactionRung, CompactionTrigger, EntryAppended, Event, SessionUpdated},
     reply::Pin,
@@ -351,7 +351,7 @@ impl World {
         let summary_tokens_max = summary_tokens_max(self.window);
         let conversation = self.rng.bool().then(|| ModelRequest {
             model: "test".into(),
-            envelope: envelope(&system_prompt(""), &[], context, &RequestOptions::default()),
+            envelope: envelope(&Compiled::default(), context, &RequestOptions::default(), EnvelopeMeta::default()),
             purpose: Purpose::Summary,
         });
         let around = Surroundings {

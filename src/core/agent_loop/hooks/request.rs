@@ -124,7 +124,7 @@ impl AgentLoop {
             node.message.as_ref().map(|message| message.content.clone())
         });
         Start {
-            system_prompt: self.system.compiled.clone(),
+            system_prompt: self.parts.iter().map(|part| part.text.as_str()).collect(),
             input: input.unwrap_or_default(),
             is_new_prompt: false,
             adds: Vec::new(),
@@ -244,16 +244,19 @@ impl AgentLoop {
         if ops.is_empty() {
             return Ok(false);
         }
-        let mut context = self.context();
+        let mut context = Context::clone(&self.context());
         let around = self.around();
-        context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
+        let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
+        if !applied.changed {
+            // It holds already: storing it again would only make the history longer.
+            return Ok(false);
+        }
         let transform =
             ContextTransform { schema_version: PATCH_VERSION, transformer_name: name.to_owned(), patch: ops, display };
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let id = self.ids.next_id();
         let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         self.append(vec![appended(entry, turn_id, None)], Vec::new());
-        self.refresh_fixed();
         Ok(true)
     }
 

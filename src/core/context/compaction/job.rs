@@ -515,7 +515,7 @@ impl Job {
 }
 
 /// The summary in a message that stands for one, without the words around it; what a patch put there has none.
-fn told_by(message: &Message) -> String {
+pub(super) fn told_by(message: &Message) -> String {
     let text = message.text();
     summary::unseed(&text).map(Cow::into_owned).unwrap_or(text)
 }

@@ -6,6 +6,7 @@
 //! [`Outcome`] is appended as one entry, so a crash, a cancel or a failure leaves the old context as it was.
 
 mod asking;
+pub(crate) mod carry;
 mod job;
 mod raw;
 #[cfg(test)]

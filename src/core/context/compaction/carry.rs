@@ -1,0 +1,98 @@
+//! What a compaction says of the patches before it, so that nothing older than what it keeps need be known: what they
+//! come to of the system prompt, the tools and the options, and what they made of the messages that it keeps.
+
+use super::job::told_by;
+use crate::core::{
+    context::{
+        build::{Context, Counted, Kind},
+        patch::list::{Fate, fates},
+    },
+    session::{Node, SessionTree, tree::without_results},
+};
+use reseed_protocol::{
+    EntryId, Message,
+    entry::Compaction,
+    patch::{MessageEdit, PatchMessage, PatchOp},
+};
+use std::{collections::HashSet, sync::Arc};
+
+/// Why the messages that a compaction keeps are not as their entries say.
+const REASON: &str = "what patches made of these messages outlives the compaction";
+
+/// The patch of a compaction that is hung from the leaf of `before`; `after` is the tree with it, still without a patch.
+#[must_use]
+pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compaction: &Compaction) -> Vec<PatchOp> {
+    let mut ops = before.carried().ops().to_vec();
+    let is_patched = |node: &Arc<Node>| node.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty());
+    let entry_id = after.leaf().filter(|_| before.path().iter().any(is_patched));
+    ops.extend(entry_id.and_then(|id| messages(before.raw_context(), after.raw_context(), id, compaction)));
+    ops
+}
+
+/// The op that makes of the messages that are kept what they were; `None` where they are so by themselves.
+fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &Compaction) -> Option<PatchOp> {
+    let kept: Vec<&EntryId> = after.messages.iter().filter_map(|counted| counted.entry_id.as_ref()).collect();
+    let expected = expected(before, &kept, entry_id, compaction);
+    let named: Vec<&EntryId> = expected.iter().filter_map(|message| message.entry_id.as_ref()).collect();
+    let is_plain = |message: &PatchMessage| message.entry_id.is_some() && message.message.is_none();
+    if named == kept && expected.iter().all(is_plain) {
+        return None;
+    }
+    let invalidate_cache_reason = REASON.to_owned();
+    if named.len() < expected.len() || !is_within(&named, &kept) {
+        return Some(PatchOp::MessagesCachedReplace { messages: expected, invalidate_cache_reason });
+    }
+    let stays: HashSet<&EntryId> = named.iter().copied().collect();
+    let out = kept.iter().filter(|id| !stays.contains(*id));
+    let out = out.map(|id| MessageEdit { entry_id: (*id).clone(), message: None });
+    let changed = expected.iter().filter_map(|PatchMessage { entry_id, message }| {
+        Some(MessageEdit { entry_id: entry_id.clone()?, message: Some(message.clone()?) })
+    });
+    let edits = changed.chain(out).collect();
+    Some(PatchOp::MessagesCachedEdit { edits, invalidate_cache_reason })
+}
+
+/// What the model should see: of what it saw the messages of these entries, with what goes with them, behind the summary.
+fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction: &Compaction) -> Vec<PatchMessage> {
+    let ids: HashSet<&EntryId> = kept.iter().copied().collect();
+    // A compaction that only clears results has the summary that there was, and what stands in front of that stays there.
+    let same_summary = |counted: &Counted| told_by(&counted.message) == compaction.summary;
+    let fate = |counted: &Counted| match &counted.entry_id {
+        _ if counted.kind == Kind::Summary => {
+            if same_summary(counted) {
+                Fate::Beside
+            } else {
+                Fate::Gone
+            }
+        }
+        Some(id) if ids.contains(id) => Fate::Tail,
+        _ => Fate::Gone,
+    };
+    let fates = fates(&before.messages, fate);
+    let stays = before.messages.iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone);
+    let mut expected: Vec<PatchMessage> = stays.map(|(counted, _)| item(counted, entry_id, compaction)).collect();
+    let is_summary = |message: &PatchMessage| message.entry_id.as_ref() == Some(entry_id);
+    if ids.contains(entry_id) && !expected.iter().any(is_summary) {
+        expected.insert(0, PatchMessage { entry_id: Some(entry_id.clone()), message: None });
+    }
+    expected
+}
+
+fn item(counted: &Counted, entry_id: &EntryId, compaction: &Compaction) -> PatchMessage {
+    if counted.kind == Kind::Summary {
+        return PatchMessage { entry_id: Some(entry_id.clone()), message: None };
+    }
+    let is_cleared = counted.entry_id.as_ref().is_some_and(|id| compaction.cleared_entry_ids.contains(id));
+    let said = |message: &Message| Message::new(message.role, message.content.clone());
+    let message = counted.patched.then(|| match is_cleared {
+        true => said(&without_results(&counted.message)),
+        false => said(&counted.message),
+    });
+    PatchMessage { entry_id: counted.entry_id.clone(), message }
+}
+
+/// Whether these are some of those, in the same order.
+fn is_within(some: &[&EntryId], all: &[&EntryId]) -> bool {
+    let mut all = all.iter();
+    some.iter().all(|id| all.any(|other| other == id))
+}
