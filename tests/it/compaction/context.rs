@@ -33,6 +33,13 @@ async fn retry(client: &mut Client) -> Value {
     client.event("turn_finished").await["payload"].clone()
 }
 
+/// An envelope without what is not sent: which request of which turn it is for, and what each part costs.
+fn sendable(mut envelope: Value) -> Value {
+    let meta = envelope.as_object_mut().unwrap().remove("meta").unwrap();
+    assert!(meta["tokens"].as_u64().unwrap() > 0, "{meta}");
+    envelope
+}
+
 #[tokio::test]
 async fn the_context_told_is_the_request_that_is_sent() {
     let model = talker(100);
@@ -60,7 +67,11 @@ async fn the_context_told_is_the_request_that_is_sent() {
         assert_eq!(told["tokens"], tokens(&mut client).await, "{change}");
         retry(&mut client).await;
         let sent = model.requests().pop().unwrap();
-        assert_eq!(serde_json::to_value(&sent.envelope).unwrap(), told["envelope"], "{change}");
+        assert_eq!(
+            sendable(serde_json::to_value(&sent.envelope).unwrap()),
+            sendable(told["envelope"].clone()),
+            "{change}"
+        );
     }
     assert_eq!(model.requests().pop().unwrap().model, "another");
 }
