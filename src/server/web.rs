@@ -22,8 +22,9 @@ assets! {
     "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
     "dom.js" "edit.js" "fold-context.js" "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js"
     "markdown-blocks.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "pins-view.js"
-    "queue.js" "report.js" "row-tools.js" "sessions.js" "strategies.js" "strategy-view.js" "theme.js" "toasts.js"
-    "tokens.css" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js"
+    "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "sessions.js" "strategies.js"
+    "strategy-view.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
+    "tree-view.js" "tree.css" "tree.js"
 }
 
 /// The page.

@@ -22,17 +22,24 @@ function courseOf(instructions = "") {
   return { rung: "model_summary", retained: { checked: 4, restored: 0 }, summaryUsage: usage };
 }
 
+function markdownOf({ system, messages, meta }) {
+  const parts = system.parts.map(({ name, text }, index) => `# system: ${name} (${meta.parts.system[index]} tokens)\n\n${text}\n`);
+  const said = [...messages.cached, ...messages.uncached].map(({ message }) => `# ${message.role}\n\n${message.content.map((part) => part.text ?? part.output ?? part.arguments).join("\n")}\n`);
+  return [...parts, ...said].join("\n");
+}
+
 export const contextCommands = {
   on_get_context_info({ world, reply }) {
     reply("context_info", world.contextInfo());
   },
 
   on_get_context({ payload, world, reply, refuse }) {
-    const tokens = world.contextInfo().tokenCount;
-    if (payload.format === "markdown") return reply("context", { markdown: `# System\n\nYou are a mock.\n\n${world.entries.length} entries`, tokens });
+    const envelope = world.envelope(payload);
+    const { tokens } = envelope.meta;
+    this.looks += 1;
+    if (payload.format === "markdown") return reply("context", { markdown: markdownOf(envelope), tokens });
     if (this.hidesContext) return refuse("invalid_field", "the context is too large to be sent");
-    const cached = world.messages().map(({ entryId, message }) => ({ entryId, message }));
-    reply("context", { envelope: { system: { parts: [], compiled: "" }, tools: [], messages: { cached, uncached: [] }, options: {} }, tokens });
+    reply("context", { envelope, tokens });
   },
 
   on_manual_compact({ client, id, payload, world, reply, refuse }) {

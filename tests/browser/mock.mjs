@@ -38,6 +38,18 @@ function answerTo(text, world) {
   return `You said: “${text.slice(0, 200)}”. That was message ${said}.`;
 }
 
+/** What hooks do before a request: one changes what is sent from now on, one adds to this request alone, one fails. */
+function hooks(world) {
+  const policy = { op: "system_part_set", partName: "policy", text: "Be kind.", invalidateCacheReason: "the policy has changed" };
+  const transform = { type: "context_transform", schemaVersion: 1, transformerName: "policy", patch: [policy] };
+  world.append(transform);
+  world.append({ ...transform, patch: [], display: { title: "Masked", summary: "2 names", markdown: "- **Ann**\n- Bob", showInChat: true } });
+  world.append({ type: "context_transform", schemaVersion: 9, ops: [] });
+  const said = { role: "user", content: [{ type: "text", text: "It is noon." }] };
+  world.append({ type: "ephemeral", transformerName: "clock", patch: [{ op: "messages_uncached_append", messages: [said] }] });
+  world.ephemeral("hook_failed", { hook: "redact", event: "message", code: "hook_timeout", message: "it took longer than 5 s" });
+}
+
 const REFUSED = Symbol("refused");
 
 export class MockServer {
@@ -45,6 +57,8 @@ export class MockServer {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
     /** Whether the envelope is refused, as one that is too large. */
     this.hidesContext = false;
+    /** How often somebody looked at the next request. */
+    this.looks = 0;
     this.watchers = new Set();
     this.worlds = new Map();
     this.sockets = new Map();
@@ -256,6 +270,7 @@ export class MockServer {
       world.startCompaction("threshold");
       await this.compact(world);
     }
+    if (/\bhooks\b/.test(text)) hooks(world);
     if (/\btool\b/.test(text)) await this.tool(world);
     this.deliverSteered(world);
     const item = world.startItem();

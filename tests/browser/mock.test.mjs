@@ -132,9 +132,7 @@ onPage("the gauge and what is behind it", {}, async ({ page }) => {
   const meter = page.locator("#gauge-meter");
   assert.equal(await meter.getAttribute("aria-valuetext"), `${await meter.getAttribute("aria-valuenow")} percent, ${sum} of 8,000 tokens`);
   await page.click("#breakdown button:has-text('next request')");
-  assert.match(await page.innerText("dialog pre"), /You are a mock/);
-  await page.keyboard.press("Escape");
-  await page.waitForSelector("dialog", { state: "detached" });
+  await page.waitForSelector("#request details:has-text('You are a mock')");
 });
 
 onPage("Escape stops an answer; what was shown is kept and marked", { wordMillis: 15 }, async ({ page }) => {

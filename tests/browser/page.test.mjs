@@ -90,9 +90,7 @@ onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
   assert.equal(counts.reduce((sum, count) => sum + count, 0), number(await page.innerText("#breakdown tfoot td:nth-child(2)")));
   assert.ok(counts.length >= 2);
   await page.click("#breakdown button:has-text('next request')");
-  assert.match(await page.innerText("dialog pre"), /Write 300 words/);
-  await page.keyboard.press("Escape");
-  await page.waitForSelector("dialog", { state: "detached" });
+  await page.waitForSelector("#request details:has-text('Write 300 words')");
   await page.keyboard.press("Escape");
   const before = number(await page.innerText("#gauge-button .tokens"));
   for (let turn = 4; turn <= 7; turn += 1) {

@@ -43,8 +43,41 @@ export const contextRules = {
     });
   },
 
+  /** The system prompt's parts, as the transforms on the path have set them. */
+  systemParts() {
+    const parts = new Map([["base", "You are a mock."]]);
+    for (const { type, patch } of this.path()) {
+      if (type !== "context_transform") continue;
+      for (const op of patch ?? []) if (op.op === "system_part_set") parts.set(op.partName, op.text);
+    }
+    return [...parts].map(([name, text]) => ({ name, text }));
+  },
+
+  /** What the next request sends; with what hooks added for the last one alone. */
+  envelope({ ephemeral = false } = {}) {
+    const parts = this.systemParts();
+    const cached = this.messages().map(({ entryId, message }) => ({ entryId, message }));
+    const last = ephemeral ? this.path().findLast((entry) => entry.type === "ephemeral") : null;
+    const uncached = (last?.patch ?? []).flatMap((op) => op.messages ?? []).map((message) => ({ message }));
+    const counts = {
+      system: parts.map(({ text }) => tokens(text)), tools: this.tools.map((tool) => tokens(JSON.stringify(tool))),
+      cached: cached.map(({ message }) => tokensOf(message.content)), uncached: uncached.map(({ message }) => tokensOf(message.content)),
+    };
+    const sum = (numbers) => numbers.reduce((total, count) => total + count, 0);
+    const all = this.contextInfo().tokenCount + sum(counts.uncached);
+    const answers = this.path().slice(this.path().findLastIndex((entry) => entry.role === "user")).filter((entry) => entry.role === "assistant").length;
+    return {
+      system: { parts, compiled: parts.map(({ text }) => text).join("") }, tools: this.tools, messages: { cached, uncached },
+      options: this.options,
+      meta: {
+        model: this.model, windowTokens: this.windowTokens, ...(this.turn ? { turnId: this.turn.turnId } : {}), request: this.turn ? answers + 1 : 1,
+        tokens: all, parts: { frame: all - sum(Object.values(counts).flat()), ...counts },
+      },
+    };
+  },
+
   contextInfo() {
-    const breakdown = { ...ZERO, system: 60 };
+    const breakdown = { ...ZERO, system: 60 + this.systemParts().slice(1).reduce((sum, { text }) => sum + tokens(text), 0), tools: this.tools.reduce((sum, tool) => sum + tokens(JSON.stringify(tool)), 0) };
     const messages = this.messages();
     for (const { kind, message } of messages) {
       for (const part of message.content) {

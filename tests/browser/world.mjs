@@ -45,6 +45,9 @@ export class World {
     /** The compaction that was shown and may be applied. */
     this.preview = null;
     this.model = "mock-1";
+    this.tools = [];
+    /** Options of a request. */
+    this.options = {};
     this.name = "";
     this.generation = 1;
     this.compactions = 0;

@@ -7,6 +7,7 @@
 /** @type {SlashCommand[]} */
 export const COMMANDS = [
   { name: "context", usage: "/context", does: "show what fills the window" },
+  { name: "request", usage: "/request", does: "show what the next request sends, part by part" },
   { name: "compact", usage: "/compact [instructions]", does: "summarise the older part now" },
   { name: "preview", usage: "/preview [instructions]", does: "see what a compaction would do, and then decide" },
   { name: "undo", usage: "/undo", does: "take the last compaction back" },

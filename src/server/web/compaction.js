@@ -58,10 +58,10 @@ export class CompactionRow {
 }
 
 /** @param {CompactionEntry} entry */
-function headline({ tokensBefore: before, tokensAfter: after, summary, clearedEntryIds = [] }) {
+function headline({ tokensBefore: before, tokensAfter: after, summary, clearedEntryIds = [], hook }) {
   const cleared = summary === "" && clearedEntryIds.length > 0;
   return el("span", { class: "said" },
-    cleared ? "Old tool results cleared · " : "Older messages summarised · ",
+    cleared ? "Old tool results cleared · " : `Older messages summarised${hook ? ` with the hook “${hook}”` : ""} · `,
     el("b", {}, number(before)),
     after === undefined ? " tokens before" : " → ",
     after !== undefined && el("b", {}, number(after)),

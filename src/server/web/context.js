@@ -85,10 +85,13 @@ export class Context {
     return this.connection.request("set_context_strategy", settings ? { strategy, settings } : { strategy });
   }
 
-  /** What the next request would send, as text. */
-  async text() {
-    const context = await this.app.quietly(this.connection.request("get_context", { format: "markdown" }));
-    return context?.markdown ?? null;
+  /**
+   * What the next request would send.
+   * @param {"envelope" | "markdown"} format
+   * @param {boolean} ephemeral whether with what hooks last added for one request alone
+   */
+  nextRequest(format, ephemeral) {
+    return this.connection.request("get_context", ephemeral ? { format, ephemeral } : { format });
   }
 
   /** Asks how full the window is. */
@@ -109,6 +112,12 @@ export class Context {
   notify(event) {
     const { listeners, moves, sessions, state } = this.app;
     switch (event.type) {
+      case "hook_failed": {
+        // What it means for the turn, if anything, stands in the chat.
+        const { hook, code, message } = event.payload;
+        listeners.onNotice({ kind: "info", code, message: `The hook “${hook}” failed: ${message}` });
+        break;
+      }
       case "compaction_started":
         if (!event.payload.background) listeners.onAnnounce("The context is being compacted.");
         break;

@@ -126,17 +126,6 @@ export async function askToGo({ title, text, places = [], leaves, action }) {
   return { place: (radios.find(({ radio }) => radio.checked) ?? radios[0])?.value, leaving: choice?.chosen() ?? {} };
 }
 
-/**
- * Shows a long text as it is.
- * @param {string} title
- * @param {string} text
- */
-export async function showText(title, text) {
-  /** @type {HTMLDialogElement} */
-  const dialog = make(title, [el("pre", { tabindex: 0 }, text)], [closer(() => dialog, "Close")], "large");
-  await ask(dialog);
-}
-
 export async function help() {
   const commands = el("dl", {}, ...COMMANDS.flatMap(({ usage, does }) => [el("dt", {}, usage), el("dd", {}, does)]));
   const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: into the running turn"], ["Esc", "stop the answer"], ["/", "go to the message field"]];

@@ -38,7 +38,7 @@ export class GaugeView {
   /**
    * @param {import("./app.js").App} app
    * @param {object} actions
-   * @param {() => void} actions.onText shows the next request word for word
+   * @param {() => void} actions.onRequest shows what the next request sends
    * @param {() => void} actions.onCompact asks how to compact
    * @param {(entryId: string) => void} actions.onReveal brings a message into view
    */
@@ -151,7 +151,7 @@ export class GaugeView {
     const compact = app.context.mayCompact
       ? [button("Compact now", closing(() => void app.context.compact())), button("Compact…", closing(actions.onCompact))]
       : [];
-    return [button("Show the next request", actions.onText), ...compact];
+    return [button("Show the next request", closing(actions.onRequest)), ...compact];
   }
 }
 

@@ -5,10 +5,11 @@ import { ChatView } from "./chat.js";
 import { parseCommand } from "./commands.js";
 import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
-import { INSTRUCTIONS_CHARS_MAX, askToGo, confirm, help, prompt, showText } from "./dialogs.js";
+import { INSTRUCTIONS_CHARS_MAX, askToGo, confirm, help, prompt } from "./dialogs.js";
 import { byId } from "./dom.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
+import { RequestView } from "./request-view.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
 import { toast } from "./toasts.js";
 import { TreeView } from "./tree-view.js";
@@ -50,9 +51,10 @@ const chat = new ChatView(app, {
   switchTo: (entryId, index, count) => void switchTo(entryId, index, count),
   showTree: () => tree.show(),
 });
-const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId) });
+const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId), onShow: () => request.close() });
+const request = new RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
 const gauge = new GaugeView(app, {
-  onText: () => void showContext(),
+  onRequest: () => request.show(),
   onCompact: () => openCompact(),
   onReveal: (entryId) => {
     if (!chat.reveal(entryId)) toast({ kind: "info", message: "That message is further up, or on another branch." });
@@ -89,6 +91,7 @@ function render() {
   composer.render();
   chat.render();
   tree.render();
+  request.render();
   if (app.status.phase === "open") asked = false;
   if (app.status.phase === "login" && !asked) void login();
 }
@@ -122,6 +125,7 @@ async function run(name, rest) {
   }
   switch (name) {
     case "context": gauge.show(); break;
+    case "request": request.show(); break;
     case "compact": await app.context.compact(rest ? { instructions: rest } : {}); break;
     case "preview": openCompact(rest.slice(0, INSTRUCTIONS_CHARS_MAX)); break;
     case "undo": await app.context.undo(); break;
@@ -152,11 +156,6 @@ async function run(name, rest) {
 function openCompact(instructions) {
   if (app.context.mayCompact) new CompactDialog(app, instructions).show();
   else toast({ kind: "info", message: app.readOnly ? "Here you can read along only." : "It is being compacted already." });
-}
-
-async function showContext() {
-  const text = await app.context.text();
-  if (text !== null) await showText("The next request, word for word", text);
 }
 
 /**

@@ -11,6 +11,7 @@
 import { el, number } from "./dom.js";
 import { partText } from "./fold.js";
 import { MarkdownView, markdown } from "./markdown.js";
+import { transformLine } from "./transform.js";
 
 /** Characters of a tool call's arguments that are seen before it is unfolded. */
 const PREVIEW_CHARS = 80;
@@ -35,7 +36,8 @@ export function entryRow(entry, tools, preview) {
       return entry.role === "tool" ? toolResults(entry, tools) : userMessage(entry.content, entry.entryId);
     case "custom_message": return entry.display ? customMessage(entry) : null;
     case "branch_summary":
-      return el("li", { class: "message", "data-entry": entry.entryId }, fold("", ["Summary of the branch that was left"], markdown(entry.summary)));
+      return el("li", { class: "message", "data-entry": entry.entryId }, fold("", [`Summary of the branch that was left${entry.hook ? `, with the hook “${entry.hook}”` : ""}`], markdown(entry.summary)));
+    case "context_transform": return transform(entry);
     case "model_change": return note(entry, `The model is ${entry.model} from here on.`);
     case "thinking_level_change":
       return note(entry, entry.thinkingLevel === "default" ? "How long to think is left to the provider from here on." : `Reasoning effort: ${entry.thinkingLevel} from here on.`);
@@ -56,6 +58,19 @@ export function entryRow(entry, tools, preview) {
  */
 function note(entry, text) {
   return el("li", { class: "note", "data-entry": entry.entryId, dir: "auto" }, text);
+}
+
+/**
+ * What a hook changed of what the model sees.
+ * @param {import("./transform.js").TransformEntry} entry
+ */
+function transform(entry) {
+  const line = transformLine(entry);
+  if (!line) return null;
+  const row = note(entry, line.text);
+  row.classList.add("transform");
+  if (line.markdown !== null) row.replaceChildren(el("details", {}, el("summary", {}, line.text), markdown(line.markdown)));
+  return row;
 }
 
 /**

@@ -35,11 +35,12 @@ const KINDS = {
 export class TreeView {
   /**
    * @param {App} app
-   * @param {{ onChoose: (entryId: string) => void }} listeners
+   * @param {{ onChoose: (entryId: string) => void, onShow: () => void }} listeners
    */
-  constructor(app, { onChoose }) {
+  constructor(app, { onChoose, onShow }) {
     this.app = app;
     this.onChoose = onChoose;
+    this.onShow = onShow;
     this.panel = byId("tree", HTMLElement);
     this.list = byId("tree-rows", HTMLElement);
     this.hint = byId("tree-hint", HTMLElement);
@@ -83,6 +84,7 @@ export class TreeView {
 
   show() {
     if (!this.app.state) return;
+    this.onShow();
     this.panel.hidden = false;
     this.cover();
     document.body.classList.add("with-tree");

@@ -1,0 +1,20 @@
+/**
+ * A change that a hook has made of what the model sees, as the line that stands for it in the chat. Pure.
+ *
+ * @typedef {Extract<import("reseed-protocol").Entry, { type: "context_transform" }>} TransformEntry
+ */
+
+/**
+ * The line, and what is behind it; null for a change in a form that is not known here: the server passes over it too.
+ * @param {TransformEntry} entry
+ * @returns {{ text: string, markdown: string | null } | null}
+ */
+export function transformLine({ transformerName, patch, display }) {
+  if (typeof transformerName !== "string" || !Array.isArray(patch)) return null;
+  if (display?.showInChat && display.title) {
+    return { text: [display.title, display.summary].filter(Boolean).join(": "), markdown: display.markdown || null };
+  }
+  const reasons = patch.map((op) => ("invalidateCacheReason" in op ? String(op.invalidateCacheReason ?? "").trim() : ""));
+  const told = [...new Set(reasons)].filter(Boolean).join("; ");
+  return { text: `The hook “${transformerName}” changed what the model sees${told ? `: ${told}` : "."}`, markdown: null };
+}
