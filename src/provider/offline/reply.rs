@@ -47,13 +47,16 @@ pub(super) struct Sizes {
 
 /// The reply to this request.
 pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
-    let messages: Vec<&Message> = request.messages().map(|message| message.message.as_ref()).collect();
+    // What is added for this request alone tells something; it is not what the user asks.
+    let (said, added) = (&request.envelope.messages.cached, &request.envelope.messages.uncached);
+    let (said, sent) = (if said.is_empty() { added } else { said }, said.len() + added.len());
+    let messages: Vec<&Message> = said.iter().map(|message| message.message.as_ref()).collect();
     if messages.last().is_some_and(|last| last.role == Role::Tool) {
         return Reply::Say(tool_results(&messages));
     }
     let is_input = |message: &&&Message| message.role == Role::User && unseed(&message.text()).is_none();
     let Some(input) = messages.iter().rev().find(is_input) else {
-        return Reply::Say(format!("Hello! {}", about_me(request, sizes, messages.len())));
+        return Reply::Say(format!("Hello! {}", about_me(request, sizes, sent)));
     };
     let text = input.text();
     let tools = &request.envelope.tools;
@@ -63,7 +66,7 @@ pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
     }
     Reply::Say(match asked_in_vain(&text, tools) {
         Some(name) => format!("I have no tool called `{}`. {}", prefix(name, 64), tools_on_offer(request)),
-        None => to_order(&text).unwrap_or_else(|| to_talk(&text, input, request, sizes, messages.len())),
+        None => to_order(&text).unwrap_or_else(|| to_talk(&text, input, request, sizes, sent)),
     })
 }
 

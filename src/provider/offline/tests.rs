@@ -106,6 +106,17 @@ fn questions_are_answered_from_the_context() {
 }
 
 #[test]
+fn what_is_added_for_one_request_is_known_and_is_not_what_the_user_says() {
+    let mut asked = request(&[Message::user("What is my position?")]);
+    let added = Message::user("My position is the market square.");
+    asked.envelope.messages.uncached = vec![ContextMessage { entry_id: None, message: Arc::new(added) }];
+    assert_eq!(text(&ask(8_000, &asked)), "You told me: My position is the market square.");
+    std::mem::swap(&mut asked.envelope.messages.uncached, &mut asked.envelope.messages.cached);
+    asked.envelope.messages.uncached.clear();
+    assert!(text(&ask(8_000, &asked)).contains("you told me: “My position is the market square.”"));
+}
+
+#[test]
 fn what_the_system_prompt_and_the_summary_say_is_known() {
     let mut asked = request(&[
         Message::user(summary::seed_text("## Critical Context\n- The server runs on port 8443")),

@@ -1,0 +1,75 @@
+/**
+ * A client that tells the model something for one request alone: where the user is just now, say. It is sent behind all
+ * messages, so what a provider has in its cache stays good, it is told again with every request as it is then, and the
+ * next one does not drag it along.
+ *
+ *     node tests/examples/request_context.mts ws://127.0.0.1:8080/ws \
+ *         "What is my position?" "My position is the market square."
+ *
+ * Asks in a new session, prints the answer and the session's id. Node runs it as it stands from version 22.18 on, and
+ * nothing of Node's but the arguments is used. The types are needed by the compiler alone.
+ */
+
+import type { Command, CommandFrame, HookCall, HookResult, ServerFrame } from "../../protocol/typescript/index.js";
+
+declare const process: { argv: string[]; exitCode?: number };
+
+const [url = "ws://127.0.0.1:8080/ws", question = "What is my position?", now = "My position is the market square."] =
+  process.argv.slice(2);
+
+/** What the hook answers. A program would look it up now; `call.envelope` is what would be sent without it. */
+function withPlace(call: HookCall): HookResult {
+  return {
+    callId: call.callId,
+    transformerName: "place",
+    patch: [{ op: "messages_uncached_append", messages: [{ role: "user", content: [{ type: "text", text: now }] }] }],
+  };
+}
+
+const socket = new WebSocket(url, "reseed.v2");
+
+function send(command: Command): void {
+  socket.send(JSON.stringify({ id: crypto.randomUUID(), ...command } satisfies CommandFrame));
+}
+
+function fail(why: string): void {
+  console.error(why);
+  process.exitCode = 1;
+  socket.close();
+}
+
+function received(frame: ServerFrame): void {
+  switch (frame.type) {
+    case "welcome":
+      if (!frame.payload.features.includes("hooks")) return fail("this server asks no hooks");
+      // Asked before every request is sent. `required`: while this client is away, a turn waits for it; otherwise the
+      // request would go out without.
+      return send({
+        type: "open_session",
+        payload: {
+          hooks: [{ name: "place", event: "context", reasons: ["ephemeral"], timeoutMs: 5_000, required: true }],
+        },
+      });
+    case "session_opened":
+      console.log(`session ${frame.payload.sessionId}`);
+      return send({ type: "user_input", payload: { input: question } });
+    case "hook_call":
+      return send({ type: "hook_result", payload: withPlace(frame.payload) });
+    case "hook_failed":
+      return console.error(`${frame.payload.hook}: ${frame.payload.message}`);
+    case "entry_appended": {
+      const { entry } = frame.payload;
+      if (entry.type !== "message" || entry.role !== "assistant") return;
+      return console.log(entry.content.map((part) => (part.type === "text" ? part.text : "")).join(""));
+    }
+    case "turn_finished":
+      if (frame.payload.status !== "completed") return fail(frame.payload.error?.message ?? frame.payload.status);
+      return socket.close();
+    case "error":
+      return fail(frame.payload.message);
+  }
+}
+
+socket.onopen = () => send({ type: "hello", payload: { protocolVersion: 2 } });
+socket.onmessage = (event) => received(JSON.parse(event.data) as ServerFrame);
+socket.onerror = () => fail(`there is no server at ${url}`);
