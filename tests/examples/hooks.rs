@@ -141,8 +141,13 @@ fn redacted(text: &str) -> String {
     clean + rest
 }
 
+/// Characters of a line in a cheap summary.
+const LINE_CHARS_MAX: usize = 160;
+
 /// A cheaper summariser: the first line of all that users said, without asking a model. What the model answered is
 /// forgotten; a session of questions that stand for themselves loses nothing by that.
+///
+/// A summary must save something: where it does not, the model is asked as it would have been.
 struct FirstLines {
     chars_max: usize,
 }
@@ -171,6 +176,7 @@ impl FirstLines {
             if said.message.role == Role::User
                 && let Some(line) = text.lines().find(|line| !line.trim().is_empty())
             {
+                let line: String = line.chars().take(LINE_CHARS_MAX).collect();
                 let _ = writeln!(summary, "- The user: {line}");
             }
         }
