@@ -1,8 +1,13 @@
 //! The examples do what they say they do.
 
-use crate::support::{client::Client, server::Server, webhook};
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{summaries, text_of, words},
+    webhook,
+};
 use reseed::{
-    core::model::ModelRequest,
+    core::model::{ModelRequest, Purpose},
     provider::scripted::{Reply, Scripted},
 };
 use reseed_protocol::Message;
@@ -13,6 +18,15 @@ use tokio::{
     process::{Child, Command},
 };
 
+#[allow(dead_code, reason = "the example's main is for those who run it")]
+#[path = "../../examples/hooks.rs"]
+mod example;
+
+/// The texts of the messages behind everything that may be cached.
+fn uncached(request: &ModelRequest) -> Vec<String> {
+    request.envelope.messages.uncached.iter().map(|one| one.message.text()).collect()
+}
+
 fn cached(request: &ModelRequest) -> Vec<&Message> {
     request.envelope.messages.cached.iter().map(|one| &*one.message).collect()
 }
@@ -22,6 +36,59 @@ fn entries(client: &Client, kind: &str) -> Vec<Value> {
     let entries = client.seen.iter().filter(|frame| frame["type"] == "entry_appended");
     let entries = entries.map(|frame| &frame["payload"]["entry"]);
     entries.filter(|entry| entry["type"] == kind).cloned().collect()
+}
+
+#[tokio::test]
+async fn the_examples_in_rust() {
+    let model = Scripted::answering(|request| {
+        assert_eq!(request.purpose, Purpose::Turn, "no model is asked for a summary");
+        Reply::text("Write to master@harbour.example, or come by.").in_pieces(3)
+    });
+    let server = Server::with_hooks(model.clone(), example::all(), &[("CONTEXT_WINDOW", "4000")]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for text in ["I am ann@ships.example.", "Is there a free slip?", "And a buoy?"] {
+        assert_eq!(client.turn(text).await["status"], "completed", "{:#?}", client.seen);
+    }
+    let requests = model.requests();
+    assert_eq!(requests.len(), 3);
+
+    // Redaction: of what the user said for the model, of what the model said for everyone.
+    assert!(text_of(&requests[0]).starts_with("I am [redacted]."), "{}", text_of(&requests[0]));
+    let said = entries(&client, "message");
+    assert_eq!(said[0]["content"][0]["text"], "I am ann@ships.example.");
+    assert_eq!(said[1]["content"][0]["text"], "Write to [redacted], or come by.");
+    assert!(!client.seen.iter().any(|frame| frame.to_string().contains("master@")));
+
+    // The rules of the house: given once, in every request.
+    let transforms = entries(&client, "context_transform");
+    let named = |name: &str| transforms.iter().filter(|entry| entry["transformerName"] == name).count();
+    assert_eq!((named("policy"), named("redact")), (1, 1), "{transforms:#?}");
+    for request in &requests {
+        assert!(request.envelope.system.compiled.ends_with("Answer in at most three sentences."));
+    }
+
+    // For one request: the marker always, the word of the house where it fell.
+    for (request, words_known) in requests.iter().zip([false, true, false]) {
+        let added = uncached(request);
+        assert_eq!(added.len(), 1 + usize::from(words_known), "{added:?}");
+        assert_eq!(added[0].contains("slip: a berth of ours"), words_known, "{added:?}");
+        let marker = added.last().unwrap();
+        assert!(marker.starts_with("[request 1, ") && marker.ends_with(" of 4000 tokens]"), "{marker}");
+    }
+    // What was for one request is in no later one, and what stays is the beginning of the next.
+    for pair in requests.windows(2) {
+        assert!(cached(&pair[1]).starts_with(&cached(&pair[0])));
+    }
+
+    // A summary without a model.
+    for number in 0..4 {
+        assert_eq!(client.turn(&words(number, 300)).await["status"], "completed");
+    }
+    let reply = client.ask("manual_compact", json!({})).await;
+    assert_eq!(reply["type"], "ok", "{reply}");
+    let compacted = client.event("context_compacted").await["payload"].clone();
+    assert_eq!(summaries(&model.requests()), 0);
+    assert!(compacted["summary"].as_str().unwrap().contains("- The user: I am [redacted]."), "{compacted}");
 }
 
 /// A process that ends with the test.
