@@ -245,6 +245,9 @@ payloads! {
         /// The summary of the compaction before, which the new one takes in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_summary: Option<String>,
+        /// The summary that an earlier hook gave for this compaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
         /// Files that the summarised part read and modified, those of earlier compactions included.
         files: CompactionDetails,
         /// Tokens of the next request now.
@@ -301,9 +304,12 @@ payloads! {
         custom_instructions: Option<String>,
         /// Whether these take the place of the usual ones.
         replace_instructions: bool,
-        /// The name that the user gives the place.
+        /// The name that the user, or an earlier hook, gives the place.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
+        /// The summary that an earlier hook gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
     }
 }
 

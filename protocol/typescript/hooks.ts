@@ -185,6 +185,8 @@ export interface CompactionPreparation {
   turnPrefix: Array<ContextMessage>;
   /** The summary of the compaction before, which the new one takes in. */
   previousSummary?: string;
+  /** The summary that an earlier hook gave for this compaction. */
+  summary?: string;
   /** Files that the summarised part read and modified, those of earlier compactions included. */
   files: CompactionDetails;
   /** Tokens of the next request now. */
@@ -235,8 +237,10 @@ export interface NavigationPreparation {
   customInstructions?: string;
   /** Whether these take the place of the usual ones. */
   replaceInstructions: boolean;
-  /** The name that the user gives the place. */
+  /** The name that the user, or an earlier hook, gives the place. */
   label?: string;
+  /** The summary that an earlier hook gave. */
+  summary?: string;
 }
 
 /**

@@ -3,7 +3,7 @@
 use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info};
 use crate::core::{context::window::TOKENS_MAX, session::Place};
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, Role, Timestamp,
+    CommandId, ErrorBody, ErrorCode, Message, Role, StopReason, Timestamp,
     command::{CancelCompaction, CancelTurn, Command, RetryTurn, SetContextStrategy, SetOptions},
     event::TurnStatus,
     reply::{Accepted, Reply},
@@ -164,9 +164,13 @@ impl AgentLoop {
             self.begin_at(caller, place, turn_id, None, mark);
             return Ok(());
         }
+        let answered = said.and_then(|(_, message)| whole_answer(message));
         let started = self.turn_started(turn_id, vec![caller.id.clone()]);
         self.append(vec![started], vec![mark]);
-        self.proceed(now);
+        match answered {
+            Some(stop_reason) => self.answered(now, stop_reason),
+            None => self.proceed(now),
+        }
         Ok(())
     }
 
@@ -245,4 +249,10 @@ impl AgentLoop {
         self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
         Ok(())
     }
+}
+
+/// Why this answer ended, where it is one that a turn ends with: only the turn's last hooks can have failed behind it.
+fn whole_answer(message: &Message) -> Option<StopReason> {
+    let is_whole = message.role == Role::Assistant && !message.incomplete && message.tool_calls().next().is_none();
+    is_whole.then(|| message.stop_reason.unwrap_or(StopReason::Stop))
 }

@@ -337,7 +337,9 @@ impl AgentLoop {
             self.reply(&caller, Reply::Error(error));
             return Advanced::Made;
         }
-        if job.order.trigger != CompactionTrigger::Manual && error.code != ErrorCode::NothingToCompact {
+        // A hook that is against it has decided, and not failed.
+        let is_failure = !matches!(error.code, ErrorCode::NothingToCompact | ErrorCode::CompactionCancelled);
+        if job.order.trigger != CompactionTrigger::Manual && is_failure {
             self.guards.failed(now);
         }
         // Not tried again before the turn is over.

@@ -251,6 +251,8 @@ struct Asked {
     count: RequestCount,
     model: String,
     envelope_key: String,
+    /// Nothing of its answer is shown before it is whole.
+    withheld: bool,
 }
 
 /// The loop. See the head of this file.

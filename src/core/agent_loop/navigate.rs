@@ -337,7 +337,7 @@ impl Left {
 }
 
 /// Instructions that take the place of ours must be there.
-fn check_instructions(navigate: &Navigate) -> Result<(), ErrorBody> {
+pub(super) fn check_instructions(navigate: &Navigate) -> Result<(), ErrorBody> {
     let has_some = navigate.instructions.as_ref().is_some_and(|text| !text.trim().is_empty());
     if navigate.replace_instructions == Some(true) && !has_some {
         let message = "replaceInstructions is true, and there are no instructions to take the place of ours";

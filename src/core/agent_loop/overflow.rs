@@ -24,7 +24,7 @@ impl AgentLoop {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let Some(turn) = self.session.state.turn.clone() else { return };
         let count = &asked.count;
-        if fault.shown {
+        if fault.shown && !asked.withheld {
             let reason = fault.code.as_str().to_owned();
             self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }

@@ -73,6 +73,10 @@ impl AgentLoop {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
+        if self.session.state.turn.is_none() && self.wished_by().is_some() {
+            let message = format!("{what}; hooks look at a move of the session: wait for its answer");
+            return ErrorBody::new(ErrorCode::TurnRunning, message);
+        }
         let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
         ErrorBody::new(ErrorCode::TurnRunning, message)
     }

@@ -101,7 +101,7 @@ impl AgentLoop {
         let withheld = self.withholds();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
         let envelope_key = sent_key(&self.compiled(context).key, context);
-        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key };
+        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, withheld };
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
         self.turn_hooks.sent();
     }
@@ -141,7 +141,7 @@ impl AgentLoop {
                 self.calibrate(&asked.model, report);
             }
         }
-        let whole = Whole { item, message, stop_reason: answer.stop_reason };
+        let whole = Whole { item, message, stop_reason: answer.stop_reason, withheld: asked.withheld };
         if self.has_hooks(HookPoint::Message, None) {
             self.ask_hooks(now, Subject::Answer(Box::new(whole)));
         } else {
@@ -204,7 +204,7 @@ impl AgentLoop {
             let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
             let entry = self.entry(now, item, EntryData::Message(message));
             self.append(vec![appended(entry, turn_id, None)], Vec::new());
-        } else {
+        } else if !asked.withheld {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
             self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }
@@ -268,6 +268,7 @@ impl AgentLoop {
             self.append(vec![founding], Vec::new());
         }
         if self.session.state.turn.is_some() {
+            self.drop_unmade_calls(now);
             self.end_turn(now, TurnStatus::Interrupted);
         } else {
             self.proceed(now);

@@ -1,16 +1,16 @@
 //! Hooks on what the model said, and on the tools that it calls.
 
 use super::{
-    super::{AgentLoop, Deadline, Stage, turn::appended},
+    super::{AgentLoop, Deadline, Effect, Stage, turn::appended},
     Subject,
 };
-use crate::core::hook::HookFault;
+use crate::core::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    event::{Event, ToolCall, TurnStatus},
+    event::{EphemeralEvent, Event, ItemAborted, ToolCall, TurnStatus},
     hook::{HookAnswer, HookEvent, HookPoint},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Bytes that a hook's message may have: more than models answer, and no more than a session should remember of one.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -27,6 +27,8 @@ pub(in crate::core::agent_loop) struct Whole {
     pub(in crate::core::agent_loop) item: EntryId,
     pub(in crate::core::agent_loop) message: Message,
     pub(in crate::core::agent_loop) stop_reason: StopReason,
+    /// Nobody has seen any of it.
+    pub(in crate::core::agent_loop) withheld: bool,
 }
 
 impl Whole {
@@ -57,6 +59,11 @@ impl Whole {
         }
         let changed = message.content != self.message.content;
         self.message.content = message.content;
+        if changed {
+            // What the provider reported is of an answer that is not sent back: it is paid, and says nothing of the next
+            // request.
+            self.message.envelope_key = None;
+        }
         Ok(changed)
     }
 }
@@ -113,7 +120,7 @@ impl AgentLoop {
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
-        let Whole { item, message, stop_reason } = whole;
+        let Whole { item, message, stop_reason, withheld: _ } = whole;
         let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
             .tool_calls()
@@ -139,9 +146,7 @@ impl AgentLoop {
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {
             self.append(events, Vec::new());
-            if !self.before_the_end(now, stop_reason) {
-                self.finish_turn(now, TurnStatus::Completed, Some(stop_reason), None, Vec::new());
-            }
+            self.answered(now, stop_reason);
             return;
         }
         if self.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
@@ -156,6 +161,13 @@ impl AgentLoop {
             } else {
                 self.after_results(now);
             }
+        }
+    }
+
+    /// The turn has its answer: it ends, once its last hooks were asked.
+    pub(in crate::core::agent_loop) fn answered(&mut self, now: Timestamp, stop_reason: StopReason) {
+        if !self.before_the_end(now, stop_reason) {
+            self.finish_turn(now, TurnStatus::Completed, Some(stop_reason), None, Vec::new());
         }
     }
 
@@ -226,14 +238,49 @@ impl AgentLoop {
         self.stage = Stage::AwaitingTools;
     }
 
+    /// The turn ends while hooks look at its answer: it is no part of the history. Who has seen some of it, because the
+    /// hook was offered after that, is told.
+    pub(super) fn take_back(&mut self, whole: Whole) {
+        if !whole.withheld {
+            let reason = ErrorCode::Interrupted.as_str().to_owned();
+            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: whole.item, reason })));
+        }
+    }
+
     /// The turn ends while hooks look at its calls: none of them is made.
     pub(super) fn drop_uncalled(&mut self, now: Timestamp, calls: Calls) {
+        let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
+        self.answer_unmade(now, calls);
+    }
+
+    /// The process died while hooks looked at the calls of an answer: none of them was made.
+    pub(in crate::core::agent_loop) fn drop_unmade_calls(&mut self, now: Timestamp) {
+        let path = self.session.tree.path();
+        let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
+        let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
+        let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());
+        let answered: Vec<&CallId> = results
+            .flat_map(|result| &result.content)
+            .filter_map(|part| match part {
+                Part::ToolResult { call_id, .. } => Some(call_id),
+                _ => None,
+            })
+            .collect();
+        let is_made = |id: &CallId| self.session.state.pending.iter().any(|call| call.call_id == *id);
+        let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
+        let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
+        if !unmade.is_empty() {
+            self.answer_unmade(now, unmade);
+        }
+    }
+
+    fn answer_unmade(&mut self, now: Timestamp, calls: Vec<CallId>) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut leaf = self.session.state.leaf.clone();
-        let mut events = Vec::new();
-        for called in calls.done.into_iter().chain(calls.to_do) {
+        let mut events = Vec::with_capacity(calls.len());
+        for call_id in calls {
             let why = "The turn ended before the tool was called.".to_owned();
-            let entry = self.result_entry(now, leaf, called.call_id, why, true);
+            let entry = self.result_entry(now, leaf, call_id, why, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, turn_id.clone(), None));
         }

@@ -26,10 +26,7 @@ const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 pub(in crate::core::agent_loop) struct Decision {
     /// The hook that does not want it.
     cancelled_by: Option<String>,
-    summary: Option<String>,
-    details: Option<serde_json::Value>,
-    /// The hook that made the summary, or named the model.
-    hook: Option<String>,
+    given: Given,
     model: Option<String>,
     instructions: Option<String>,
 }
@@ -43,11 +40,10 @@ impl Decision {
         }
         let HookAnswer { summary, details, model, instructions, .. } = answer;
         let changed = summary.is_some() || details.is_some() || model.is_some() || instructions.is_some();
-        if summary.is_some() || model.is_some() || details.is_some() {
-            self.hook = Some(hook.to_owned());
-        }
-        self.summary = summary.or(self.summary.take());
-        self.details = details.or(self.details.take());
+        let by = || hook.to_owned();
+        self.given.summary = summary.map(|summary| (by(), summary)).or(self.given.summary.take());
+        self.given.details = details.map(|details| (by(), details)).or(self.given.details.take());
+        self.given.model_by = model.as_ref().map(|_| by()).or(self.given.model_by.take());
         self.model = model.or(self.model.take());
         self.instructions = instructions.or(self.instructions.take());
         Ok(changed)
@@ -103,7 +99,7 @@ impl AgentLoop {
         self.running.take()
     }
 
-    pub(super) fn compaction_event(&self) -> HookEvent {
+    pub(super) fn compaction_event(&self, decision: &Decision) -> HookEvent {
         let window_tokens = self.window_tokens();
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
@@ -114,13 +110,14 @@ impl AgentLoop {
             messages: Vec::new(),
             turn_prefix: Vec::new(),
             previous_summary: None,
+            summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
             tokens_before: self.count(&self.context()).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
                 strategy: self.manager.name().to_owned(),
-                model: self.summariser().0,
+                model: decision.model.clone().unwrap_or_else(|| self.summariser().0),
                 window_tokens,
                 reserve_tokens: self.manager.reserved_tokens(window_tokens),
                 keep_recent_tokens: self.manager.keep_tokens(window_tokens),
@@ -134,7 +131,7 @@ impl AgentLoop {
             preparation.trigger = order.trigger;
             preparation.background = running.background;
             preparation.preview = matches!(running.use_, Use::Preview(_));
-            preparation.custom_instructions.clone_from(&order.instructions);
+            preparation.custom_instructions = decision.instructions.clone().or(order.instructions.clone());
             if let Some(strategy) = order.strategy {
                 strategy.clone_into(&mut preparation.settings.strategy);
             }
@@ -175,9 +172,7 @@ impl AgentLoop {
                 let window_tokens = self.deployment.windows.tokens(&model);
                 running.job.ask_instead(model, window_tokens, counter);
             }
-            if let Some(hook) = decision.hook {
-                running.job.give(Given { hook, summary: decision.summary, details: decision.details });
-            }
+            running.job.give(decision.given);
             self.advance(now, running)
         };
         self.after(now, advanced);

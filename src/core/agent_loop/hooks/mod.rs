@@ -179,10 +179,13 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Progress of a hook: resets its time limit, up to its hard cap. `None`: no hook is asked under this id.
+    /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
     pub(super) fn on_hook_progress(&mut self, now: Timestamp, call_id: &CallId) -> Option<Timestamp> {
-        let chain = self.chains.iter_mut().find(|chain| chain.call_id() == *call_id)?;
+        let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
+        let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         chain.open.deadline = chain.open.deadline.moved(now);
+        // Who says so is here again.
+        chain.open.is_away = false;
         Some(chain.open.deadline.at)
     }
 
@@ -277,7 +280,7 @@ impl AgentLoop {
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(given) => given.event(),
-            Subject::Compaction(_) => self.compaction_event(),
+            Subject::Compaction(decision) => self.compaction_event(decision),
             Subject::Navigation(wish) => wish.event(self),
         }
     }
@@ -451,6 +454,7 @@ impl AgentLoop {
         for subject in self.cancel_hooks(Subject::holds_the_stage) {
             match subject {
                 Subject::Calls(calls) => self.drop_uncalled(now, *calls),
+                Subject::Answer(whole) => self.take_back(*whole),
                 Subject::Navigation(wish) => self.stay_here(&wish),
                 _ => {}
             }
@@ -503,3 +507,6 @@ fn hook_error(subject: &Subject, open: &Open, fault: &HookFault) -> ErrorBody {
 
 /// Specs of the client's hooks, shared from loop to loop.
 pub(super) type ClientHooks = Arc<[HookSpec]>;
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,14 @@
 //! Hooks before a move in the tree.
 
 use super::{
-    super::{AgentLoop, annotate::check_name, commands::Caller},
+    super::{AgentLoop, annotate::check_name, commands::Caller, navigate::check_instructions},
     Chain, Subject,
     compaction::check_summary,
     request::refused,
 };
 use crate::core::{hook::HookFault, session::Place};
 use reseed_protocol::{
-    Entry, EntryId, ErrorBody, ErrorCode, Timestamp,
+    EntryId, ErrorBody, ErrorCode, Timestamp,
     command::{Navigate, NavigatePosition},
     hook::{HookAnswer, HookEvent, HookPoint, NavigationPreparation},
     reply::Reply,
@@ -47,19 +47,18 @@ impl Wish {
     }
 
     pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
-        let entries: Vec<Entry> = self.place.left.iter().rev().cloned().collect();
-        let old_leaf_id = agent.session.state.leaf.clone();
         HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
             new_leaf_id: self.place.leaf.clone(),
+            old_leaf_id: agent.session.state.leaf.clone(),
             common_ancestor_id: self.place.common.clone(),
-            old_leaf_id,
-            entries_to_summarize: entries,
+            entries_to_summarize: self.place.left.iter().rev().cloned().collect(),
             user_wants_summary: self.navigate.summarize == Some(true),
             custom_instructions: self.navigate.instructions.clone(),
             replace_instructions: self.navigate.replace_instructions == Some(true),
             label: self.label.clone(),
+            summary: self.given.as_ref().map(|given| given.summary.clone()),
         }))
     }
 
@@ -70,19 +69,22 @@ impl Wish {
             return Ok(true);
         }
         let label = answer.label.map(|label| check_name("label", &label)).transpose().map_err(refused)?;
-        let mut changed = label.is_some() || answer.instructions.is_some();
+        let wants_summary = self.navigate.summarize == Some(true);
+        if label.is_some() && self.target.is_none() && (!wants_summary || self.place.left.is_empty()) {
+            return Err(HookFault::failed("before the first entry there is nothing to name"));
+        }
+        let mut navigate = self.navigate.clone();
+        navigate.instructions = answer.instructions.or(navigate.instructions);
+        navigate.replace_instructions = answer.replace_instructions.or(navigate.replace_instructions);
+        check_instructions(&navigate).map_err(refused)?;
+        let mut changed = label.as_ref().is_some_and(|label| Some(label) != self.label.as_ref());
+        changed |= navigate != self.navigate;
+        self.navigate = navigate;
         self.label = label.or(self.label.take());
         // A summary that nobody asked for would be said to the model all the same.
-        if self.navigate.summarize == Some(true)
-            && let Some(summary) = answer.summary
-        {
+        if let Some(summary) = answer.summary.filter(|_| wants_summary) {
             self.given = Some(BranchGiven { hook: hook.to_owned(), summary, details: answer.details });
             changed = true;
-        }
-        self.navigate.instructions = answer.instructions.or(self.navigate.instructions.take());
-        if answer.replace_instructions.is_some() {
-            changed |= self.navigate.replace_instructions != answer.replace_instructions;
-            self.navigate.replace_instructions = answer.replace_instructions;
         }
         Ok(changed)
     }

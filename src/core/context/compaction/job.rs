@@ -114,8 +114,8 @@ pub struct Job {
     /// There was an answer of which nobody told what it cost.
     unreported: bool,
     prices: Prices,
-    /// What a hook gives it.
-    given: Option<Given>,
+    /// What hooks give it.
+    given: Given,
 }
 
 /// How long a summary by rule may be.
@@ -192,7 +192,7 @@ impl Job {
             usage: None,
             unreported: false,
             prices: around.prices,
-            given: None,
+            given: Given::default(),
         }
     }
 
@@ -458,6 +458,7 @@ impl Job {
 
     fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
         let earlier = self.earlier.clone();
+        let (hook, hook_details) = self.owed();
         let mut cleared = earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
         cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
         Outcome {
@@ -472,12 +473,13 @@ impl Job {
             retained: None,
             allowed_tokens: 0,
             any_gain,
-            hook: self.given.as_ref().map(|given| given.hook.clone()),
-            hook_details: self.given.as_ref().and_then(|given| given.details.clone()),
+            hook,
+            hook_details,
         }
     }
 
     fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
+        let (hook, hook_details) = self.owed();
         // What was cleared and stays is still shown as a note.
         let stays: Vec<EntryId> =
             self.earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
@@ -497,8 +499,8 @@ impl Job {
                 + self.restored_tokens_max
                 + self.files_chars_max() / 3,
             any_gain: false,
-            hook: self.given.as_ref().map(|given| given.hook.clone()),
-            hook_details: self.given.as_ref().and_then(|given| given.details.clone()),
+            hook,
+            hook_details,
         }
     }
 

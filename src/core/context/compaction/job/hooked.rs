@@ -5,15 +5,15 @@ use crate::core::context::{counter::Counter, cut::Cut};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde_json::Value;
 
-/// What a hook gives a compaction.
-#[derive(Debug, Clone, PartialEq)]
+/// What hooks give a compaction, each with the hook that gave it.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Given {
-    /// The hook.
-    pub hook: String,
     /// The summary, in place of one that is made.
-    pub summary: Option<String>,
+    pub summary: Option<(String, String)>,
     /// What is kept with it.
-    pub details: Option<Value>,
+    pub details: Option<(String, Value)>,
+    /// Who named the model that makes the summary.
+    pub model_by: Option<String>,
 }
 
 impl Job {
@@ -56,21 +56,35 @@ impl Job {
         self.conversation = None;
     }
 
-    /// Takes what a hook gives. A summary is offered by the first step that summarises; where it does not do, the model
-    /// is asked as it would have been.
+    /// Takes what hooks give. A summary is offered by the first step that summarises; where it does not do, the model is
+    /// asked as it would have been.
     pub fn give(&mut self, given: Given) {
         if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
             self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
         }
-        self.given = Some(given);
+        self.given = given;
     }
 
     /// The hook's summary of what this cut takes out, if there is one that was not offered yet.
     pub(super) fn given_summary(&mut self, cut: &Cut) -> Option<Outcome> {
-        let summary = self.given.as_mut()?.summary.take()?;
+        let (hook, summary) = self.given.summary.take()?;
         self.steps.push_front(Step::Summarise(cut.clone()));
         self.at = At::Offered(CompactionRung::HookSummary, None);
-        let details = self.details(cut);
-        Some(Outcome { summary: summary.trim().to_owned(), details, ..self.outcome(cut, CompactionRung::HookSummary) })
+        let outcome = Outcome {
+            summary: summary.trim().to_owned(),
+            details: self.details(cut),
+            hook_details: self.given.details.as_ref().map(|(_, details)| details.clone()),
+            ..self.outcome(cut, CompactionRung::HookSummary)
+        };
+        // What it keeps with its summary is kept with no other.
+        self.given.details.take_if(|(by, _)| *by == hook);
+        Some(Outcome { hook: Some(hook), ..outcome })
+    }
+
+    /// The hook to which a summary is owed that the hooks did not give, and what is kept with it.
+    pub(super) fn owed(&self) -> (Option<String>, Option<Value>) {
+        let details = self.given.details.clone();
+        let by = self.given.model_by.clone().or(details.as_ref().map(|(by, _)| by.clone()));
+        (by, details.map(|(_, details)| details))
     }
 }

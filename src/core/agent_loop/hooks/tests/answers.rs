@@ -1,0 +1,311 @@
+//! What becomes of what hooks answer, and of what they may not.
+
+use super::*;
+use crate::core::hook::HookSpec;
+use reseed_protocol::receipt::HookOutcome;
+
+fn at(point: HookPoint) -> Vec<HookSpec> {
+    vec![hook("one", point), hook("two", point)]
+}
+
+/// A world at the first question to a hook of this point.
+fn asked(hooks: Vec<HookSpec>) -> World {
+    let point = hooks[0].point;
+    let mut world = World::new(hooks);
+    world.offer_tool().say("hello");
+    match point {
+        HookPoint::ToolCall => {
+            world.model_calls(&[r#"{"where":"left"}"#]);
+        }
+        HookPoint::ToolResult => {
+            world.model_calls(&[r#"{"where":"left"}"#]).tool("a cat");
+        }
+        _ => {}
+    }
+    world.took();
+    world
+}
+
+#[test]
+fn a_hook_sees_what_the_ones_before_it_made() {
+    let mut world = asked(at(HookPoint::ToolResult));
+    world.answer(json!({ "output": "a dog" }));
+    let told = world.asked_for();
+    assert_eq!((&told["output"], &told["isError"], &told["name"]), (&json!("a dog"), &json!(false), &json!("look")));
+    world.answer(json!({ "isError": true })).check(&["ask two tool_result", "+ tool", "model"]);
+    let Part::ToolResult { output, is_error, .. } = &world.newest("tool").message().unwrap().content[0] else {
+        panic!("no result")
+    };
+    assert_eq!((output.as_str(), *is_error), ("a dog", true));
+
+    let mut world = asked(at(HookPoint::ToolCall));
+    world.answer(json!({ "arguments": r#"{"where":"up"}"# }));
+    assert_eq!(world.asked_for()["arguments"], r#"{"where":"up"}"#);
+    world.answer(json!({ "arguments": r#"{"where":"down"}"# }));
+    world.check(&["ask two tool_call", r#"call look {"where":"down"}"#]);
+    // The model sees what it said, the tool what the hooks made of it.
+    assert!(all_of(world.newest("assistant").message().unwrap()).contains("left"));
+
+    let mut world = asked(at(HookPoint::Message));
+    world.pass().model("my secret is 4711").answer(instead("assistant", "my secret is ----"));
+    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "my secret is ----");
+    world.answer(instead("assistant", "I have a secret"));
+    assert_eq!(world.said("assistant"), "I have a secret");
+
+    let mut world = asked(at(HookPoint::BeforeAgentStart));
+    assert_eq!(world.asked_for()["systemPrompt"], "Be brief.");
+    assert_eq!(world.asked_for()["input"], json!([{ "type": "text", "text": "hello" }]));
+    world.answer(json!({ "systemPrompt": "Be kind." }));
+    assert_eq!(world.asked_for()["systemPrompt"], "Be kind.");
+    world.answer(json!({ "customMessage": { "customType": "note", "content": "It rains.", "display": true } }));
+    assert_eq!(world.sent[0].envelope.system.compiled, "Be kind.");
+    assert_eq!(world.last_sent(), ["user hello", "user It rains."]);
+}
+
+#[test]
+fn an_empty_answer_changes_nothing() {
+    let points = [
+        HookPoint::BeforeAgentStart,
+        HookPoint::Message,
+        HookPoint::Context,
+        HookPoint::ToolCall,
+        HookPoint::ToolResult,
+    ];
+    let run = |hooks: Vec<HookSpec>| {
+        let mut world = World::new(hooks);
+        world.offer_tool().say("hello").pass().model_calls(&[r#"{"where":"left"}"#]).pass();
+        world.tool("a cat").pass().model("it is a cat").pass();
+        world.check_at_rest();
+        let entries: Vec<Value> =
+            world.entries.iter().filter_map(|entry| Some(json!(entry.message()?.content))).collect();
+        let sent: Vec<Vec<String>> =
+            world.sent.iter().map(|sent| sent.messages().map(|m| all_of(&m.message)).collect()).collect();
+        let systems: Vec<String> = world.sent.iter().map(|sent| sent.envelope.system.compiled.clone()).collect();
+        (entries.len(), sent, systems)
+    };
+    let alone = run(Vec::new());
+    for point in points {
+        assert_eq!(run(at(point)), alone, "{point:?}");
+    }
+    assert_eq!(run(points.into_iter().flat_map(at).collect()), alone);
+}
+
+/// What a hook must not answer at a point, and what it is told.
+#[test]
+fn what_a_point_does_not_take_is_refused_and_named() {
+    let long = "x".repeat(300_000);
+    let huge = "x".repeat(1_100_000);
+    let note = |kind: &str| json!({ "customMessage": { "customType": kind, "content": "x", "display": true } });
+    let entries = |count: usize, text: &str| {
+        let entry = json!({ "customType": "note", "data": text });
+        json!({ "entries": vec![entry; count] })
+    };
+    let call = json!({ "type": "tool_call", "callId": "mine", "name": "look", "arguments": "{}" });
+    let image = json!({ "type": "image", "url": "https://example.org/a.png" });
+    let sealed = json!({ "type": "reasoning", "text": "hm", "payload": { "id": 1 } });
+    let parts = |parts: Value| json!({ "message": { "role": "assistant", "content": parts } });
+    let mut table: Vec<(HookPoint, Value, &str)> = Vec::new();
+    let fields = [
+        ("message", instead("assistant", "x")["message"].clone()),
+        ("systemPrompt", json!("x")),
+        ("patch", json!([])),
+        ("cancel", json!(true)),
+        ("label", json!("x")),
+        ("block", json!(false)),
+        ("output", json!("x")),
+    ];
+    for (field, value) in fields {
+        for (point, takes) in [
+            (HookPoint::BeforeAgentStart, "systemPrompt"),
+            (HookPoint::Message, "message"),
+            (HookPoint::Context, "patch"),
+            (HookPoint::ToolCall, "block"),
+            (HookPoint::ToolResult, "output"),
+        ] {
+            if field != takes {
+                let mut answer = json!({});
+                answer[field] = value.clone();
+                table.push((point, answer, "does not take the field"));
+            }
+        }
+    }
+    table.extend([
+        (HookPoint::BeforeAgentStart, json!({ "error": "out of\norder" }), "it says: out oforder"),
+        (HookPoint::BeforeAgentStart, json!({ "systemPrompt": long }), "more than half of the model's window"),
+        (HookPoint::BeforeAgentStart, note(" "), "`customType` has 1 to 200 characters"),
+        (HookPoint::BeforeAgentStart, entries(17, "x"), "at most 16 entries of hooks, not 17"),
+        (HookPoint::BeforeAgentStart, entries(1, &long), "it may have 65536"),
+        (HookPoint::ToolCall, json!({ "arguments": "{" }), "do not fit the tool's schema"),
+        (HookPoint::ToolCall, json!({ "arguments": "{}" }), "do not fit the tool's schema"),
+        (HookPoint::ToolCall, json!({ "arguments": long }), "they may have 262144"),
+        (HookPoint::Message, parts(json!([])), "it may have 1 to"),
+        (HookPoint::Message, instead("assistant", &huge), "it may have 1 to"),
+        (HookPoint::Message, instead("user", "x"), "another role"),
+        (HookPoint::Message, parts(json!([call])), "other tool calls"),
+        (HookPoint::Message, parts(json!([image])), "parts that a model does not say"),
+        (HookPoint::Message, parts(json!([sealed])), "a sealed thought that is not the model's own"),
+    ]);
+    for (point, answer, why) in table {
+        let mut world = asked(vec![hook("one", point)]);
+        if point == HookPoint::Message {
+            world.pass().model("hello").took();
+        }
+        let shown: String = answer.to_string().chars().take(100).collect();
+        world.answer(answer);
+        let failed = world.emitted.iter().find_map(|event| match event {
+            EphemeralEvent::HookFailed(failed) => Some(failed.clone()),
+            _ => None,
+        });
+        let failed = failed.unwrap_or_else(|| panic!("{point:?} takes {shown}"));
+        assert_eq!((failed.hook.as_str(), failed.event, failed.code), ("one", point, ErrorCode::HookFailed), "{shown}");
+        assert!(failed.message.contains(why), "{shown}: {}", failed.message);
+        assert!(failed.message.len() < 600, "{shown}");
+    }
+}
+
+/// What must be right ends the request; what was only to be changed stays as it was.
+#[test]
+fn what_a_failure_does_is_a_matter_of_the_point() {
+    let table: &[(HookPoint, &[&str])] = &[
+        (HookPoint::BeforeAgentStart, &["one failed hook_failed", "end failed hook_failed"]),
+        (HookPoint::Context, &["one failed hook_failed", "end failed hook_failed"]),
+        (HookPoint::Message, &["one failed hook_failed", "ask two message:user"]),
+        (HookPoint::ToolCall, &["one failed hook_failed", "+ tool", "model"]),
+        (HookPoint::ToolResult, &["one failed hook_failed", "ask two tool_result"]),
+    ];
+    for (point, expected) in table {
+        let mut world = asked(at(*point));
+        world.fails(HookFault::failed("it broke")).check(expected);
+        match point {
+            HookPoint::BeforeAgentStart | HookPoint::Context => {
+                let error = world.ended().error.clone().unwrap();
+                let event = if *point == HookPoint::Context { "context:before_request" } else { "before_agent_start" };
+                assert_eq!(error.message, format!("the hook `one` at `{event}` failed: it broke"));
+                assert_eq!(error.details, Some(json!({ "hook": "one", "event": event })));
+            }
+            HookPoint::ToolCall => assert_eq!(world.said("tool"), "Not called: the hook `one` failed."),
+            HookPoint::ToolResult => {
+                world.pass();
+                assert_eq!(world.said("tool"), "a cat");
+            }
+            _ => {}
+        }
+        // The session goes on, and asks its hooks again.
+        if world.asked.is_some() {
+            world.model("done");
+        }
+        world.pass();
+        if world.asked.is_some() {
+            world.model("done").pass();
+        }
+        world.check_at_rest();
+        world.say("again").pass().model("yes").pass();
+        assert_eq!(end_of(world.ended()), "end completed", "{point:?}");
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn a_message_hook_that_fails_leaves_the_original_and_the_next_one_sees_it() {
+    let mut world = World::new(at(HookPoint::Message));
+    world.say("hello").pass().model("the original").took();
+    world.fails(HookFault::failed("it broke"));
+    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "the original");
+    world.answer(json!({}));
+    world.check(&["one failed hook_failed", "ask two message:assistant", "+ assistant", "end completed"]);
+    assert_eq!(world.said("assistant"), "the original");
+}
+
+#[test]
+fn a_call_that_is_blocked_is_told_to_the_model_and_nobody_else_is_asked_about_it() {
+    let mut world = World::new(at(HookPoint::ToolCall));
+    world.offer_tool().say("hello");
+    world.model_calls(&[r#"{"where":"left"}"#, "{}", r#"{"where":"right"}"#]).took();
+    world.answer(json!({ "block": true, "reason": "the left is not yours" }));
+    // The second does not fit the tool's schema: there is nothing to ask about it.
+    world.check(&["ask one tool_call"]);
+    assert_eq!(world.asked_for()["arguments"], r#"{"where":"right"}"#);
+    world.answer(json!({ "block": true })).check(&["+ tool", "+ tool", "+ tool", "model"]);
+    let sent = world.last_sent();
+    assert_eq!(sent[2], "tool Not called: the left is not yours");
+    assert!(sent[3].starts_with("tool The arguments of `look` do not fit its schema"), "{}", sent[3]);
+    assert_eq!(sent[4], "tool Not called: it is not allowed here.");
+    world.model("done").check_at_rest();
+}
+
+#[test]
+fn one_of_two_calls_is_made_and_the_other_is_not() {
+    let mut world = World::new(vec![hook("one", HookPoint::ToolCall)]);
+    world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]).took();
+    world.answer(json!({ "block": true })).answer(json!({}));
+    world.check(&["ask one tool_call", "+ tool", r#"call look {"where":"right"}"#]);
+    world.tool("a cat").model("done").check_at_rest();
+    let sent = world.last_sent();
+    assert_eq!(sent[2..], ["tool Not called: it is not allowed here.", "tool a cat"]);
+}
+
+#[test]
+fn a_system_prompt_of_a_hook_is_for_one_turn() {
+    let mut world = World::new(vec![hook("one", HookPoint::BeforeAgentStart)]);
+    let before = world.agent.context_info().token_count;
+    world.offer_tool().say("hello").answer(json!({ "systemPrompt": "Be kind. ".repeat(100) }));
+    world.model_calls(&[r#"{"where":"left"}"#]).tool("a cat").model("done");
+    let systems = |world: &World| -> Vec<bool> {
+        world.sent.iter().map(|sent| sent.envelope.system.compiled.starts_with("Be kind.")).collect()
+    };
+    assert_eq!(systems(&world), [true, true]);
+    assert!(world.agent.context_info().token_count < before + 200, "the prompt is counted no more");
+    world.say("again").pass();
+    assert_eq!(systems(&world), [true, true, false]);
+    assert_eq!(world.sent[2].envelope.system.compiled, "Be brief.");
+}
+
+#[test]
+fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
+    let mut world = World::new(at(HookPoint::BeforeAgentStart));
+    world.say("hello").took();
+    let entry = |kind: &str| json!({ "customType": kind, "data": { "at": 1 } });
+    world.answer(json!({ "entries": [entry("a"), entry("b")] }));
+    world.answer(json!({ "entries": [entry("c")], "customMessage": { "customType": "note", "content": "It rains.", "display": false } }));
+    world.check(&["ask two before_agent_start", "+ custom", "+ custom", "+ custom_message", "+ custom", "model"]);
+    let parents: Vec<bool> =
+        world.entries.windows(2).map(|two| two[1].parent_id.as_ref() == Some(&two[0].entry_id)).collect();
+    assert_eq!(parents, [true; 4]);
+    assert_eq!(world.last_sent(), ["user hello", "user It rains."]);
+}
+
+#[test]
+fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("hello").pass();
+    let request = world.asked.take().unwrap();
+    let usage = crate::core::model::ReportedUsage {
+        input_tokens: 30,
+        output_tokens: 12,
+        ..crate::core::model::ReportedUsage::default()
+    };
+    let parts = vec![Part::Text { text: "hello to you and to all the others".into() }];
+    world
+        .tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: Some(usage) } });
+    world.answer(instead("assistant", &"a longer answer ".repeat(60)));
+    let paid = world.ended().usage.clone().unwrap();
+    assert_eq!((paid.input_tokens, paid.output_tokens), (30, 12));
+    let tokens = world.ended().context_info.token_count;
+    assert!(tokens > 170, "{tokens} tokens: the report is of an answer that is not sent back");
+}
+
+#[test]
+fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
+    let mut world = World::new(vec![hook("one", HookPoint::BeforeAgentStart), hook("two", HookPoint::Message)]);
+    world.say("hello").wait(40).answer(json!({ "systemPrompt": "Be kind." })).wait(5).answer(json!({}));
+    let runs: Vec<(&str, &str, HookOutcome, u64)> = world
+        .agent
+        .hook_runs
+        .iter()
+        .map(|run| (run.hook.as_str(), run.event.as_str(), run.outcome, run.duration_ms))
+        .collect();
+    assert_eq!(
+        runs,
+        [("one", "before_agent_start", HookOutcome::Changed, 40), ("two", "message", HookOutcome::Unchanged, 5)]
+    );
+}

@@ -1,0 +1,297 @@
+//! Hooks before a compaction.
+
+use super::*;
+use reseed_protocol::{
+    command::{CancelCompaction, ManualCompact, PreviewCompact},
+    entry::Compaction,
+    event::{CompactionRung, ContextCompacted},
+    reply::CompactionPreview,
+};
+
+/// A session with more in it than a compaction keeps.
+fn long(hooks: Vec<HookSpec>) -> World {
+    World::full(hooks, "manual", 40)
+}
+
+/// One whose next request waits for a compaction.
+fn crowded(hooks: Vec<HookSpec>) -> World {
+    World::full(hooks, "threshold", 85)
+}
+
+/// One that is compacted in the background.
+fn filling(hooks: Vec<HookSpec>) -> World {
+    World::full(hooks, "threshold", 75)
+}
+
+fn before(names: &[&str]) -> Vec<HookSpec> {
+    names.iter().map(|name| hook(name, HookPoint::BeforeCompact)).collect()
+}
+
+impl World {
+    fn compact(&mut self) -> &mut Self {
+        self.compact_with(None)
+    }
+
+    fn compact_with(&mut self, instructions: Option<&str>) -> &mut Self {
+        let instructions = instructions.map(str::to_owned);
+        self.command(Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() }))
+    }
+
+    fn compacted(&self) -> (&ContextCompacted, &Compaction) {
+        let compacted = self.events.iter().rev().find_map(|event| match event {
+            Event::ContextCompacted(compacted) => Some(&**compacted),
+            _ => None,
+        });
+        let EntryData::Compaction(entry) = &self.newest("compaction").data else { panic!("no compaction") };
+        (compacted.expect("it was compacted"), entry)
+    }
+
+    fn previewed(&self) -> &CompactionPreview {
+        let Reply::CompactionPreview(preview) = self.reply() else { panic!("no preview: {:?}", self.reply()) };
+        preview
+    }
+}
+
+#[test]
+fn a_hook_is_told_what_a_compaction_would_be_made_of() {
+    let mut world = long(before(&["one"]));
+    world.compact_with(Some("mind the boats")).check(&["ask one before_compact"]);
+    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let ids = |messages: &[reseed_protocol::context::ContextMessage]| -> Vec<String> {
+        messages.iter().map(|message| message.entry_id.as_ref().unwrap().to_string()).collect()
+    };
+    let kept = told.first_kept_entry_id.clone().unwrap();
+    let gone: Vec<String> = world.entries.iter().map(|entry| entry.entry_id.to_string()).collect();
+    let gone: Vec<String> = gone.into_iter().take_while(|id| *id != kept.as_str()).collect();
+    assert!(!gone.is_empty());
+    assert_eq!([ids(&told.messages), ids(&told.turn_prefix)].concat(), gone);
+    assert_eq!(told.branch_entries, world.entries);
+    assert_eq!(told.custom_instructions.as_deref(), Some("mind the boats"));
+    assert_eq!((told.background, told.preview, &told.previous_summary, &told.summary), (false, false, &None, &None));
+    assert_eq!((told.settings.strategy.as_str(), told.settings.model.as_str()), ("manual", "summariser"));
+    assert_eq!(told.tokens_before, world.agent.context_info().token_count);
+    // The next one is told of this summary.
+    world.answer(json!({ "summary": "They met at the harbour." })).took();
+    world.say("and then?").model("on we went ".repeat(300).as_str()).compact();
+    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    assert_eq!(told.previous_summary.as_deref(), Some("They met at the harbour."));
+}
+
+#[test]
+fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
+    let mut world = long(before(&["one", "two"]));
+    let tokens = world.agent.context_info().token_count;
+    world.compact().took();
+    world.answer(json!({ "cancel": true, "summary": "none" })).check(&["compaction failed compaction_cancelled"]);
+    let Some(EphemeralEvent::CompactionFailed(failed)) = world.emitted.last() else { panic!("not told") };
+    assert!(failed.message.contains("the hook `one` is against the compaction"), "{}", failed.message);
+    assert_eq!(world.agent.context_info().token_count, tokens);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() {
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").check(&["+ user", "turn", "ask one before_compact"]);
+    world.answer(json!({ "cancel": true })).check(&["compaction failed compaction_cancelled", "model"]);
+    world.took();
+    // The provider's word is final: without a compaction this request cannot be sent.
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
+    world.answer(json!({ "cancel": true }));
+    world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
+    assert!(world.ended().error.as_ref().unwrap().message.contains("the hook `one` is against"));
+    world.check_at_rest();
+}
+
+#[test]
+fn a_hooks_summary_is_taken_without_asking_the_model() {
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    world.answer(json!({ "summary": "  They met at the harbour.\n", "details": { "by": "rule" } }));
+    world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    let (compacted, entry) = world.compacted();
+    assert_eq!((compacted.rung, compacted.summary.as_str()), (CompactionRung::HookSummary, "They met at the harbour."));
+    assert!(compacted.failed_rungs.is_empty());
+    assert_eq!((entry.hook.as_deref(), &entry.hook_details), (Some("one"), &Some(json!({ "by": "rule" }))));
+    assert!(world.sent.is_empty());
+    world.say("and then?");
+    assert!(world.last_sent()[0].contains("They met at the harbour."));
+}
+
+#[test]
+fn a_summary_that_gains_nothing_gives_way_to_the_models() {
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    world.answer(json!({ "summary": "The harbour lies to the west. ".repeat(1_000) })).check(&["summary"]);
+    world.summary().check(&["+ compaction", "compacted model_summary", "reseed"]);
+    let (compacted, entry) = world.compacted();
+    let failed: Vec<(CompactionRung, &str)> =
+        compacted.failed_rungs.iter().map(|failed| (failed.rung, failed.reason.as_str())).collect();
+    assert_eq!(failed, [(CompactionRung::HookSummary, "not_smaller")]);
+    assert_eq!(entry.hook, None, "the summary is not the hook's");
+}
+
+#[test]
+fn a_hook_may_have_another_model_summarise_with_other_instructions() {
+    let mut world = long(before(&["one"]));
+    world.compact_with(Some("mind the boats")).took();
+    world.answer(json!({ "model": "cheaper", "instructions": "mind the gulls" })).check(&["summary"]);
+    let asked = &world.sent[0];
+    let text: String = asked.messages().map(|message| message.message.text()).collect();
+    assert_eq!(asked.model, "cheaper");
+    assert!(text.contains("mind the gulls") && !text.contains("mind the boats"));
+    world.summary().check(&["+ compaction", "compacted model_summary", "reseed"]);
+    world.say("hello");
+    assert_eq!(world.sent.last().unwrap().model, "test");
+}
+
+#[test]
+fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones() {
+    let mut world = long(before(&["one", "two", "three"]));
+    world.compact_with(Some("mind the boats"));
+    world.answer(json!({ "instructions": "mind the gulls", "model": "cheaper", "details": { "n": 1 } }));
+    let told = world.asked_for();
+    assert_eq!(
+        (&told["customInstructions"], &told["settings"]["model"]),
+        (&json!("mind the gulls"), &json!("cheaper"))
+    );
+    world.answer(json!({ "summary": "They met." }));
+    assert_eq!(world.asked_for()["summary"], "They met.");
+    world.answer(json!({ "details": { "n": 3 } }));
+    let (compacted, entry) = world.compacted();
+    assert_eq!((compacted.rung, compacted.summary.as_str()), (CompactionRung::HookSummary, "They met."));
+    assert_eq!((entry.hook.as_deref(), &entry.hook_details), (Some("two"), &Some(json!({ "n": 3 }))));
+}
+
+#[test]
+fn a_hook_that_fails_or_is_late_is_gone_on_without() {
+    let refused = [
+        (json!({ "summary": " \n" }), "its summary is blank"),
+        (json!({ "summary": "x".repeat(300_000) }), "its `summary` has 300000 bytes, it may have 262144"),
+        (json!({ "details": "x".repeat(300_000) }), "its `details` has 300002 bytes"),
+        (json!({ "instructions": "x".repeat(20_000) }), "its `instructions` has 20000 bytes, it may have 16384"),
+        (json!({ "label": "x" }), "`before_compact` does not take the field `label`"),
+        (json!({ "error": "no" }), "it says: no"),
+    ];
+    for (answer, why) in refused {
+        let mut world = long(before(&["one", "two"]));
+        world.compact().took();
+        world.answer(answer).check(&["one failed hook_failed", "ask two before_compact"]);
+        let Some(EphemeralEvent::HookFailed(failed)) =
+            world.emitted.iter().rev().find(|event| matches!(event, EphemeralEvent::HookFailed(_)))
+        else {
+            panic!("not told")
+        };
+        assert!(failed.message.contains(why), "{}", failed.message);
+        world.answer(json!({})).check(&["summary"]);
+        world.summary().check_at_rest();
+    }
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    world.wait(1_000).check(&["drop one", "one failed hook_timeout", "summary"]);
+    // A window that is not known cannot be summarised in.
+    let mut world = long(before(&["one"]));
+    world.agent.deployment = Arc::new(Deployment {
+        windows: Windows::new(None, vec![("test".into(), Some(9_000)), ("summariser".into(), Some(9_000))]),
+        ..(*world.agent.deployment).clone()
+    });
+    world.compact().took();
+    world.answer(json!({ "model": "nobody-knows" })).check(&["one failed hook_failed", "summary"]);
+}
+
+#[test]
+fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["ask one before_compact"]);
+    assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
+    world.answer(json!({ "summary": "They met." })).check(&["preview"]);
+    let preview = world.previewed().clone();
+    assert_eq!((preview.summary.as_str(), preview.rung), ("They met.", CompactionRung::HookSummary));
+    let preview_id = Some(preview.preview_id);
+    world.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+    world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    assert_eq!(world.compacted().1.hook.as_deref(), Some("one"));
+
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.answer(json!({ "cancel": true })).check(&["error compaction_cancelled"]);
+    world.check_at_rest();
+    // A turn does not wait for one, and what it makes room for is made anew.
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.say("hello").check(&["+ user", "turn", "model"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["preview"]);
+}
+
+#[test]
+fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
+    let mut world = filling(before(&["one"]));
+    world.say("hello");
+    let took = world.took();
+    assert_eq!(took, ["+ user", "turn", "ask one before_compact", "model"]);
+    assert_eq!(world.asked_for()["background"], json!(true));
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    world.check_at_rest();
+    // Answered in the middle of a request it waits for the next place between two.
+    let mut world = filling(before(&["one"]));
+    world.say("hello").took();
+    world.answer(json!({ "summary": "They met." })).check(&[]);
+    world.model("hello").check(&["+ assistant", "end completed", "+ compaction", "compacted hook_summary", "reseed"]);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
+    let stop = |world: &mut World| {
+        world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    };
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    stop(&mut world);
+    world.check(&["drop one", "compaction failed compaction_cancelled"]).check_at_rest();
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").took();
+    stop(&mut world);
+    world.check(&["drop one", "compaction failed compaction_cancelled", "model"]);
+    // With its turn.
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").took();
+    world.cancel();
+    // What the turn waited for is made in the background, once it is over.
+    let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compact"];
+    world.check(&ends);
+    // With the server.
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    world.tell(Input::Stop).check(&["drop one", "compaction failed compaction_cancelled"]).check_at_rest();
+}
+
+#[test]
+fn the_time_of_a_compaction_is_that_of_its_hooks_too() {
+    let slow = vec![hook("one", HookPoint::BeforeCompact).within(600_000)];
+    let mut world = crowded(slow.clone());
+    world.say("hello").took();
+    // Who waits is helped by rule.
+    world.wait(180_000).check(&["drop one", "+ compaction", "compacted extract", "reseed", "model"]);
+    let mut world = filling(slow);
+    world.say("hello").model("hello").took();
+    world.wait(180_000).check(&["drop one", "compaction failed upstream_timeout"]);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_hook_that_is_against_every_compaction_does_not_trip_the_breaker_of_failures() {
+    let mut world = crowded(before(&["one"]));
+    for _ in 0..4 {
+        world.say("hello");
+        while !world.open.is_empty() {
+            world.answer(json!({ "cancel": true }));
+        }
+        world.model("hello");
+    }
+    let refused = |line: &&String| *line == "compaction failed compaction_cancelled";
+    assert!(world.took().iter().filter(refused).count() > 3);
+    assert_eq!(world.agent.context_info().breaker, None);
+}

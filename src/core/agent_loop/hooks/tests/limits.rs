@@ -1,0 +1,182 @@
+//! For how long a hook is waited for, and what is done without it.
+
+use super::*;
+use reseed_protocol::command::CallProgress;
+
+impl World {
+    fn progress(&mut self) -> &mut Self {
+        let call_id = self.question().call_id.clone();
+        self.command(Command::CallProgress(CallProgress { call_id, message: None }))
+    }
+
+    /// The client of the oldest open question is not here.
+    fn is_away(&mut self) -> &mut Self {
+        let call_id = self.question().call_id.clone();
+        self.hear(call_id, Err(HookFault::unavailable("its client is not connected")));
+        let open = self.agent.open_client_calls();
+        self.open.retain(|(_, asked)| open.iter().any(|call| call.call_id == asked.call_id));
+        self
+    }
+
+    fn failure(&self) -> String {
+        let error = self.ended().error.clone().expect("the turn failed");
+        error.message
+    }
+}
+
+fn client(offer: Value) -> World {
+    let mut world = World::new(Vec::new());
+    world.offer_hooks(json!([offer])).say("hello").took();
+    world
+}
+
+#[test]
+fn a_hook_has_its_own_limit_or_the_servers() {
+    for (spec, limit) in [(hook("one", HookPoint::Context), 1_000), (hook("one", HookPoint::Context).within(30), 30)] {
+        let mut world = World::new(vec![spec]);
+        world.say("hello").took();
+        assert_eq!(world.question().deadline, Some(NOW.plus_millis(limit)));
+        assert_eq!(world.agent.next_deadline(), Some(NOW.plus_millis(limit)));
+        world.wait(limit - 1).check(&[]);
+        world.wait(1).check(&["drop one", "one failed hook_timeout", "end failed hook_timeout"]);
+        assert_eq!(
+            world.failure(),
+            format!(
+                "the hook `one` at `context:before_request` failed: it did not answer within its limit of {limit} ms, \
+                 nor say that it is still at work"
+            )
+        );
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn what_time_over_does_is_a_matter_of_the_point() {
+    let table: &[(HookPoint, &[&str])] = &[
+        (HookPoint::BeforeAgentStart, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
+        (HookPoint::Context, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
+        (HookPoint::Message, &["drop one", "one failed hook_timeout", "model withheld"]),
+        (HookPoint::ToolCall, &["drop one", "one failed hook_timeout", "+ tool", "model"]),
+        (HookPoint::ToolResult, &["drop one", "one failed hook_timeout", "+ tool", "model"]),
+    ];
+    for (point, expected) in table {
+        let mut world = World::new(vec![hook("one", *point)]);
+        world.offer_tool().say("hello");
+        if matches!(point, HookPoint::ToolCall | HookPoint::ToolResult) {
+            world.model_calls(&[r#"{"where":"left"}"#]);
+        }
+        if *point == HookPoint::ToolResult {
+            world.tool("a cat");
+        }
+        world.took();
+        world.wait(1_000).check(expected);
+    }
+}
+
+#[test]
+fn a_late_answer_changes_nothing() {
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("hello").pass().model("the original");
+    let call_id = world.question().call_id.clone();
+    world.wait(1_000).took();
+    let answer = serde_json::from_value(instead("assistant", "another")).unwrap();
+    world.hear(call_id, Ok(answer)).check(&[]);
+    assert_eq!(world.said("assistant"), "the original");
+
+    let mut world = client(json!({ "event": "message", "timeoutMs": 50 }));
+    let call_id = world.question().call_id.clone();
+    world.wait(50).took();
+    let late = json!({ "callId": call_id, "message": instead("user", "x")["message"] });
+    world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error unknown_call"]);
+    let Reply::Error(error) = world.reply() else { panic!("no error") };
+    assert_eq!(error.message, format!("no hook call `{call_id}` waits for an answer"));
+}
+
+#[test]
+fn progress_moves_the_limit_up_to_its_hard_cap() {
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    for at in 1..=10 {
+        world.wait(95).progress();
+        let expected = NOW.plus_millis((at * 95 + 100).min(1_000));
+        assert_eq!(world.agent.next_deadline(), Some(expected), "after progress {at}");
+        world.check(&[]);
+    }
+    world.wait(49).check(&[]);
+    world.wait(1).check(&["drop client", "client failed hook_timeout", "end failed hook_timeout"]);
+}
+
+#[test]
+fn a_hook_whose_client_is_away_is_passed_over_unless_it_is_required() {
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    world.is_away().check(&["ask client context:ephemeral"]);
+    world.is_away().check(&["model"]);
+    world.model("hello").is_away().check(&["+ assistant", "ask client context:turn_end", "end completed"]);
+    assert!(world.emitted.iter().all(|event| !matches!(event, EphemeralEvent::HookFailed(_))));
+
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": true }));
+    world.is_away().wait(60).check(&[]);
+    // It is back: it is asked the same again, and has the time that is left.
+    let again = world.agent.open_client_calls();
+    assert_eq!((again.len(), &again[0]), (1, world.question()));
+    world.answer(json!({})).check(&["ask client context:ephemeral"]);
+    world.is_away().wait(100).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
+    let why = "its client is not connected, and did not come back in time";
+    assert_eq!(world.failure(), format!("the hook `client` at `context:ephemeral` failed: {why}"));
+    world.check_at_rest();
+}
+
+#[test]
+fn a_client_that_came_back_and_said_nothing_was_too_slow_and_not_away() {
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": true }));
+    world.is_away().wait(60).progress();
+    world.wait(100).check(&["drop client", "client failed hook_timeout", "end failed hook_timeout"]);
+}
+
+#[test]
+fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
+    let offer = json!({ "event": "context", "reasons": ["before_request"] });
+    // The same once more, as often as it likes: what was asked is asked still.
+    let mut world = client(offer.clone());
+    for _ in 0..5 {
+        world.offer_hooks(json!([offer])).check(&[]);
+    }
+    world.offer_hooks(json!([offer, { "event": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
+    world.answer(json!({})).check(&["ask more context:ephemeral"]);
+    world.answer(json!({})).check(&["model"]);
+    // None of them any more: nobody waits for what will not come.
+    let mut world = client(offer.clone());
+    world.offer_hooks(json!([])).check(&["model"]);
+    assert!(world.agent.open_client_calls().is_empty());
+    // What may not be offered changes nothing.
+    let mut world = client(offer);
+    world.offer_hooks(json!([{ "event": "message", "timeoutMs": 0 }])).check(&["error invalid_hooks"]);
+    world.answer(json!({})).check(&["model"]);
+}
+
+#[test]
+fn another_connections_word_for_a_servers_hook_is_unknown() {
+    let mut world = World::new(vec![hook("one", HookPoint::Context)]);
+    world.say("hello").took();
+    let result = json!({ "callId": world.question().call_id });
+    world
+        .command(Command::HookResult(Box::new(serde_json::from_value(result).unwrap())))
+        .check(&["error unknown_call"]);
+    world.progress().check(&["error unknown_call"]);
+    world.pass().model("hello").pass().check_at_rest();
+}
+
+#[test]
+fn a_tool_that_has_answered_is_not_late_because_hooks_are_slow() {
+    let mut world = World::new(vec![hook("one", HookPoint::ToolResult).within(60_000)]);
+    world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]);
+    world.tool("a cat").took();
+    // The other tool is too slow.
+    world.wait(10_000).check(&["+ tool"]);
+    assert!(world.said("tool").starts_with("The tool did not answer within 10000 ms"));
+    let call_id = world.question().call_id.clone();
+    assert_ne!(world.agent.next_deadline(), None);
+    assert_eq!(world.question().call_id, call_id);
+    world.wait(30_000).answer(json!({})).check(&["+ tool", "model"]);
+    assert_eq!(world.said("tool"), "a cat");
+    world.model("done").check_at_rest();
+}

@@ -1,0 +1,206 @@
+//! Hooks before a move in the tree.
+
+use super::*;
+use reseed_protocol::{
+    EntryId,
+    command::{Navigate, NavigatePosition},
+    entry::BranchSummary,
+};
+
+const LINES: &[&str] =
+    &["e0:user where is the harbour", "e1:assistant to the west", "e2:user and the boats", "e3:assistant at sea"];
+
+fn id(id: &str) -> EntryId {
+    id.parse().unwrap()
+}
+
+fn world(names: &[&str]) -> World {
+    World::with(names.iter().map(|name| hook(name, HookPoint::BeforeNavigate)).collect(), LINES, |_, _| ())
+}
+
+impl World {
+    /// Moves to `e1`.
+    fn go(&mut self, change: impl FnOnce(&mut Navigate)) -> &mut Self {
+        let mut navigate = Navigate {
+            entry_id: Some(id("e1")),
+            position: Some(NavigatePosition::At),
+            summarize: None,
+            instructions: None,
+            replace_instructions: None,
+            label: None,
+        };
+        change(&mut navigate);
+        let leaf = navigate.entry_id.clone();
+        let tree = &self.agent.session().tree;
+        let place = Place {
+            tree: leaf.as_ref().and_then(|leaf| tree.upto(leaf)).unwrap_or_default(),
+            left: self
+                .entries
+                .iter()
+                .rev()
+                .take_while(|entry| Some(&entry.entry_id) != leaf.as_ref())
+                .cloned()
+                .collect(),
+            common: leaf.clone(),
+            leaf,
+            ..Place::default()
+        };
+        self.command_to(Command::Navigate(navigate), Some(place))
+    }
+
+    fn leaf(&self) -> Option<&str> {
+        self.agent.session().state.leaf.as_ref().map(EntryId::as_str)
+    }
+
+    fn branch_summary(&self) -> &BranchSummary {
+        let EntryData::BranchSummary(summary) = &self.newest("branch_summary").data else { panic!("no summary") };
+        summary
+    }
+}
+
+#[test]
+fn a_hook_is_asked_before_every_move_and_told_where_it_goes() {
+    for wanted in [None, Some(false), Some(true)] {
+        let mut world = world(&["one"]);
+        world.go(|navigate| {
+            navigate.summarize = wanted;
+            navigate.label = Some("the harbour".into());
+        });
+        world.check(&["ask one before_navigate"]);
+        let HookEvent::BeforeNavigate(told) = &world.question().event else { panic!("another question") };
+        assert_eq!((&told.target_id, &told.new_leaf_id), (&Some(id("e1")), &Some(id("e1"))));
+        assert_eq!((&told.old_leaf_id, &told.common_ancestor_id), (&Some(id("e3")), &Some(id("e1"))));
+        let ids: Vec<&str> = told.entries_to_summarize.iter().map(|entry| entry.entry_id.as_str()).collect();
+        assert_eq!((ids, told.position), (vec!["e2", "e3"], NavigatePosition::At));
+        assert_eq!((told.user_wants_summary, told.label.as_deref()), (wanted == Some(true), Some("the harbour")));
+        assert_eq!((&told.custom_instructions, told.replace_instructions, &told.summary), (&None, false, &None));
+        assert_eq!(world.leaf(), Some("e3"), "nothing has moved");
+    }
+}
+
+#[test]
+fn a_move_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
+    let mut world = world(&["one", "two"]);
+    world.go(|_| ()).took();
+    world.answer(json!({ "cancel": true })).check(&["error navigation_cancelled"]);
+    let Reply::Error(error) = world.reply() else { panic!("no error") };
+    assert!(error.message.contains("the hook `one` is against the move"), "{}", error.message);
+    assert_eq!(world.leaf(), Some("e3"));
+    world.check_at_rest();
+}
+
+#[test]
+fn a_hooks_summary_stands_where_one_is_wanted_and_nowhere_else() {
+    let answer = json!({ "summary": " They spoke of boats. ", "details": { "by": "rule" } });
+    let mut wanted = world(&["one"]);
+    wanted.go(|navigate| navigate.summarize = Some(true)).took();
+    wanted.answer(answer.clone()).check(&["+ branch_summary", "navigated", "reseed"]);
+    let summary = wanted.branch_summary();
+    assert_eq!((summary.summary.as_str(), summary.hook.as_deref()), ("They spoke of boats.", Some("one")));
+    assert_eq!(summary.hook_details, Some(json!({ "by": "rule" })));
+    assert_eq!(summary.left_leaf_id, Some(id("e3")));
+    assert!(wanted.sent.is_empty());
+    let mut unwanted = world(&["one"]);
+    unwanted.go(|_| ()).took();
+    unwanted.answer(answer).check(&["navigated", "reseed"]);
+    assert_eq!(unwanted.leaf(), Some("e1"));
+}
+
+#[test]
+fn a_hook_may_have_the_model_look_at_something_else() {
+    let mut world = world(&["one"]);
+    world.go(|navigate| {
+        navigate.summarize = Some(true);
+        navigate.instructions = Some("mind the boats".into());
+    });
+    world.took();
+    world.answer(json!({ "instructions": "mind the gulls", "replaceInstructions": true })).check(&["summary"]);
+    let text: String = world.sent[0].messages().map(|message| message.message.text()).collect();
+    assert!(text.contains("mind the gulls") && !text.contains("mind the boats"), "{text}");
+    world.summary().check(&["+ branch_summary", "navigated", "reseed"]);
+    assert_eq!(world.branch_summary().hook, None);
+}
+
+#[test]
+fn several_hooks_see_what_the_earlier_ones_wish() {
+    let mut world = world(&["one", "two", "three"]);
+    world.go(|navigate| navigate.summarize = Some(true));
+    world.answer(json!({ "label": " west ", "instructions": "mind the gulls" }));
+    let told = world.asked_for();
+    assert_eq!((&told["label"], &told["customInstructions"]), (&json!("west"), &json!("mind the gulls")));
+    world.answer(json!({ "summary": "They spoke of boats." }));
+    assert_eq!(world.asked_for()["summary"], "They spoke of boats.");
+    world.took();
+    world.answer(json!({ "label": "further west" })).check(&["+ branch_summary", "+ label", "navigated", "reseed"]);
+    assert_eq!(world.branch_summary().hook.as_deref(), Some("two"));
+    let EntryData::Label(label) = &world.newest("label").data else { panic!("no label") };
+    assert_eq!(label.label.as_deref(), Some("further west"));
+}
+
+#[test]
+fn a_hook_that_fails_is_gone_on_without() {
+    let refused = [
+        (json!({ "summary": "" }), "its summary is blank"),
+        (json!({ "label": " " }), "a label has 1 to 200 characters"),
+        (json!({ "label": "a\nb" }), "no control characters"),
+        (json!({ "replaceInstructions": true }), "there are no instructions to take the place of ours"),
+        (json!({ "instructions": " ", "replaceInstructions": true }), "there are no instructions"),
+        (json!({ "model": "cheaper" }), "`before_navigate` does not take the field `model`"),
+        (json!({ "error": "no" }), "it says: no"),
+    ];
+    for (answer, why) in refused {
+        let mut world = world(&["one", "two"]);
+        world.go(|_| ()).took();
+        let shown = answer.to_string();
+        world.answer(answer).check(&["one failed hook_failed", "ask two before_navigate"]);
+        let Some(EphemeralEvent::HookFailed(failed)) = world.emitted.last() else { panic!("not told") };
+        assert!(failed.message.contains(why), "{shown}: {}", failed.message);
+        // Nothing of it stays.
+        assert_eq!(
+            (&world.asked_for()["label"], &world.asked_for()["replaceInstructions"]),
+            (&Value::Null, &json!(false))
+        );
+        world.answer(json!({})).check(&["navigated", "reseed"]);
+        assert_eq!(world.leaf(), Some("e1"));
+    }
+    let mut late = world(&["one"]);
+    late.go(|_| ()).took();
+    late.wait(1_000).check(&["drop one", "one failed hook_timeout", "navigated", "reseed"]);
+}
+
+#[test]
+fn a_name_for_what_is_before_the_first_entry_is_refused_and_the_move_is_made() {
+    let mut world = world(&["one"]);
+    world.go(|navigate| navigate.entry_id = None).took();
+    world.answer(json!({ "label": "the start" })).check(&["one failed hook_failed", "navigated", "reseed"]);
+    assert_eq!(world.leaf(), None);
+}
+
+#[test]
+fn what_is_said_while_hooks_look_at_a_move_is_meant_for_where_it_goes() {
+    let mut world = world(&["one"]);
+    world.go(|_| ()).took();
+    world.say("hello").check(&["queue 1"]);
+    world.answer(json!({})).check(&["queue 1", "navigated", "reseed", "queue 0", "+ user", "turn", "model"]);
+    assert_eq!(world.last_sent(), ["user where is the harbour", "assistant to the west", "user hello"]);
+}
+
+#[test]
+fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
+    let mut world = world(&["one"]);
+    world.go(|_| ()).took();
+    let late = world.question().call_id.clone();
+    world.tell(Input::Stop).check(&["drop one", "error navigation_cancelled"]);
+    world.hear(late, Ok(HookAnswer::default())).check(&[]);
+    assert_eq!(world.leaf(), Some("e3"));
+    world.check_at_rest();
+}
+
+#[test]
+fn a_session_that_hooks_look_at_moves_nowhere_else() {
+    let mut world = world(&["one"]);
+    world.go(|_| ()).took();
+    world.go(|_| ()).check(&["error turn_running"]);
+    let Reply::Error(error) = world.reply() else { panic!("no error") };
+    assert!(error.message.contains("hooks look at a move"), "{}", error.message);
+}

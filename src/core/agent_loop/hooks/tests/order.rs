@@ -1,0 +1,246 @@
+//! Who is asked when, and what nobody waits for.
+
+use super::*;
+use reseed_protocol::{
+    command::{SetModel, WhenBusy},
+    hook::ContextReason,
+};
+
+/// A hook at every point around a turn.
+fn all() -> Vec<HookSpec> {
+    vec![
+        hook("end", HookPoint::Context).for_reasons(&[ContextReason::TurnEnd]),
+        hook("result", HookPoint::ToolResult),
+        hook("call", HookPoint::ToolCall),
+        hook("said", HookPoint::Message),
+        hook("every", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]),
+        hook("once", HookPoint::Context).for_reasons(&[ContextReason::Ephemeral]),
+        hook("start", HookPoint::BeforeAgentStart),
+        hook("compact", HookPoint::BeforeCompact),
+    ]
+}
+
+#[test]
+fn a_turn_asks_its_hooks_in_this_order() {
+    let mut world = World::new(all());
+    world.offer_tool().say("hello");
+    let mut steps: Vec<&dyn Fn(&mut World)> = Vec::new();
+    let pass = |world: &mut World| {
+        world.answer(json!({}));
+    };
+    let calls = |world: &mut World| {
+        world.model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]);
+    };
+    let tool = |world: &mut World| {
+        world.tool("a cat");
+    };
+    let done = |world: &mut World| {
+        world.model("it is a cat");
+    };
+    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &pass, &calls, &pass, &pass, &pass, &tool, &tool]);
+    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &pass, &done, &pass, &pass]);
+    let mut took = vec![world.took()];
+    for step in steps {
+        step(&mut world);
+        took.push(world.took());
+    }
+    let expected: Vec<Vec<&str>> = vec![
+        vec!["+ user", "turn", "ask start before_agent_start"],
+        vec!["ask said message:user"],
+        vec!["ask every context:before_request"],
+        vec!["ask once context:ephemeral"],
+        vec!["model withheld"],
+        vec!["ask said message:assistant"],
+        vec!["+ assistant", "ask call tool_call"],
+        vec!["ask call tool_call"],
+        vec![r#"call look {"where":"left"}"#, r#"call look {"where":"right"}"#],
+        // Tools answer when they do: hooks look at both at once.
+        vec!["ask result tool_result"],
+        vec!["ask result tool_result"],
+        vec!["+ tool"],
+        vec!["+ tool", "ask every context:before_request"],
+        vec!["ask once context:ephemeral"],
+        vec!["model withheld"],
+        vec!["ask said message:assistant"],
+        vec!["+ assistant", "ask end context:turn_end"],
+        vec!["end completed"],
+    ];
+    assert_eq!(took, expected);
+    world.check_at_rest();
+}
+
+/// A session that a threshold compacts before its next request.
+fn full(hooks: Vec<HookSpec>) -> World {
+    World::full(hooks, "threshold", 85)
+}
+
+#[test]
+fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
+    let mut world = full(all());
+    world.say("hello").check(&["+ user", "turn", "ask start before_agent_start"]);
+    world.answer(json!({})).check(&["ask said message:user"]);
+    world.answer(json!({})).check(&["ask every context:before_request"]);
+    world.answer(json!({})).check(&["ask compact before_compact"]);
+    world.answer(json!({})).check(&["summary"]);
+    world.summary().check(&["+ compaction", "compacted model_summary", "reseed", "ask once context:ephemeral"]);
+    world.answer(json!({})).check(&["model withheld"]);
+    world.model("hello").pass();
+    world.say("again").check(&[
+        "ask said message:assistant",
+        "+ assistant",
+        "ask end context:turn_end",
+        "end completed",
+        "+ user",
+        "turn",
+        "ask start before_agent_start",
+    ]);
+}
+
+#[test]
+fn a_request_that_is_sent_again_after_an_overflow_asks_its_hooks_again() {
+    let mut world = full(all());
+    world.say("hello").pass().summary().pass().took();
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask compact before_compact"]);
+    world.answer(json!({ "summary": "They met." }));
+    world.check(&["+ compaction", "compacted hook_summary", "reseed", "ask every context:before_request"]);
+    world.pass().check(&["ask once context:ephemeral", "model withheld"]);
+}
+
+#[test]
+fn what_is_steered_to_a_turn_is_looked_at_before_it_is_sent() {
+    let mut world = World::new(all());
+    world.offer_tool().say("hello").pass();
+    let mut steered = UserInput::plain(Said::Text("and mind the dog".into()));
+    steered.when_busy = Some(WhenBusy::Steer);
+    world.command(Command::UserInput(steered));
+    world.model_calls(&[r#"{"where":"left"}"#]).pass().took();
+    world.tool("a cat").answer(json!({}));
+    world.check(&["ask result tool_result", "+ tool", "queue 0", "+ user", "ask said message:user"]);
+    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "and mind the dog");
+    world.answer(json!({})).check(&["ask every context:before_request"]);
+}
+
+#[test]
+fn a_question_is_told_to_the_servers_hooks_and_then_to_the_clients_in_the_order_of_registration() {
+    let mut world = World::new(vec![
+        hook("b", HookPoint::Message),
+        hook("watches", HookPoint::Message).observing(),
+        hook("a", HookPoint::Message),
+    ]);
+    world.offer_hooks(json!([
+        { "name": "d", "event": "message" },
+        { "name": "looks", "event": "message", "observe": true },
+        { "event": "message" },
+    ]));
+    world.say("hello").pass();
+    world.check(&[
+        "+ user",
+        "turn",
+        "ask b message:user",
+        "tell watches message:user",
+        "ask a message:user",
+        "ask d message:user",
+        "tell looks message:user",
+        "ask client message:user",
+        "model withheld",
+    ]);
+}
+
+#[test]
+fn a_context_hook_is_asked_for_its_reasons_or_for_all() {
+    use ContextReason::{BeforeRequest, Ephemeral, TurnEnd};
+    let table: &[(&[ContextReason], &[&str])] = &[
+        (&[], &["before_request", "ephemeral", "turn_end"]),
+        (&[BeforeRequest], &["before_request"]),
+        (&[Ephemeral], &["ephemeral"]),
+        (&[TurnEnd], &["turn_end"]),
+        (&[TurnEnd, BeforeRequest], &["before_request", "turn_end"]),
+    ];
+    for (reasons, expected) in table {
+        let mut world = World::new(vec![hook("h", HookPoint::Context).for_reasons(reasons)]);
+        world.say("hello").pass().model("hello").pass();
+        let took = world.took();
+        let asked: Vec<&str> = took.iter().filter_map(|line| line.strip_prefix("ask h context:")).collect();
+        assert_eq!(asked, *expected, "{reasons:?}");
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn observers_are_told_and_nobody_waits_for_them() {
+    let observers: Vec<HookSpec> = all().into_iter().map(HookSpec::observing).collect();
+    let run = |hooks: Vec<HookSpec>| {
+        let mut world = full(hooks);
+        world.offer_tool().say("hello").summary();
+        world.model_calls(&[r#"{"where":"left"}"#]).tool("a cat").model("a cat it is").check_at_rest();
+        world.took()
+    };
+    let (told, alone) = (run(observers), run(Vec::new()));
+    let (tells, rest): (Vec<String>, Vec<String>) = told.into_iter().partition(|line| line.starts_with("tell "));
+    assert_eq!(rest, alone, "the same is done in the same order");
+    assert_eq!(
+        tells,
+        [
+            "tell start before_agent_start",
+            "tell said message:user",
+            "tell every context:before_request",
+            "tell compact before_compact",
+            "tell once context:ephemeral",
+            "tell said message:assistant",
+            "tell call tool_call",
+            "tell result tool_result",
+            "tell every context:before_request",
+            "tell once context:ephemeral",
+            "tell said message:assistant",
+            "tell end context:turn_end",
+        ]
+    );
+}
+
+#[test]
+fn an_answer_is_withheld_only_from_a_hook_that_may_change_it() {
+    let message = |name: &str| hook(name, HookPoint::Message);
+    let table: Vec<(Vec<HookSpec>, Value, &str)> = vec![
+        (vec![], json!([]), "model"),
+        (vec![message("a").observing()], json!([]), "model"),
+        (vec![message("a")], json!([]), "model withheld"),
+        (vec![message("a").observing(), message("b")], json!([]), "model withheld"),
+        (vec![hook("a", HookPoint::ToolCall)], json!([]), "model"),
+        (vec![], json!([{ "event": "message", "observe": true }]), "model"),
+        (vec![], json!([{ "event": "message" }]), "model withheld"),
+    ];
+    for (hooks, offers, expected) in table {
+        let mut world = World::new(hooks);
+        world.offer_hooks(offers.clone()).say("hello").pass();
+        assert_eq!(world.took().last().unwrap(), expected, "{offers}");
+    }
+}
+
+#[test]
+fn another_model_chosen_while_hooks_are_asked_asks_only_those_of_the_request_alone_again() {
+    let other = || Command::SetModel(SetModel { model: "other".into(), reasoning_effort: None });
+    let mut world = World::new(all());
+    world.say("hello").answer(json!({})).answer(json!({}));
+    world.command(other()).took();
+    world.answer(json!({})).check(&["reseed", "ask once context:ephemeral"]);
+    world.command(other());
+    world.answer(json!({})).check(&["reseed", "ask once context:ephemeral"]);
+    world.answer(json!({})).check(&["model withheld"]);
+    assert_eq!(world.sent[0].model, "other");
+}
+
+#[test]
+fn a_turn_that_is_retried_asks_its_hooks_anew() {
+    let mut world = World::new(all());
+    world.say("hello").pass().took();
+    world.model_fails(ErrorCode::UpstreamError).check(&["end failed upstream_error"]);
+    world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+    world.pass().check(&[
+        "turn",
+        "ask start before_agent_start",
+        "ask said message:user",
+        "ask every context:before_request",
+        "ask once context:ephemeral",
+        "model withheld",
+    ]);
+}

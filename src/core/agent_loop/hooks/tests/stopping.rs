@@ -1,0 +1,191 @@
+//! What becomes of hooks, and of what they look at, when their turn is cancelled or the server stops.
+
+use super::*;
+use reseed_protocol::{command::WhenBusy, event::TurnStatus};
+
+/// Each point that a turn waits at, and what has been done when its hook is asked.
+fn open() -> Vec<(&'static str, World)> {
+    let look = r#"{"where":"left"}"#;
+    let at = |point: HookPoint| {
+        let mut world = World::new(vec![hook("one", point)]);
+        world.offer_tool();
+        world
+    };
+    let context = |reason: &str| {
+        let mut world = World::new(Vec::new());
+        world.offer_tool().offer_hooks(json!([{ "name": "one", "event": "context", "reasons": [reason] }]));
+        world.say("hello");
+        world
+    };
+    let mut worlds = Vec::new();
+    let mut world = at(HookPoint::BeforeAgentStart);
+    world.say("hello");
+    worlds.push(("before_agent_start", world));
+    let mut world = at(HookPoint::Message);
+    world.say("hello");
+    worlds.push(("message:user", world));
+    worlds.push(("context:before_request", context("before_request")));
+    worlds.push(("context:ephemeral", context("ephemeral")));
+    let mut world = at(HookPoint::Message);
+    world.say("hello").pass().model_calls(&[look]);
+    worlds.push(("message:assistant", world));
+    let mut world = at(HookPoint::ToolCall);
+    world.say("hello").model_calls(&[look, "{}", look]).answer(json!({ "block": true }));
+    worlds.push(("tool_call", world));
+    let mut world = at(HookPoint::ToolResult);
+    world.say("hello").model_calls(&[look, look]).tool("a cat");
+    worlds.push(("tool_result", world));
+    let mut world = context("turn_end");
+    world.model("done");
+    worlds.push(("context:turn_end", world));
+    for (name, world) in &mut worlds {
+        let last = world.took().pop().unwrap();
+        assert_eq!(last, format!("ask one {name}"));
+    }
+    worlds
+}
+
+#[test]
+fn cancelling_a_turn_cancels_its_hooks_and_gives_every_call_a_result() {
+    for (name, mut world) in open() {
+        let late = world.question().call_id.clone();
+        world.cancel();
+        let expected: &[&str] = match name {
+            "tool_call" => &["drop one", "+ tool", "+ tool", "+ tool", "end cancelled"],
+            "tool_result" => &["drop one", "+ tool", "+ tool", "end cancelled"],
+            _ => &["drop one", "end cancelled"],
+        };
+        assert_eq!(world.took(), expected, "{name}");
+        world.check_at_rest();
+        // What it says now is said to nobody.
+        world.hear(late, Ok(HookAnswer::cancel())).check(&[]);
+        world.say("again");
+        while world.asked.is_none() {
+            world.answer(json!({}));
+        }
+        world.model("yes").pass();
+        assert_eq!(world.ended().status, TurnStatus::Completed, "{name}");
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn a_server_that_stops_waits_for_no_hook() {
+    for (name, mut world) in open() {
+        let call_id = world.calls.front().cloned();
+        world.tell(Input::Stop);
+        assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
+        world.check_at_rest();
+        // A tool's answer that was looked at was taken: its command had its reply.
+        assert_eq!(world.replies.len(), world.commands as usize, "{name}: {call_id:?}");
+        world.tell(Input::Go);
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn a_server_that_will_stop_lets_the_turn_end_and_begins_no_other() {
+    for (name, mut world) in open() {
+        world.say("and then").tell(Input::Hold);
+        for _ in 0..12 {
+            if world.asked.is_some() {
+                world.model("done");
+            } else if !world.open.is_empty() {
+                world.answer(json!({}));
+            } else if !world.calls.is_empty() && !world.agent.is_idle() {
+                world.tool("seen");
+            }
+        }
+        assert_eq!(world.ended().status, TurnStatus::Completed, "{name}");
+        world.check_at_rest();
+        assert_eq!(world.agent.session().state.queue.len(), 1, "{name}");
+        world.took();
+        world.tell(Input::Go);
+        assert_eq!(world.took()[..3], ["queue 0", "+ user", "turn"], "{name}");
+    }
+}
+
+#[test]
+fn a_process_that_dies_while_a_hook_is_asked_leaves_a_turn_that_can_be_retried() {
+    for (name, mut world) in open() {
+        // Only the log is left.
+        let session = world.agent.session().clone();
+        let deployment = world.agent.deployment.clone();
+        let calibration = Calibration::new(Counter::for_model("test").method());
+        let seed = Seed::new(session, deployment, calibration, IdSource::seeded(2));
+        world.agent = AgentLoop::seeded(2, seed);
+        (world.asked, world.open) = (None, VecDeque::new());
+        world.took();
+        world.tell(Input::Recovered);
+        assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
+        world.check_at_rest();
+        world.offer_tool().command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+        for _ in 0..12 {
+            if world.asked.is_some() {
+                world.model("done");
+            } else if !world.open.is_empty() {
+                world.answer(json!({}));
+            }
+        }
+        assert_eq!(world.ended().status, TurnStatus::Completed, "{name}");
+        world.check_at_rest();
+        if name == "context:turn_end" {
+            assert_eq!(world.sent.len(), 1, "what is answered is not asked again");
+        }
+    }
+}
+
+#[test]
+fn a_turn_whose_last_hook_failed_is_retried_without_asking_the_model_again() {
+    let mut world = World::new(vec![hook("one", HookPoint::Context)]);
+    world.say("hello").answer(json!({})).answer(json!({})).model("the answer").took();
+    world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
+    world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+    world.check(&["turn", "ask one context:turn_end"]);
+    world.answer(json!({})).check(&["end completed"]);
+    assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_begun_to_be_shown_is_taken_back_when_its_hooks_are_cancelled() {
+    // The hook is offered once the answer is under way: what was shown of it was shown.
+    let mut world = World::new(Vec::new());
+    world.say("hello").offer_hooks(json!([{ "event": "message" }])).model("half of it").took();
+    world.cancel().check(&["drop client", "aborted", "end cancelled"]);
+    // One that was withheld was never seen: there is nothing to take back.
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("hello").pass().model("all of it").took();
+    world.cancel().check(&["drop one", "end cancelled"]);
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("hello").pass().took();
+    world.cancel().check(&["hang up", "end cancelled"]);
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("hello").pass().took();
+    let request = world.asked.take().unwrap();
+    let mut fault = ModelFault::new(ErrorCode::UpstreamError, "a fault");
+    fault.shown = true;
+    world.tell(Input::Failed { request, fault }).check(&["end failed upstream_error"]);
+}
+
+#[test]
+fn a_tools_answer_is_looked_at_once() {
+    let mut world = World::new(vec![hook("one", HookPoint::ToolResult)]);
+    world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#]);
+    let call = world.calls[0].clone();
+    world.tool("a cat").took();
+    world.calls.push_back(call);
+    world.tool("a dog").check(&["error unknown_call"]);
+    world.pass().model("done").check_at_rest();
+    assert_eq!(world.said("tool"), "a cat");
+}
+
+#[test]
+fn what_is_said_while_a_hook_is_asked_waits() {
+    for (name, mut world) in open() {
+        let mut said = UserInput::plain(Said::Text("now".into()));
+        said.when_busy = Some(WhenBusy::Reject);
+        world.command(Command::UserInput(said)).check(&["error turn_running"]);
+        world.say("later");
+        assert_eq!(world.took(), ["queue 1"], "{name}");
+    }
+}
