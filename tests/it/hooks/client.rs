@@ -206,6 +206,32 @@ async fn what_may_not_be_offered_is_refused_by_name_and_nothing_changes() {
     assert_eq!(call["hook"], "policy", "the one before is still there");
 }
 
+#[tokio::test]
+async fn a_client_may_offer_others_while_one_is_asked() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let policy = json!({ "hooks": [hook("policy", "before_agent_start")] });
+    let (mut client, _) = joined(&server, "tab-one", policy.clone()).await;
+    // The same again, with one more: the call stays open, and what is new is asked from the next question on.
+    let call = asked(&mut client, "Is the sea warm?").await;
+    let mut both = policy.clone();
+    both["hooks"].as_array_mut().unwrap().insert(0, hook("first", "before_agent_start"));
+    assert_eq!(client.ask("register_hooks", both).await["type"], "ok");
+    assert_eq!(answer(&mut client, &call, json!({ "systemPrompt": "Be brief." })).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(system(&model.requests()[0]), "Be brief.");
+    // Another in its place: what it was asked is passed over.
+    let call = asked(&mut client, "And now?").await;
+    assert_eq!(call["hook"], "first");
+    assert_eq!(client.ask("register_hooks", policy).await["type"], "ok");
+    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call");
+    let call = client.event("hook_call").await["payload"].clone();
+    assert_eq!(call["hook"], "policy");
+    answer(&mut client, &call, json!({})).await;
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(model.requests().len(), 2);
+}
+
 /// The results in a request, in order.
 fn results(request: &ModelRequest) -> Vec<String> {
     let tools = request.messages().filter(|message| message.message.role == Role::Tool);
