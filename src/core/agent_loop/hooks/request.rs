@@ -221,7 +221,11 @@ impl AgentLoop {
             return Ok(false);
         }
         let edit = PatchOp::MessagesCachedEdit {
-            edits: vec![MessageEdit { entry_id: said.entry_id.clone(), message: Some(message) }],
+            edits: vec![MessageEdit {
+                entry_id: said.entry_id.clone(),
+                // Of what a hook answers only who says what counts.
+                message: Some(Message::new(message.role, message.content)),
+            }],
             invalidate_cache_reason: "the message was changed before it was first sent".to_owned(),
         };
         self.keep_transform(now, hook, vec![edit], None)
@@ -251,6 +255,7 @@ impl AgentLoop {
             // It holds already: storing it again would only make the history longer.
             return Ok(false);
         }
+        self.check_lasting(&context)?;
         let transform =
             ContextTransform { schema_version: PATCH_VERSION, transformer_name: name.to_owned(), patch: ops, display };
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
@@ -258,6 +263,30 @@ impl AgentLoop {
         let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         self.append(vec![appended(entry, turn_id, None)], Vec::new());
         Ok(true)
+    }
+
+    /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no
+    /// compaction takes a system prompt or tools out.
+    fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
+        let (half, now) = (self.window_tokens() / 2, self.context());
+        let fixed = |context: &Context| {
+            let fixed = self.compiled(context).fixed;
+            self.in_tokens(fixed.system + fixed.tools)
+        };
+        let (before, after) = (fixed(&now), fixed(patched));
+        if after > half && after > before {
+            let message = format!(
+                "with its patch the system prompt and the tools have about {after} tokens, more than half of the \
+                 model's window"
+            );
+            return Err(HookFault::failed(message));
+        }
+        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
+        if added > half {
+            let message = format!("its patch adds about {added} tokens, more than half of the model's window");
+            return Err(HookFault::failed(message));
+        }
+        Ok(())
     }
 
     pub(super) fn take_overlay(

@@ -4,6 +4,7 @@
 
 mod answers;
 mod compaction;
+mod context;
 mod limits;
 mod navigation;
 mod order;
