@@ -54,7 +54,7 @@ pub(crate) struct Inner {
 enum Done {
     Create(SessionId, Timestamp),
     Open(SessionId),
-    Append(Lease, u64, Append, usize),
+    Append(Lease, u64, Box<Append>, usize),
 }
 
 /// What becomes of an append.
@@ -132,7 +132,7 @@ impl Disk {
                 Done::Create(session, now) => drop(self.create(&session, now).await),
                 Done::Open(session) => drop(self.open(&session).await),
                 Done::Append(lease, first_seq, append, node) => {
-                    drop(self.append(node, &lease, first_seq, append).await);
+                    drop(self.append(node, &lease, first_seq, *append).await);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Disk {
         let of =
             if inner.first.as_ref() == Some(&lease.session) { String::new() } else { format!(" of {}", lease.session) };
         self.trace.line(format_args!("disk: node {node} term {} at {first_seq}{of}: {}", lease.term, kinds.join(" ")));
-        inner.done.push(Done::Append(lease.clone(), first_seq, append, node));
+        inner.done.push(Done::Append(lease.clone(), first_seq, Box::new(append), node));
         Ok(())
     }
 }

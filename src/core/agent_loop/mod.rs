@@ -14,6 +14,7 @@
 //! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `fail`: one
 //!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
 //! - `hooks`: asking code of others' at defined points
+//! - `made_of`: what a request consists of, compiled and counted
 //! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
 
 mod annotate;
@@ -24,6 +25,7 @@ mod hooks;
 mod info;
 pub mod io;
 mod keep;
+mod made_of;
 mod navigate;
 mod overflow;
 mod plan;
@@ -49,15 +51,13 @@ use hooks::{Chain, ClientHooks};
 
 use crate::core::{
     context::{
-        Context, ContextManager, RequestCount,
+        ContextManager, RequestCount,
         compaction::{Order, SummaryRequest},
-        count::{Freshness, count},
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
-        envelope::{Compiled, envelope, system_prompt, tokens_by_part},
+        envelope::Compiled,
         factory::Strategies,
         guards::Guards,
-        patch::{Around, Carried},
         strategies::threshold::Threshold,
         strategy::Options,
         summary::FileTools,
@@ -69,11 +69,11 @@ use crate::core::{
 };
 use reseed_protocol::{
     CallId, EntryId, Timestamp,
-    context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart},
+    context::SystemPart,
     event::{Event, TurnStatus},
     receipt::HookRun,
 };
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Milliseconds a hook may take where neither it nor the settings say.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
@@ -527,83 +527,5 @@ impl AgentLoop {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         id
-    }
-
-    /// Compiles anew what is sent before the messages; due when instructions, tools or patches of them change.
-    fn refresh_fixed(&mut self) {
-        let own = self.session.state.settings.instructions.as_deref();
-        let own = self.turn_hooks.system_prompt.as_deref().or(own);
-        self.parts = system_prompt(own.unwrap_or(&self.deployment.instructions)).parts;
-        self.compiled = self.compile(self.session.tree.carried());
-    }
-
-    fn compile(&self, carried: &Carried) -> Compiled {
-        Compiled::of(&self.parts, self.tools.definitions(), carried, &self.counter)
-    }
-
-    /// What is sent before the messages of this context, which may hold patches for one request.
-    fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
-        if context.carried == self.compiled.carried {
-            Cow::Borrowed(&self.compiled)
-        } else {
-            Cow::Owned(self.compile(&context.carried))
-        }
-    }
-
-    /// What the model sees, as long as nothing more is said.
-    fn context(&self) -> Arc<Context> {
-        self.session.tree.context()
-    }
-
-    /// What patches are checked against.
-    fn around(&self) -> Around<'_> {
-        Around { parts: &self.parts, offered: self.tools.definitions(), counter: &self.counter }
-    }
-
-    /// All that a request of this context sends, which has so many tokens.
-    fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
-        let state = &self.session.state;
-        let meta = EnvelopeMeta {
-            model: state.model.clone(),
-            window_tokens: self.window_tokens(),
-            turn_id: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
-            request: state.turn.as_ref().map_or(1, |turn| turn.answers + 1),
-            tokens,
-            parts: None,
-        };
-        envelope(&self.compiled(context), context, &self.options(), meta)
-    }
-
-    /// The envelope as hooks and people see it.
-    fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
-        let tokens = self.count(context).tokens;
-        let mut envelope = self.envelope(context, tokens);
-        envelope.meta.parts = Some(tokens_by_part(&self.compiled(context), context, &self.counter, tokens));
-        envelope
-    }
-
-    fn count(&self, context: &Context) -> RequestCount {
-        let compiled = self.compiled(context);
-        let fresh = Freshness {
-            model: &self.session.state.model,
-            envelope_key: &compiled.key,
-            estimator: self.counter.estimator(),
-        };
-        count(context, compiled.fixed, fresh, &self.counter, &self.calibration)
-    }
-
-    fn window_tokens(&self) -> u64 {
-        let known = self.deployment.windows.tokens(&self.session.state.model);
-        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
-    }
-
-    /// The options before any patch.
-    fn options(&self) -> RequestOptions {
-        let settings = &self.session.state.settings;
-        RequestOptions {
-            temperature: settings.temperature,
-            max_output_tokens: settings.max_output_tokens,
-            reasoning_effort: settings.reasoning_effort.clone(),
-        }
     }
 }

@@ -110,7 +110,8 @@ fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
     let (mut weighed, mut given) = (0, 0);
     let share = |weight: &u64| {
         weighed += u128::from(*weight);
-        let due = if all == 0 { 0 } else { u64::try_from(u128::from(tokens) * weighed / all).unwrap_or(u64::MAX) };
+        let due: u128 = (u128::from(tokens) * weighed).checked_div(all).unwrap_or(0);
+        let due = u64::try_from(due).unwrap_or(u64::MAX);
         let share = due - given;
         given = due;
         share

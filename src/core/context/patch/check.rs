@@ -201,11 +201,13 @@ fn in_place_of(item: &Item, at: usize, list: &List) -> Checked {
 
 /// The calls that a message makes and those that it answers, in order.
 fn calls(message: &Message) -> Vec<(bool, &CallId)> {
-    let call = |part| match part {
-        &Part::ToolCall { ref call_id, .. } => Some((true, call_id)),
-        &Part::ToolResult { ref call_id, .. } => Some((false, call_id)),
-        _ => None,
-    };
+    fn call(part: &Part) -> Option<(bool, &CallId)> {
+        match part {
+            Part::ToolCall { call_id, .. } => Some((true, call_id)),
+            Part::ToolResult { call_id, .. } => Some((false, call_id)),
+            _ => None,
+        }
+    }
     message.content.iter().filter_map(call).collect()
 }
 
