@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod branches;
+mod cache;
 mod chat;
 mod compaction;
 mod conversation;

@@ -51,9 +51,14 @@ impl Server {
 
     /// A server that asks the model's server at this address, through the provider that the settings name.
     pub(crate) async fn facing(base_url: &str, settings: &[(&str, &str)]) -> Self {
+        Self::facing_over(base_url, Arc::new(MemoryStore::new()), settings).await
+    }
+
+    /// The same over a store of the test's.
+    pub(crate) async fn facing_over(base_url: &str, store: Arc<dyn SessionStore>, settings: &[(&str, &str)]) -> Self {
         let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());
         let provider = serve::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
-        Self::of(&settings, provider, Arc::new(MemoryStore::new())).await
+        Self::of(&settings, provider, store).await
     }
 
     /// A server with settings that are read already.

@@ -50,6 +50,8 @@ pub(crate) struct Asked {
     pub(crate) headers: Vec<(String, String)>,
     /// The body.
     pub(crate) body: Value,
+    /// The body as its bytes came.
+    pub(crate) raw: Arc<str>,
     /// How many tokens it has, by the setup's count.
     pub(crate) tokens: u64,
 }
@@ -271,12 +273,13 @@ impl Shared {
             ["GET", "/v1/models"] => return Reply::json(200, &self.setup.models).steps(Api::Chat, (0, 0)),
             _ => return Reply::error(404, r#"{"detail":"Not Found"}"#).steps(Api::Chat, (0, 0)),
         };
+        let raw: Arc<str> = String::from_utf8_lossy(body).into();
         let (body, mut violations) = match serde_json::from_slice(body) {
             Ok(body) => (body, Vec::new()),
             Err(error) => (Value::Null, vec![format!("the body is not JSON: {error}")]),
         };
         violations.extend(check::violations(api, &body));
-        let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body };
+        let asked = Asked { api, headers, tokens: (self.setup.count)(&body), body, raw };
         let window = self.setup.window_tokens.filter(|&window| asked.tokens > window);
         let number = {
             let mut seen = locked(&self.seen);

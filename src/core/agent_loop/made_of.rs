@@ -7,6 +7,7 @@ use crate::core::context::{
     count::{Freshness, count},
     envelope::{Compiled, envelope, system_prompt, tokens_by_part},
     patch::{Around, Carried},
+    prefix::Outgoing,
 };
 use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta, RequestOptions};
 use std::{borrow::Cow, sync::Arc};
@@ -15,7 +16,7 @@ impl AgentLoop {
     /// Compiles anew what is sent before the messages; due when instructions, tools or patches of them change.
     pub(super) fn refresh_fixed(&mut self) {
         let own = self.session.state.settings.instructions.as_deref();
-        let own = self.turn_hooks.system_prompt.as_deref().or(own);
+        let own = self.turn_hooks.system_prompt.as_ref().map(|prompt| prompt.text.as_str()).or(own);
         self.parts = system_prompt(own.unwrap_or(&self.deployment.instructions)).parts;
         self.compiled = self.compile(self.session.tree.carried());
     }
@@ -55,6 +56,13 @@ impl AgentLoop {
             parts: None,
         };
         envelope(&self.compiled(context), context, &self.options(), meta)
+    }
+
+    /// What a provider's cache reads of a request of this context, which has so many tokens.
+    pub(super) fn outgoing<'a>(&'a self, compiled: &'a Compiled, context: &'a Context, tokens: u64) -> Outgoing<'a> {
+        let Compiled { system, tools, fixed, .. } = compiled;
+        let outgoing = Outgoing::new(&self.session.state.model, system, tools, *fixed);
+        outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
     }
 
     /// The envelope as hooks and people see it.

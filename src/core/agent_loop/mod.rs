@@ -15,6 +15,7 @@
 //!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
 //! - `hooks`: asking code of others' at defined points
 //! - `made_of`: what a request consists of, compiled and counted
+//! - `receipts`: what each request shares with the one before it
 //! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
 
 mod annotate;
@@ -31,6 +32,7 @@ mod overflow;
 mod plan;
 mod preview;
 mod queue;
+mod receipts;
 mod schema;
 mod shown;
 mod tools;
@@ -44,6 +46,7 @@ pub use info::{Snapshot, usage_percent};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use preview::Prepared;
+pub use receipts::Receipts;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
 use compact::{Ready, Running};
@@ -71,7 +74,7 @@ use reseed_protocol::{
     CallId, EntryId, Timestamp,
     context::SystemPart,
     event::{Event, TurnStatus},
-    receipt::HookRun,
+    receipt::{HookRun, Receipt},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -197,6 +200,8 @@ pub struct Seed {
     pub turn_hooks: TurnHooks,
     /// The hooks that were asked for the request to come.
     pub hook_runs: Vec<HookRun>,
+    /// What the last request was, and what happened since.
+    pub receipts: Receipts,
     /// No turn is to begin any more: the server will stop.
     pub holding: bool,
 }
@@ -205,6 +210,7 @@ impl Seed {
     /// The first seed of a session.
     #[must_use]
     pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
+        let receipts = Receipts::read(session.tree.path());
         Self {
             session,
             deployment,
@@ -219,6 +225,7 @@ impl Seed {
             client_hooks: Arc::default(),
             turn_hooks: TurnHooks::default(),
             hook_runs: Vec::new(),
+            receipts,
             holding: false,
         }
     }
@@ -253,6 +260,7 @@ struct Asked {
     envelope_key: String,
     /// Nothing of its answer is shown before it is whole.
     withheld: bool,
+    receipt: Receipt,
 }
 
 /// The loop. See the head of this file.
@@ -276,6 +284,7 @@ pub struct AgentLoop {
     client_hooks: ClientHooks,
     turn_hooks: TurnHooks,
     hook_runs: Vec<HookRun>,
+    receipts: Receipts,
     /// The questions to hooks that are open: one that the turn or the session waits for, one of the compaction at work,
     /// and one for each tool's answer that hooks look at.
     chains: Vec<Chain>,
@@ -341,6 +350,7 @@ impl AgentLoop {
             client_hooks: seed.client_hooks,
             turn_hooks: seed.turn_hooks,
             hook_runs: seed.hook_runs,
+            receipts: seed.receipts,
             chains: Vec::new(),
             holding: seed.holding,
             now: Timestamp(0),
@@ -380,6 +390,7 @@ impl AgentLoop {
             client_hooks: self.client_hooks,
             turn_hooks: self.turn_hooks,
             hook_runs: self.hook_runs,
+            receipts: self.receipts,
             holding: self.holding,
         }
     }
@@ -511,6 +522,7 @@ impl AgentLoop {
     /// Takes events into the session and has them written as one step.
     fn append(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
         for event in &events {
+            self.receipts.note(event, &self.session.state);
             self.session.apply(event, &self.counter);
             if matches!(event, Event::TurnStarted(_) | Event::TurnFinished(_)) {
                 self.turn_hooks = TurnHooks::default();

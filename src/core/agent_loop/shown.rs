@@ -32,10 +32,14 @@ impl AgentLoop {
         }
         let envelope = self.shown_envelope(&context);
         let tokens = envelope.meta.tokens;
+        let compiled = self.compiled(&context);
+        let outgoing = self.outgoing(&compiled, &context, tokens);
+        let receipt = || self.receipts.of(&outgoing, envelope.meta.request, compiled.notes.clone());
+        let receipt = (!self.receipts.lacks_tools(&outgoing)).then(receipt);
         Ok(if as_markdown {
-            Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt: None }
+            Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt }
         } else {
-            Context { envelope: Some(envelope), markdown: None, tokens, receipt: None }
+            Context { envelope: Some(envelope), markdown: None, tokens, receipt }
         })
     }
 }

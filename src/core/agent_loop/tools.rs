@@ -8,7 +8,7 @@ use super::{
     schema::check_schema,
     turn::appended,
 };
-use crate::core::context::{counter::Mix, serialize::clip};
+use crate::core::context::{causes::Cause, counter::Mix, serialize::clip};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
@@ -116,6 +116,9 @@ impl AgentLoop {
     pub(super) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
         match check_offers(offers) {
             Ok(tools) => {
+                if tools.definitions() != self.tools.definitions() {
+                    self.receipts.because(Cause::Tools);
+                }
                 self.tools = tools;
                 self.refresh_fixed();
                 self.reply(caller, info::done(None));

@@ -9,6 +9,7 @@ use super::{
 use crate::core::{
     context::{
         Context, Decision,
+        causes::Cause,
         count::{answer_report, sent_key},
         counter::{Estimator, Report},
     },
@@ -88,7 +89,7 @@ impl AgentLoop {
     /// Sends the next request of the running turn.
     pub(super) fn send(&mut self, context: &Context) {
         let Some(turn) = &self.session.state.turn else { return };
-        let shown_as = turn.turn_id.clone();
+        let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = self.count(context);
         let request = self.next_request_id();
         let item: EntryId = self.ids.next_id();
@@ -100,8 +101,14 @@ impl AgentLoop {
         let shown_as = Some((item.clone(), shown_as));
         let withheld = self.withholds();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
-        let envelope_key = sent_key(&self.compiled(context).key, context);
-        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, withheld };
+        let (envelope_key, receipt, sent) = {
+            let compiled = self.compiled(context);
+            let outgoing = self.outgoing(&compiled, context, count.tokens);
+            let receipt = self.receipts.of(&outgoing, number, compiled.notes.clone());
+            (sent_key(&compiled.key, context), receipt, outgoing.sent())
+        };
+        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, receipt, withheld };
+        self.receipts.sent(sent);
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
         self.turn_hooks.sent();
     }
@@ -136,6 +143,7 @@ impl AgentLoop {
         }
         let message = self.answer_message(&answer, &asked);
         if let Some(reported) = answer.usage {
+            self.receipts.answered(reported.input_tokens);
             self.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
             if let Some(report) = answer_report(&message, &self.counter) {
                 self.calibrate(&asked.model, report);
@@ -171,7 +179,9 @@ impl AgentLoop {
             Some(reported) => reported.usage(UsageSource::Reported),
             None => estimated.usage(UsageSource::Estimated),
         };
-        message.usage = Some(self.deployment.prices.priced(&asked.model, usage));
+        let prefix_tokens = Some(asked.receipt.prefix_tokens);
+        message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
+        message.receipt = Some(Box::new(asked.receipt.clone()));
         message
     }
 
@@ -245,9 +255,10 @@ impl AgentLoop {
             usage: turn_usage(&self.session.state.turn),
             context_info: self.context_info(),
         }));
-        let own_prompt = self.turn_hooks.system_prompt.is_some();
+        let own_prompt = self.turn_hooks.system_prompt.take();
         self.append(vec![event], marks);
-        if own_prompt {
+        if let Some(prompt) = own_prompt {
+            self.receipts.because(Cause::Instructions(Some(prompt.hook)));
             self.refresh_fixed();
         }
         self.proceed(now);

@@ -171,6 +171,12 @@ impl Causes {
         self.noted.push(cause);
     }
 
+    /// Whether no request was sent since the session was read.
+    #[must_use]
+    pub fn is_restart(&self) -> bool {
+        self.noted.contains(&Cause::Restart)
+    }
+
     /// A request was sent: what happened before it explains nothing any more, except that what was for it alone is over.
     pub fn sent(&mut self) {
         let past = |cause: Cause| match cause {

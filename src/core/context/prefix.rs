@@ -55,6 +55,8 @@ pub struct SentRequest {
     cached: Run,
     uncached: Run,
     tokens: u64,
+    /// The same as estimated, not corrected; absent for one that is only known from its receipt.
+    estimate: Option<u64>,
 }
 
 /// Fingerprints of what followed one another.
@@ -142,6 +144,18 @@ impl<'a> Outgoing<'a> {
         Self { tokens, ..self }
     }
 
+    /// The tokens that all of it is counted at.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Whether it offers tools.
+    #[must_use]
+    pub fn has_tools(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
     /// What this has in common with an earlier request.
     #[must_use]
     pub fn shares(&self, earlier: &SentRequest) -> Shared {
@@ -149,10 +163,14 @@ impl<'a> Outgoing<'a> {
             Ok(()) => return Shared { tokens: earlier.tokens.min(self.tokens), broke: None },
             Err(parting) => parting,
         };
-        let all: u64 = self.pieces().map(|piece| piece.tokens).sum();
         let same: u64 = self.pieces().take(whole).map(|piece| piece.tokens).sum();
-        let part = u128::from(self.tokens) * u128::from(same) / u128::from(all.max(1));
-        let tokens = u64::try_from(part).unwrap_or(u64::MAX).min(earlier.tokens);
+        // In the earlier one's own measure, which may be the provider's.
+        let (tokens, estimate) = match earlier.estimate {
+            Some(estimate) => (earlier.tokens, estimate),
+            None => (self.tokens, self.estimate()),
+        };
+        let part = u128::from(tokens) * u128::from(same) / u128::from(estimate.max(1));
+        let tokens = u64::try_from(part).unwrap_or(u64::MAX).min(earlier.tokens).min(self.tokens);
         Shared { tokens, broke: Some((place, earlier.tokens - tokens)) }
     }
 
@@ -187,6 +205,10 @@ impl<'a> Outgoing<'a> {
         if whole { Ok(()) } else { Err((before + same + again, Place::Uncached)) }
     }
 
+    fn estimate(&self) -> u64 {
+        self.pieces().map(|piece| piece.tokens).sum()
+    }
+
     fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
         self.tools.iter().chain(&self.system).chain(&self.messages)
     }
@@ -204,6 +226,7 @@ impl<'a> Outgoing<'a> {
             cached: each(cached),
             uncached: each(uncached),
             tokens: self.tokens,
+            estimate: Some(self.estimate()),
         }
     }
 }
@@ -226,6 +249,7 @@ impl SentRequest {
             cached: run(MESSAGES_PART)?,
             uncached: run(UNCACHED_PART)?,
             tokens: receipt.tokens,
+            estimate: None,
         };
         let reported = answer.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported);
         if let Some(usage) = reported {
@@ -348,7 +372,7 @@ mod tests {
             let fixed = Fixed { system: 300, tools: 100 * self.tools.len() as u64, ..Fixed::default() };
             let (cached, uncached) = self.messages.split_at(self.cached);
             let outgoing = Outgoing::new(&self.model, &self.system, &self.tools, fixed).with_messages(cached, uncached);
-            let tokens = outgoing.pieces().map(|piece| piece.tokens).sum();
+            let tokens = outgoing.estimate();
             outgoing.counted_at(tokens)
         }
     }

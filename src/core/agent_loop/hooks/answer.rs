@@ -120,7 +120,10 @@ impl AgentLoop {
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
-        let Whole { item, message, stop_reason, withheld: _ } = whole;
+        let Whole { item, mut message, stop_reason, withheld: _ } = whole;
+        if let Some(receipt) = &mut message.receipt {
+            receipt.hooks = std::mem::take(&mut self.hook_runs);
+        }
         let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
             .tool_calls()

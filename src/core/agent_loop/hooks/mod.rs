@@ -46,7 +46,15 @@ pub struct TurnHooks {
     /// The hooks before the next request were asked.
     before_request: bool,
     /// The system prompt of this turn, where a hook has set one.
-    pub(super) system_prompt: Option<String>,
+    pub(super) system_prompt: Option<TurnPrompt>,
+}
+
+/// A system prompt that is a turn's own.
+#[derive(Debug)]
+pub(super) struct TurnPrompt {
+    pub(super) text: String,
+    /// Who has set it.
+    pub(super) hook: String,
 }
 
 impl TurnHooks {
@@ -335,7 +343,7 @@ impl AgentLoop {
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         match subject {
-            Subject::Start(start) => self.take_start(start, answer),
+            Subject::Start(start) => self.take_start(start, &open.spec.name, answer),
             Subject::Said(said) => self.take_said(now, said, &open.spec.name, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => self.take_transform(now, &open.spec.name, answer),
             Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),

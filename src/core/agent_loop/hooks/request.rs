@@ -2,12 +2,13 @@
 
 use super::{
     super::{AgentLoop, Stage, turn::appended},
-    Subject,
+    Subject, TurnPrompt,
 };
 use crate::core::{
     agent_loop::{annotate::check_custom_type, queue::custom_parts},
     context::{
         Context,
+        causes::Cause,
         patch::{self, Boundary},
     },
     hook::HookFault,
@@ -30,7 +31,8 @@ const ENTRY_BYTES_MAX: usize = 64 * 1024;
 pub(in crate::core::agent_loop) struct Start {
     system_prompt: String,
     input: Vec<Part>,
-    is_new_prompt: bool,
+    /// The hook that has set another one, the newest.
+    prompt_by: Option<String>,
     adds: Vec<EntryData>,
 }
 
@@ -126,7 +128,7 @@ impl AgentLoop {
         Start {
             system_prompt: self.parts.iter().map(|part| part.text.as_str()).collect(),
             input: input.unwrap_or_default(),
-            is_new_prompt: false,
+            prompt_by: None,
             adds: Vec::new(),
         }
     }
@@ -152,7 +154,7 @@ impl AgentLoop {
         HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
     }
 
-    pub(super) fn take_start(&mut self, start: &mut Start, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         let adds = start.adds.len();
         if let Some(message) = answer.custom_message {
             check_custom_type(&message.custom_type).map_err(refused)?;
@@ -180,10 +182,12 @@ impl AgentLoop {
             if self.counter.system(&system_prompt) > self.window_tokens() / 2 {
                 return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
             }
-            start.is_new_prompt |= system_prompt != start.system_prompt;
+            if system_prompt != start.system_prompt {
+                start.prompt_by = Some(hook.to_owned());
+            }
             start.system_prompt = system_prompt;
         }
-        Ok(start.is_new_prompt || start.adds.len() > adds)
+        Ok(start.prompt_by.is_some() || start.adds.len() > adds)
     }
 
     /// The turn begins as its hooks wish.
@@ -200,8 +204,9 @@ impl AgentLoop {
         if !events.is_empty() {
             self.append(events, Vec::new());
         }
-        if start.is_new_prompt {
-            self.turn_hooks.system_prompt = Some(start.system_prompt);
+        if let Some(hook) = start.prompt_by {
+            self.receipts.because(Cause::Instructions(Some(hook.clone())));
+            self.turn_hooks.system_prompt = Some(TurnPrompt { text: start.system_prompt, hook });
             self.refresh_fixed();
         }
         self.proceed(now);
