@@ -3,4 +3,6 @@
 mod client;
 mod client_away;
 mod examples;
+mod misbehaving;
+mod redacting;
 mod webhooks;

@@ -3,6 +3,7 @@
 use super::{
     super::{AgentLoop, Deadline, Effect, Stage, turn::appended},
     Subject,
+    request::ANOTHER_ROLE,
 };
 use crate::core::{hook::HookFault, session::Node};
 use reseed_protocol::{
@@ -40,7 +41,7 @@ impl Whole {
     pub(super) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::Assistant {
-            return Err(HookFault::failed("its message has another role; the role stays"));
+            return Err(HookFault::failed(ANOTHER_ROLE));
         }
         if !message.tool_calls().eq(self.message.tool_calls()) {
             return Err(HookFault::failed("its message has other tool calls; `tool_call` hooks change those"));

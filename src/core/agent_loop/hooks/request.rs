@@ -26,6 +26,9 @@ const ENTRIES_MAX: usize = 16;
 /// Bytes of the data of one: what a program notes, not what it stores.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
+/// What a hook is told that answers a message of another role.
+pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
+
 /// The beginning of a turn, as hooks made it so far.
 #[derive(Debug)]
 pub(in crate::core::agent_loop) struct Start {
@@ -222,7 +225,10 @@ impl AgentLoop {
     ) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         let HookEvent::Message { message: before, .. } = said.event(self) else { return Ok(false) };
-        if message.role == before.role && message.content == before.content {
+        if message.role != before.role {
+            return Err(HookFault::failed(ANOTHER_ROLE));
+        }
+        if message.content == before.content {
             return Ok(false);
         }
         let edit = PatchOp::MessagesCachedEdit {

@@ -117,12 +117,16 @@ fn what_a_user_said_is_kept_as_it_was_said_and_sent_as_hooks_made_it() {
     let EntryData::ContextTransform(kept) = &world.newest("context_transform").data else { panic!("no transform") };
     assert!(!json!(kept).to_string().contains("usage"), "of a message only who says what is taken");
     // A role that is not the user's, and a message that says nothing.
-    for wrong in
-        [instead("assistant", "x"), instead("user", " "), json!({ "message": { "role": "user", "content": [] } })]
-    {
+    let empty = json!({ "message": { "role": "user", "content": [] } });
+    let table = [
+        (instead("assistant", "x"), "one failed hook_failed"),
+        (instead("user", " "), "one failed invalid_patch"),
+        (empty, "one failed invalid_patch"),
+    ];
+    for (wrong, expected) in table {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         world.say("hello").took();
-        world.answer(wrong).check(&["one failed invalid_patch", "model withheld"]);
+        world.answer(wrong).check(&[expected, "model withheld"]);
         assert_eq!(world.last_sent(), ["user hello"]);
     }
 }

@@ -1,0 +1,285 @@
+//! What a hook takes out of an answer is nowhere; what hooks say is not in the log.
+
+use super::client::{answer, asked, finished, hook, joined};
+use crate::support::{
+    binary::{self, Binary},
+    client::Client,
+    http,
+    server::Server,
+    talk::{summary, text_of, words},
+    upstream::{self, Upstream},
+    webhook::{self, Webhook},
+};
+use reseed::{
+    core::hook::HookSpec,
+    hooks::{Hook, on},
+    provider::scripted::{Gate, Reply, Scripted},
+    store::sqlite::SqliteStore,
+};
+use reseed_protocol::{
+    Message, Part, Role,
+    hook::{HookAnswer, HookCall, HookEvent, HookPoint},
+};
+use serde_json::{Value, json};
+use std::{fs, path::Path, sync::Arc};
+
+/// What must not be seen.
+const SECRET: &str = "4711-0815";
+
+/// Puts a word in the place of the secret, wherever a message says it.
+fn redacted(message: Message) -> Message {
+    let redact = |text: String| text.replace(SECRET, "[number]");
+    let part = |part| match part {
+        Part::Text { text } => Part::Text { text: redact(text) },
+        Part::Reasoning { text, payload } => Part::Reasoning { text: redact(text), payload },
+        other => other,
+    };
+    Message { content: message.content.into_iter().map(part).collect(), ..message }
+}
+
+/// Redacts once the gate is open.
+fn redactor(gate: &Gate) -> Arc<dyn Hook> {
+    let gate = gate.clone();
+    on([HookSpec::new("redact", HookPoint::Message)], move |call: HookCall| {
+        let gate = gate.clone();
+        async move {
+            let HookEvent::Message { message, .. } = call.event else { return Ok(HookAnswer::default()) };
+            if message.role == Role::Assistant {
+                gate.passed().await;
+            }
+            Ok(HookAnswer::message(redacted(message)))
+        }
+    })
+}
+
+/// A model that tells the secret, in many pieces.
+fn teller() -> Scripted {
+    Scripted::answering(|_| {
+        let thought = Part::Reasoning { text: format!("I know {SECRET}."), payload: None };
+        let said = Part::Text { text: format!("The number is {SECRET}, and the sea is calm.") };
+        Reply::parts(vec![thought, said]).in_pieces(20)
+    })
+}
+
+/// Whether any file in this folder has these bytes.
+fn holds(folder: &Path, text: &str) -> bool {
+    let files = fs::read_dir(folder).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap());
+    files.into_iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+}
+
+/// A server that redacts, over a store in this folder.
+async fn redacting(model: &Scripted, gate: &Gate, folder: &Path) -> Server {
+    let store = SqliteStore::open(&folder.join("reseed.db")).unwrap();
+    Server::over_with_hooks(model.clone(), Arc::new(store), vec![redactor(gate)], &[]).await
+}
+
+#[tokio::test]
+async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowhere() {
+    let (folder, gate, model) = (tempfile::tempdir().unwrap(), Gate::new(), teller());
+    let server = redacting(&model, &gate, folder.path()).await;
+    let (mut client, opened) = joined(&server, "tab-one", json!({})).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer", "deltas": true });
+    let (mut observer, _) = joined(&server, "watcher", watching.clone()).await;
+
+    // One that is cancelled while the hook looks at it never was.
+    let accepted = client.ask("user_input", json!({ "input": "Which number?" })).await;
+    model.wait_for_requests(1).await;
+    assert_eq!(client.ask("user_input", json!({ "input": "Which?" })).await["payload"]["queued"], true);
+    let turn = json!({ "turnId": accepted["payload"]["turnId"] });
+    assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "cancelled");
+
+    // Whoever comes while the hook looks at it sees nothing either.
+    model.wait_for_requests(2).await;
+    let (mut late, joined_late) = joined(&server, "latecomer", watching).await;
+    assert!(!joined_late.to_string().contains(SECRET), "{joined_late}");
+    gate.open();
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(client.turn("And the sea?").await["status"], "completed");
+    for watcher in [&mut observer, &mut late] {
+        watcher.until(|frame| frame.to_string().contains("And the sea?")).await;
+        watcher.event("turn_finished").await;
+    }
+    let context = client.ask("get_context", json!({})).await;
+    let entries = client.ask("get_entries", json!({ "sessionId": opened["sessionId"] })).await;
+    for (name, told) in [("context", &context), ("entries", &entries)] {
+        let told = told.to_string();
+        assert!(told.contains("The number is [number], and the sea is calm."), "{name}: {told}");
+        assert!(told.contains("I know [number]."), "{name}: {told}");
+    }
+    for seen in [&client.seen, &observer.seen, &late.seen] {
+        for frame in seen {
+            assert!(!frame.to_string().contains(SECRET), "{frame}");
+            assert!(
+                !["item_started", "item_delta", "item_aborted"].contains(&frame["type"].as_str().unwrap()),
+                "{frame}"
+            );
+        }
+    }
+    assert!(!model.requests().iter().any(|request| text_of(request).contains(SECRET)), "it is not told what it told");
+    server.service.stop().await;
+    drop(server);
+    assert!(holds(folder.path(), "The number is [number]") && !holds(folder.path(), SECRET));
+}
+
+#[tokio::test]
+async fn an_answer_whose_hook_fails_is_whole_and_shown_at_its_end() {
+    let model = teller();
+    let failing = on([HookSpec::new("redact", HookPoint::Message)], async |_| panic!("it cannot"));
+    let server = Server::with_hooks(model, vec![failing], &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    assert_eq!(client.turn("Which number?").await["status"], "completed");
+    let said: Vec<&Value> = client.seen.iter().filter(|frame| frame["type"] == "entry_appended").collect();
+    let parts = &said[1]["payload"]["entry"]["content"];
+    assert_eq!(parts[1]["text"], format!("The number is {SECRET}, and the sea is calm."), "{parts}");
+    let kinds: Vec<&str> = client.seen.iter().filter_map(|frame| frame["type"].as_str()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "hook_failed").count(), 2, "of what was said, and of the answer");
+    assert!(!kinds.contains(&"item_delta"), "{kinds:?}");
+}
+
+/// An answer of a webhook to this call, full of words that are nobody's business.
+fn full_of_words(call: &Value) -> Value {
+    let part = json!({
+        "op": "system_part_set", "partName": "policy", "text": "gannet-part", "invalidateCacheReason": "gannet-reason",
+    });
+    let said = json!({ "role": "user", "content": [{ "type": "text", "text": "gannet-added" }] });
+    match call["event"].as_str().unwrap() {
+        "before_agent_start" => json!({
+            "systemPrompt": "gannet-prompt",
+            "customMessage": { "customType": "gannet-kind", "content": "gannet-message", "display": true },
+            "entries": [{ "customType": "gannet-kind", "data": { "note": "gannet-data" } }],
+        }),
+        "message" => {
+            let mut message = call["message"].clone();
+            message["content"][0]["text"] = json!("gannet-redacted");
+            json!({ "message": message })
+        }
+        "context" if call["reason"] == "ephemeral" => {
+            json!({ "patch": [{ "op": "messages_uncached_append", "messages": [said] }] })
+        }
+        "context" => json!({ "patch": [part], "display": { "title": "gannet-title" } }),
+        "before_compact" => json!({ "summary": "gannet-summary", "details": { "note": "gannet-details" } }),
+        "before_navigate" => json!({ "label": "gannet-label" }),
+        other => panic!("{other} is not asked for"),
+    }
+}
+
+/// Answers of a client's hook that are wrong, each in its own words.
+fn wrong_words() -> Vec<Value> {
+    let part = |name: &str, reason: &str| json!({ "patch": [{ "op": "system_part_set", "partName": name, "text": "x", "invalidateCacheReason": reason }] });
+    vec![
+        json!({ "error": "gannet-error" }),
+        json!({ "patch": [{ "op": "gannet-op" }] }),
+        json!({ "patch": ["gannet-string"] }),
+        part("gannet part", "gannet-reason"),
+        json!({ "patch": [{ "op": "messages_cached_edit", "edits": [{ "entryId": "gannet-entry" }], "invalidateCacheReason": "x" }] }),
+        json!({ "transformerName": "gannet name", "patch": [] }),
+        json!({ "output": "gannet-output" }),
+    ]
+}
+
+#[tokio::test]
+async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let webhook = Webhook::answering(|call| (200, full_of_words(call))).await;
+    let broken = Webhook::answering(|_| (400, json!({ "error": "gannet-refused" }))).await;
+    let events = [
+        json!({ "event": "before_agent_start" }),
+        json!({ "event": "message" }),
+        json!({ "event": "context" }),
+        json!({ "event": "before_compact" }),
+        json!({ "event": "before_navigate" }),
+    ];
+    let hooks = [
+        webhook::hook("words", &webhook.url, json!(events)),
+        webhook::hook("broken", &broken.url, json!([{ "event": "message" }])),
+    ];
+    let file = webhook::file(folder.path(), &hooks);
+    let upstream = Upstream::start(|asked| match crate::support::talk::is_summary(asked) {
+        true => upstream::Reply::text(summary(&["none"])),
+        false => upstream::Reply::text(words(1, 100)),
+    })
+    .await;
+    let base_url = upstream.base_url();
+    let settings = [
+        ("LOG_LEVEL", "trace"),
+        ("OPENAI_API_KEY", "otter-key"),
+        ("OPENAI_BASE_URL", &base_url),
+        ("CONTEXT_WINDOW", "8000"),
+        ("CONTEXT_STRATEGY", "manual"),
+        ("HOOKS_FILE", &file),
+    ];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for number in 0..4 {
+        let finished = client.turn(&words(number, 200)).await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+    }
+    let first = client.event("entry_appended").await["payload"]["entry"]["entryId"].clone();
+    assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+    client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
+    assert_eq!(client.ask("navigate", json!({ "entryId": first })).await["type"], "navigated");
+    client.ask("register_hooks", json!({ "hooks": [hook("own", "context")] })).await;
+    for wrong in wrong_words() {
+        client.forget("turn_finished");
+        let call = asked(&mut client, "And now?").await;
+        let shown = wrong.to_string();
+        assert_eq!(answer(&mut client, &call, wrong).await["type"], "ok", "{shown}");
+        let ended = finished(&mut client).await;
+        assert_eq!(ended["status"], "failed", "{shown}: {ended}");
+    }
+    // What is not even taken.
+    client.ask("hook_result", json!({ "callId": "gannet-call", "gannet-field": "gannet" })).await;
+    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "gannet" }] })).await;
+    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "message" }] })).await;
+    let metrics = http::get(&server.address, "/metrics").await.body;
+    server.stop().await;
+    let log = binary::logged(folder.path());
+    assert!(log.contains("hook=\"broken\"") || log.contains("\"hook\":\"broken\""), "faults are logged:\n{log}");
+    for (name, text) in [("log", &log), ("metrics", &metrics)] {
+        let found = text.lines().find(|line| line.contains("gannet") || line.contains("hunter2"));
+        assert_eq!(found, None, "of what a hook said, in the {name}");
+    }
+    assert!(upstream.requests().iter().any(|asked| asked.contains("gannet-added") && asked.contains("gannet-part")));
+}
+
+#[tokio::test]
+async fn a_client_may_do_anything_in_the_middle_of_its_call() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let offers = json!({ "hooks": [hook("policy", "before_agent_start"), hook("policy", "context"), hook("policy", "message")] });
+    let (mut client, _) = joined(&server, "tab-one", offers.clone()).await;
+    let call = asked(&mut client, "Is the sea warm?").await;
+    // More of the same, deeper and deeper: nothing of it is asked before this is answered.
+    for _ in 0..20 {
+        assert_eq!(client.ask("register_hooks", offers.clone()).await["type"], "ok");
+    }
+    assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["payload"]["queued"], true);
+    assert_eq!(client.ask("set_instructions", json!({ "instructions": "Be brief." })).await["type"], "ok");
+    assert_eq!(client.ask("get_context", json!({})).await["type"], "context");
+    assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
+    assert_eq!(client.ask("manual_compact", json!({})).await["payload"]["code"], "nothing_to_compact");
+    assert_eq!(client.ask("navigate", json!({ "entryId": null })).await["payload"]["code"], "turn_running");
+    assert_eq!(client.ask("retry_turn", json!({})).await["payload"]["code"], "turn_running");
+    let calls = client.seen.iter().filter(|frame| frame["type"] == "hook_call");
+    assert!(calls.clone().all(|frame| frame["payload"]["callId"] == call["callId"]), "{:?}", calls.collect::<Vec<_>>());
+    assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
+    client.forget("hook_call");
+    let mut ended = 0;
+    while ended < 2 {
+        let frame = client.next_frame().await.unwrap();
+        match frame["type"].as_str().unwrap() {
+            "hook_call" => {
+                let result = json!({ "callId": frame["payload"]["callId"] });
+                client.send("hook_result", result).await;
+            }
+            "turn_finished" => {
+                assert_eq!(frame["payload"]["status"], "completed", "{frame}");
+                ended += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(model.requests().len(), 2);
+    assert_eq!(model.requests()[0].envelope.system.compiled, "Be brief.");
+}
