@@ -8,6 +8,7 @@ mod chat;
 mod compaction;
 mod conversation;
 mod cost;
+mod exact;
 mod hooks;
 mod keeping;
 mod listing;

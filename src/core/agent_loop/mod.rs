@@ -41,7 +41,7 @@ mod turn;
 #[cfg(test)]
 mod random_scripts;
 
-pub use hooks::TurnHooks;
+pub use hooks::{Added, TurnHooks};
 pub use info::{Snapshot, usage_percent};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
@@ -202,6 +202,8 @@ pub struct Seed {
     pub hook_runs: Vec<HookRun>,
     /// What the last request was, and what happened since.
     pub receipts: Receipts,
+    /// What hooks added for the last request alone.
+    pub added: Added,
     /// No turn is to begin any more: the server will stop.
     pub holding: bool,
 }
@@ -226,6 +228,7 @@ impl Seed {
             turn_hooks: TurnHooks::default(),
             hook_runs: Vec::new(),
             receipts,
+            added: Added::default(),
             holding: false,
         }
     }
@@ -285,6 +288,7 @@ pub struct AgentLoop {
     turn_hooks: TurnHooks,
     hook_runs: Vec<HookRun>,
     receipts: Receipts,
+    added: Added,
     /// The questions to hooks that are open: one that the turn or the session waits for, one of the compaction at work,
     /// and one for each tool's answer that hooks look at.
     chains: Vec<Chain>,
@@ -351,6 +355,7 @@ impl AgentLoop {
             turn_hooks: seed.turn_hooks,
             hook_runs: seed.hook_runs,
             receipts: seed.receipts,
+            added: seed.added,
             chains: Vec::new(),
             holding: seed.holding,
             now: Timestamp(0),
@@ -391,6 +396,7 @@ impl AgentLoop {
             turn_hooks: self.turn_hooks,
             hook_runs: self.hook_runs,
             receipts: self.receipts,
+            added: self.added,
             holding: self.holding,
         }
     }

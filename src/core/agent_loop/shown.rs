@@ -1,24 +1,30 @@
 //! What the next request would send, to look at: nothing is changed, and no hook is asked.
 
-use super::AgentLoop;
+use super::{AgentLoop, Stage};
 use crate::core::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     command::{ContextFormat, GetContext},
     reply::Context,
 };
+use std::sync::Arc;
 
 /// Bytes of a context that is shown, as one frame: more than any text in the largest windows of 2026. Only pictures make
 /// a larger one.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl AgentLoop {
-    /// What the next request would send: of a turn that is running, the one after the request that is under way.
+    /// What the next request would send: of a turn that is running, the one after the request that is under way, as far
+    /// as it is known. What belongs to one request alone is in it only where it is asked for, and then it is what hooks
+    /// added for the last one.
     ///
     /// # Errors
     /// `invalid_field`: it is too large to be shown as it was asked for.
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
-        let context = self.context();
+        let mut context = self.context();
+        if get.ephemeral == Some(true) {
+            self.added.put_on(Arc::make_mut(&mut context), &self.around());
+        }
         let as_markdown = get.format == Some(ContextFormat::Markdown);
         let bytes = context.bytes(!as_markdown);
         if bytes > CONTEXT_BYTES_MAX {
@@ -30,7 +36,10 @@ impl AgentLoop {
             let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
         }
-        let envelope = self.shown_envelope(&context);
+        let mut envelope = self.shown_envelope(&context);
+        if matches!(self.stage, Stage::Asking { .. } | Stage::Stopping { .. }) {
+            envelope.meta.request += 1;
+        }
         let tokens = envelope.meta.tokens;
         let compiled = self.compiled(&context);
         let outgoing = self.outgoing(&compiled, &context, tokens);

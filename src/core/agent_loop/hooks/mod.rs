@@ -4,17 +4,20 @@
 //! earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
 //!
 //! - `request`: the beginning of a turn, the envelope before and after a request, what the user said
+//! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
 //! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
 //!
 //! Where no hook is registered nothing of this happens: not one value is built.
 
+mod added;
 mod answer;
 mod compaction;
 mod navigation;
 mod request;
 mod result;
 
+pub use added::Added;
 pub(super) use answer::Whole;
 pub(super) use navigation::{BranchGiven, Wish};
 pub(super) use result::Given;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{AgentLoop, Stage, turn::appended},
-    Subject, TurnPrompt,
+    Added, Subject, TurnPrompt,
 };
 use crate::core::{
     agent_loop::{annotate::check_custom_type, queue::custom_parts},
@@ -109,6 +109,8 @@ impl AgentLoop {
         if asks {
             let overlay = Overlay { context: context.clone(), changes: Vec::new() };
             self.ask_hooks(now, Subject::Ephemeral(Box::new(overlay)));
+        } else {
+            self.added = Added::default();
         }
         asks
     }
@@ -325,6 +327,7 @@ impl AgentLoop {
             return;
         }
         let Overlay { context, changes } = overlay;
+        self.added = Added::of(&changes, &self.context());
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
         let mut parent = self.session.state.leaf.clone();

@@ -1,0 +1,196 @@
+//! What is told of the next request is what the model's server gets: `get_context`, just before a request whose input is
+//! in, against the body that then arrives. The operators' address and the command line tell the same, byte for byte.
+
+mod world;
+
+use crate::support::talk::words;
+use reseed::provider::openai::ApiChoice;
+use world::{Wish, World};
+
+/// What a conversation goes through before its next request is looked at.
+enum Step {
+    /// A turn.
+    Say(&'static str),
+    /// A turn of many words.
+    Long,
+    /// A turn in which the model thinks and calls a tool.
+    Tool,
+    /// The client sends this command; its reply is no error.
+    Do(&'static str, &'static str),
+    /// A compaction, to its end.
+    Compact,
+    /// Every compaction keeps this message, counted from the first entry.
+    Pin(usize),
+    /// The session goes on from this entry, counted from the first.
+    GoBack(usize),
+    /// A hook changes what is sent from the next request on.
+    Wish(Wish),
+    /// A hook adds this to each request from the next one on.
+    Add(&'static str),
+    /// The server is started again.
+    Restart,
+}
+
+use Step::{Add, Compact, Do, GoBack, Long, Pin, Restart, Say, Tool};
+
+/// Sessions: what each went through, and what its last request says for that, or with `-` does not.
+const TABLE: &[(&str, &[Step], &[&str])] = &[
+    ("nothing was said", &[], &["What now?"]),
+    ("plain", &[Say("one"), Say("two")], &["one", "two"]),
+    (
+        "settings",
+        &[
+            Say("one"),
+            Do("set_instructions", r#"{"instructions":"Answer in verse."}"#),
+            Do("set_options", r#"{"temperature":0.5,"maxOutputTokens":99}"#),
+            Do("set_model", r#"{"model":"another","reasoningEffort":"low"}"#),
+        ],
+        &["Answer in verse.", "another", "low"],
+    ),
+    ("tools", &[Tool, Say("two"), Tool], &["It is blue.", "Can look at something."]),
+    ("a note of a client's", &[Say("one"), Do("append_custom_message", NOTE)], &["The tide is low."]),
+    ("compacted", &[Tool, Long, Long, Compact, Say("four")], &["the harbour", "-How is the sea?"]),
+    (
+        "compacted, with pins",
+        &[Say("first"), Tool, Long, Long, Pin(0), Compact, Say("four"), Pin(3)],
+        &["the harbour", "first", "-How is the sea?"],
+    ),
+    (
+        "undone",
+        &[Say("first"), Long, Long, Compact, Say("four"), Do("undo_compaction", "{}")],
+        &["-the harbour", "first", "four"],
+    ),
+    ("moved", &[Say("first"), Tool, Say("three"), GoBack(1), Say("other")], &["first", "-three", "other"]),
+    (
+        "moved behind a compaction",
+        &[Say("first"), Long, Long, Compact, Say("four"), GoBack(3)],
+        &["first", "-the harbour", "-four"],
+    ),
+    ("a stored patch", &[Say("one"), Step::Wish(Wish::Policy), Say("two")], &["Be kind."]),
+    (
+        "patches of all kinds",
+        &[
+            Tool,
+            Step::Wish(Wish::Policy),
+            Step::Wish(Wish::Options),
+            Step::Wish(Wish::Tools),
+            Step::Wish(Wish::Edit),
+            Step::Wish(Wish::Replace),
+            Say("two"),
+        ],
+        &["Be kind.", "Much was said before.", "-How is the sea?", "Can look at something. With care.", "-fetch"],
+    ),
+    (
+        "patches, compacted and moved",
+        &[
+            Say("first"),
+            Step::Wish(Wish::Policy),
+            Step::Wish(Wish::Edit),
+            Long,
+            Step::Wish(Wish::Replace),
+            Long,
+            Long,
+            Compact,
+            Say("four"),
+            GoBack(5),
+        ],
+        &["Be kind.", "Much was said before.", "-first", "-the harbour", "-four"],
+    ),
+    ("added to one request", &[Say("one"), Add("It is noon."), Say("two"), Tool], &["It is noon."]),
+    (
+        "everything",
+        &[
+            Do("set_instructions", r#"{"instructions":"Answer in verse."}"#),
+            Tool,
+            Step::Wish(Wish::Policy),
+            Add("It is noon."),
+            Long,
+            Pin(1),
+            Restart,
+            Long,
+            Compact,
+            // The oldest that a user said is now the summary.
+            Step::Wish(Wish::Edit),
+            Tool,
+            Restart,
+            Say("five"),
+        ],
+        &["Answer in verse.", "Be kind.", "It is noon.", "[something was said here]", "-the harbour", "five"],
+    ),
+];
+
+const NOTE: &str = r#"{"customType":"note","content":"The tide is low.","display":true}"#;
+
+async fn take(world: &mut World, step: &Step) {
+    match step {
+        Say(text) => world.say(text).await,
+        Long => world.say(&words(7, 200)).await,
+        Tool => world.call_a_tool().await,
+        Do(command, payload) => world.ask(command, serde_json::from_str(payload).unwrap()).await,
+        Compact => world.compact().await,
+        Pin(at) => world.pin(*at).await,
+        GoBack(at) => world.go_back(*at).await,
+        Step::Wish(wish) => world.wish(*wish),
+        Add(text) => world.add(text),
+        Restart => world.restart().await,
+    }
+}
+
+async fn sessions(api: ApiChoice, names: &[&str]) {
+    for (name, steps, says) in TABLE.iter().filter(|(name, ..)| names.is_empty() || names.contains(name)) {
+        let mut world = World::start(api, name).await;
+        for step in *steps {
+            take(&mut world, step).await;
+        }
+        // A question, one with a tool's answer and what was said meanwhile, and both again after a restart.
+        world.ask_exactly("What now?").await;
+        world.ask_exactly_with_a_tool("And now?").await;
+        world.restart().await;
+        world.ask_exactly("And after all that?").await;
+        world.ask_exactly_with_a_tool("And then?").await;
+        world.check_last(says);
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_is_what_is_sent_over_chat_completions() {
+    sessions(ApiChoice::Chat, &[]).await;
+}
+
+#[tokio::test]
+async fn what_is_told_is_what_is_sent_over_responses() {
+    sessions(ApiChoice::Responses, &["tools", "patches of all kinds", "everything"]).await;
+}
+
+/// What hooks added is for one request: it is shown where it is asked for, until the next request is made.
+#[tokio::test]
+async fn what_was_added_to_one_request_is_told_until_the_next() {
+    let mut world = World::start(ApiChoice::Chat, "added").await;
+    let added = async |world: &mut World| {
+        let uncached = async |world: &mut World, ephemeral| {
+            let told = world.told(ephemeral).await;
+            told["envelope"]["messages"]["uncached"].as_array().unwrap().len()
+        };
+        assert_eq!(uncached(world, false).await, 0);
+        uncached(world, true).await
+    };
+    assert_eq!(added(&mut world).await, 0);
+    world.say("one").await;
+    assert_eq!(added(&mut world).await, 0);
+    world.add("It is noon.");
+    assert_eq!(added(&mut world).await, 0, "looking asks no hook");
+    world.say("two").await;
+    assert_eq!(added(&mut world).await, 1);
+    world.ask("set_context_strategy", serde_json::json!({ "strategy": "threshold" })).await;
+    assert_eq!(added(&mut world).await, 1, "it lives on from loop to loop");
+    world.add("");
+    world.say("three").await;
+    assert_eq!(added(&mut world).await, 0);
+    world.add("It is one o'clock.");
+    world.say("four").await;
+    world.add("");
+    world.restart().await;
+    assert_eq!(added(&mut world).await, 0, "it is only in memory");
+    world.end().await;
+}
