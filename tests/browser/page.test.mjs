@@ -91,6 +91,14 @@ onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
   assert.ok(counts.length >= 2);
   await page.click("#breakdown button:has-text('next request')");
   await page.waitForSelector("#request details:has-text('Write 300 words')");
+  const parts = (await page.locator("#request details .count, #request .frame .count").allInnerTexts()).map(number);
+  assert.equal(parts.length, 8, "the system prompt, three questions, three answers, and what any request costs");
+  assert.equal(parts.reduce((sum, count) => sum + count, 0), number((await page.innerText("#request .about")).split(" of ")[0].split("·")[1]));
+  assert.equal(parts.reduce((sum, count) => sum + count, 0), number(await page.innerText("#gauge-button .tokens").then((text) => text.split("/")[0])));
+  for (const [look, said] of [["Markdown", /^# system: base .*# user .*\n\nWrite 100 words/s], ["JSON", /^\{\n {2}"system": \{/]]) {
+    await page.click(`#request button:has-text('${look}')`);
+    await page.waitForFunction(([source, flags]) => new RegExp(source, flags).test(document.querySelector("#request pre")?.innerText ?? ""), [said.source, said.flags]);
+  }
   await page.keyboard.press("Escape");
   const before = number(await page.innerText("#gauge-button .tokens"));
   for (let turn = 4; turn <= 7; turn += 1) {

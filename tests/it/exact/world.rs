@@ -325,6 +325,7 @@ impl World {
         let sent = self.upstream.requests().swap_remove(before);
         let again = self.send(&told["envelope"]).await;
         assert_eq!(sent.body, again.body, "{name}: what was sent, and what was told");
+        assert_eq!(sent.raw, again.raw, "{name}: byte for byte");
     }
 
     /// What the last request says, and with `-` what it does not.
