@@ -9,7 +9,7 @@ use crate::{
     core::{
         agent_loop::{pins_without, undo_target},
         context::{build::remaining, counter::Counter},
-        session::{Place, SessionState, SessionTree, place::landing, unit::UnitReader},
+        session::{Place, SessionState, SessionTree, place::landing, trail::Trail, unit::UnitReader},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
 };
@@ -109,17 +109,22 @@ impl Places<'_> {
 
     /// What is seen once this entry is pinned, where it is on the path and out of sight. `None` where it is in sight, and
     /// where it is on another branch.
+    ///
+    /// # Errors
+    /// `invalid_field`: what the model saw of it was not what the entry says.
     async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Place>>, ErrorBody> {
         if remaining(self.tree.path()).iter().any(|(_, node)| node.id() == id) {
             return Ok(None);
         }
         let seq = self.seq(id).await?;
         let mut reader = UnitReader::new(id.clone());
+        let mut trail = Trail::default();
         let mut back = WayBack::from(self.state.leaf.clone());
         'pages: loop {
             let page = back.next_page(self.store, self.session).await.map_err(|error| store_error(&error))?;
             let Some(oldest) = page.last().map(|(seq, _)| *seq) else { break };
             for (_, entry) in &page {
+                trail.take(entry);
                 if !reader.take(entry) {
                     break 'pages;
                 }
@@ -130,6 +135,13 @@ impl Places<'_> {
             }
         }
         let Some(unit) = reader.finish() else { return Ok(None) };
+        if let Some(changed) = unit.iter().find(|id| trail.has_changed(id)) {
+            let message = format!(
+                "a patch had changed entry `{changed}` when a compaction took it out of sight, so it does not come back \
+                 alone; undo_compaction brings all of it back"
+            );
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
+        }
         let under =
             self.tree.path().iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
         let mut then = self.state.clone();

@@ -7,71 +7,124 @@ use super::{
 };
 use crate::core::session::Node;
 use reseed_protocol::{
-    Entry, EntryData, Message, Part, Role, Timestamp,
-    entry::{Compaction, CustomMessage},
+    Entry, EntryData, EntryId, Message, Part, Role, Timestamp,
+    entry::{Compaction, CustomMessage, Kept},
+    patch::{ContextTransform, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
 };
 use std::sync::Arc;
 
 /// Reads lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID text`, `note`,
-/// `compaction SUMMARY first=ID keep=ID clear=ID`.
-pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
+/// `compaction SUMMARY first=ID keep=ID clear=ID`; and patches, whose texts are one word each: `edit ID=TEXT ID…` (without a
+/// text it is taken out), `replace ID ID=TEXT *TEXT…` (a star for a message without an entry), `part NAME=TEXT`.
+pub(crate) fn entries(lines: &[&str]) -> Vec<Entry> {
     let mut parent = None;
-    lines
-        .iter()
-        .map(|line| {
-            let (id, rest) = line.split_once(':').unwrap();
-            let (kind, rest) = rest.split_once(' ').unwrap();
-            let data = match kind {
-                "user" => EntryData::Message(Message::user(rest)),
-                "assistant" => {
-                    EntryData::Message(Message::new(Role::Assistant, vec![Part::Text { text: rest.into() }]))
+    let entry = |line: &&str| {
+        let (id, rest) = line.split_once(':').unwrap();
+        let (kind, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let id: EntryId = id.parse().unwrap();
+        let data = patch(kind, rest, lines).map_or_else(|| said(kind, rest), transform);
+        Entry { entry_id: id.clone(), parent_id: parent.replace(id), timestamp: Timestamp(0), imported: None, data }
+    };
+    lines.iter().map(entry).collect()
+}
+
+/// The same, counted.
+pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
+    entries(lines).into_iter().map(|entry| Arc::new(Node::counted(entry, counter))).collect()
+}
+
+/// A transform of this op.
+pub(crate) fn transform(op: PatchOp) -> EntryData {
+    let (transformer_name, patch) = ("test".to_owned(), vec![op]);
+    let transform = ContextTransform { schema_version: PATCH_VERSION, transformer_name, patch, display: None };
+    EntryData::ContextTransform(Box::new(Kept::Known(transform)))
+}
+
+/// The op of such a line, where it is one.
+pub(crate) fn patch(kind: &str, rest: &str, lines: &[&str]) -> Option<PatchOp> {
+    let words = || rest.split(' ').filter(|word| !word.is_empty());
+    let named = |word: &str| {
+        let (id, text) = word.split_once('=').map_or((word, None), |(id, text)| (id, Some(text)));
+        (id.parse::<EntryId>().unwrap(), text.map(|text| instead_of(id, text, lines)))
+    };
+    let invalidate_cache_reason = "a test".to_owned();
+    Some(match kind {
+        "edit" => {
+            let edits = words().map(named).map(|(entry_id, message)| MessageEdit { entry_id, message });
+            PatchOp::MessagesCachedEdit { edits: edits.collect(), invalidate_cache_reason }
+        }
+        "replace" => {
+            let item = |word: &str| match word.strip_prefix('*') {
+                Some(text) => PatchMessage { entry_id: None, message: Some(Message::user(text)) },
+                None => {
+                    let (entry_id, message) = named(word);
+                    PatchMessage { entry_id: Some(entry_id), message }
                 }
-                "call" => EntryData::Message(Message::new(
-                    Role::Assistant,
-                    rest.split(' ')
-                        .map(|call| Part::ToolCall {
-                            call_id: call.parse().unwrap(),
-                            name: "t".into(),
-                            arguments: "{}".into(),
-                        })
-                        .collect(),
-                )),
-                "result" => {
-                    let (call, output) = rest.split_once(' ').unwrap();
-                    let result =
-                        Part::ToolResult { call_id: call.parse().unwrap(), output: output.into(), is_error: false };
-                    EntryData::Message(Message::new(Role::Tool, vec![result]))
-                }
-                "note" => EntryData::CustomMessage(CustomMessage {
-                    custom_type: "note".into(),
-                    content: vec![Part::Text { text: rest.into() }],
-                    display: true,
-                    details: None,
-                }),
-                "compaction" => {
-                    let word =
-                        |key: &str| rest.split(' ').find_map(|w| w.strip_prefix(key)).map(|id| id.parse().unwrap());
-                    EntryData::Compaction(Compaction {
-                        summary: rest.split(' ').next().unwrap().to_owned(),
-                        first_kept_entry_id: word("first="),
-                        kept_entry_ids: word("keep=").into_iter().collect(),
-                        cleared_entry_ids: word("clear=").into_iter().collect(),
-                        ..Compaction::default()
-                    })
-                }
-                other => panic!("unknown kind {other}"),
             };
-            let id: reseed_protocol::EntryId = id.parse().unwrap();
-            let entry = Entry {
-                entry_id: id.clone(),
-                parent_id: parent.replace(id),
-                timestamp: Timestamp(0),
-                imported: None,
-                data,
+            PatchOp::MessagesCachedReplace { messages: words().map(item).collect(), invalidate_cache_reason }
+        }
+        "part" => {
+            let (part_name, text) = rest.split_once('=').unwrap();
+            let (part_name, text) = (part_name.to_owned(), text.to_owned());
+            PatchOp::SystemPartSet { part_name, text, invalidate_cache_reason }
+        }
+        _ => return None,
+    })
+}
+
+/// A message of the same role as the entry of this id, and about the same calls, with this text.
+fn instead_of(id: &str, text: &str, lines: &[&str]) -> Message {
+    let line = lines.iter().find_map(|line| line.strip_prefix(id)?.strip_prefix(':')).unwrap_or("user x");
+    match said(line.split(' ').next().unwrap(), line.split_once(' ').unwrap().1) {
+        EntryData::Message(mut message) => {
+            for part in &mut message.content {
+                match part {
+                    Part::Text { text: there } => text.clone_into(there),
+                    Part::ToolCall { arguments, .. } => text.clone_into(arguments),
+                    Part::ToolResult { output, .. } => text.clone_into(output),
+                    _ => {}
+                }
+            }
+            message
+        }
+        _ => Message::user(text),
+    }
+}
+
+fn said(kind: &str, rest: &str) -> EntryData {
+    match kind {
+        "user" => EntryData::Message(Message::user(rest)),
+        "assistant" => EntryData::Message(Message::new(Role::Assistant, vec![Part::Text { text: rest.into() }])),
+        "call" => {
+            let call = |call: &str| {
+                let (name, arguments) = ("t".to_owned(), "{}".to_owned());
+                Part::ToolCall { call_id: call.parse().unwrap(), name, arguments }
             };
-            Arc::new(Node::counted(entry, counter))
-        })
-        .collect()
+            EntryData::Message(Message::new(Role::Assistant, rest.split(' ').map(call).collect()))
+        }
+        "result" => {
+            let (call, output) = rest.split_once(' ').unwrap();
+            let result = Part::ToolResult { call_id: call.parse().unwrap(), output: output.into(), is_error: false };
+            EntryData::Message(Message::new(Role::Tool, vec![result]))
+        }
+        "note" => EntryData::CustomMessage(CustomMessage {
+            custom_type: "note".into(),
+            content: vec![Part::Text { text: rest.into() }],
+            display: true,
+            details: None,
+        }),
+        "compaction" => {
+            let word = |key: &str| rest.split(' ').find_map(|w| w.strip_prefix(key)).map(|id| id.parse().unwrap());
+            EntryData::Compaction(Compaction {
+                summary: rest.split(' ').next().unwrap().to_owned(),
+                first_kept_entry_id: word("first="),
+                kept_entry_ids: word("keep=").into_iter().collect(),
+                cleared_entry_ids: word("clear=").into_iter().collect(),
+                ..Compaction::default()
+            })
+        }
+        other => panic!("unknown kind {other}"),
+    }
 }
 
 /// One line a message.

@@ -81,3 +81,6 @@ impl PatchRefused {
         ErrorBody::new(ErrorCode::InvalidPatch, self.to_string()).with_field("patch").with_details(details)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+use super::*;
+use crate::core::context::{
+    build::Context,
+    build_context,
+    counter::Counter,
+    testing::{patch, path, printed},
+};
+use reseed_protocol::{
+    context::{RequestOptions, SystemPart, ToolDefinition},
+    patch::PatchOp,
+};
+use serde_json::{Value, json};
+
+const OFFERED: &[&str] = &["read", "write"];
+
+fn tool(name: &str) -> ToolDefinition {
+    let parameters = json!({ "type": "object" });
+    ToolDefinition { name: name.to_owned(), description: format!("does {name}"), parameters }
+}
+
+fn part(name: &str, text: &str) -> SystemPart {
+    SystemPart { name: name.to_owned(), text: text.to_owned() }
+}
+
+/// What a test's patches are applied to: its lines, a system prompt of two parts, and two tools.
+fn apply(lines: &[&str], ops: Vec<Value>, boundary: Boundary) -> (Context, Result<Applied, PatchRefused>) {
+    let counter = Counter::for_model("test");
+    let before = build_context(&path(lines, &counter));
+    let parts = [part("base", "Be brief."), part("skills", "Cook.")];
+    let offered: Vec<ToolDefinition> = OFFERED.iter().map(|name| tool(name)).collect();
+    let around = Around { parts: &parts, offered: &offered, counter: &counter };
+    let mut context = before.clone();
+    let applied = read(ops).and_then(|ops| context.apply(&ops, boundary, &around));
+    assert!(applied.is_ok() || context == before, "what is refused changes nothing");
+    (context, applied)
+}
+
+const TALK: &[&str] = &["a:user one", "b:call x y", "c:result x 1", "d:result y 2", "e:assistant done", "f:user two"];
+
+#[test]
+fn messages_become_what_a_patch_says() {
+    let (why, u) = ("tidy", |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] }));
+    let replace = |messages: Value| json!({ "op": "messages_cached_replace", "messages": messages, "invalidateCacheReason": why });
+    let edit = |edits: Value| json!({ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": why });
+    let compact = |first: Value, kept: Value| {
+        json!({ "op": "compaction_apply", "summary": "S", "firstKeptEntryId": first, "keptEntryIds": kept,
+                "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 9, "invalidateCacheReason": why })
+    };
+    let all = ["a user one", "b call x y", "c result x 1", "d result y 2", "e assistant done", "f user two"];
+    let table: &[(Vec<Value>, &[&str])] = &[
+        (
+            vec![edit(json!([{ "entryId": "a", "message": u("ONE") }]))],
+            &["a user ONE", all[1], all[2], all[3], all[4], all[5]],
+        ),
+        (vec![edit(json!([{ "entryId": "e" }, { "entryId": "a" }]))], &[all[1], all[2], all[3], all[5]]),
+        (vec![edit(json!([{ "entryId": "b" }, { "entryId": "c" }, { "entryId": "d" }]))], &[all[0], all[4], all[5]]),
+        (
+            vec![replace(
+                json!([{ "message": u("new") }, { "entryId": "e" }, { "entryId": "f", "message": u("TWO") }]),
+            )],
+            &["- user new", all[4], "f user TWO"],
+        ),
+        (vec![replace(json!([]))], &[]),
+        // Each sees what the one before made.
+        (vec![replace(json!([{ "entryId": "a" }, { "entryId": "f" }])), edit(json!([{ "entryId": "a" }]))], &[all[5]]),
+        (
+            vec![edit(json!([{ "entryId": "a", "message": u("ONE") }])), replace(json!([{ "entryId": "a" }]))],
+            &["a user ONE"],
+        ),
+        (vec![compact(json!("e"), json!([]))], &["- summary S", all[4], all[5]]),
+        (vec![compact(json!("f"), json!(["a"]))], &["- summary S", all[0], all[5]]),
+        // What was put in front of an entry goes with it.
+        (
+            vec![
+                replace(
+                    json!([{ "message": u("new") }, { "entryId": "e" }, { "message": u("last") }, { "entryId": "f" }]),
+                ),
+                compact(json!("f"), json!([])),
+            ],
+            &["- summary S", "- user last", all[5]],
+        ),
+        (vec![compact(json!("f"), json!([])), compact(Value::Null, json!(["f"]))], &["- summary S", all[5]]),
+    ];
+    for (ops, expected) in table {
+        let (context, applied) = apply(TALK, ops.clone(), Boundary::Ephemeral);
+        assert_eq!(applied, Ok(Applied { reasons: vec![why.into()], notes: vec![], changed: true }), "{ops:?}");
+        assert_eq!(printed(&context), *expected, "{ops:?}");
+    }
+}
+
+#[test]
+fn what_is_for_one_request_comes_last() {
+    let said = json!({ "role": "user", "content": [{ "type": "text", "text": "It is noon." }], "model": "m" });
+    let append = json!({ "op": "messages_uncached_append", "messages": [said] });
+    let edit = json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "a" }], "invalidateCacheReason": " r " });
+    let (context, applied) = apply(TALK, vec![append.clone(), edit, append], Boundary::Ephemeral);
+    assert_eq!(applied.unwrap().reasons, ["r"]);
+    assert_eq!(context.messages.len(), TALK.len() - 1);
+    assert_eq!(context.uncached.len(), 2);
+    assert!(context.uncached.iter().all(|counted| counted.message.model.is_none() && counted.tokens.total() > 0));
+    let sent = context.to_messages();
+    assert_eq!((sent.cached.len(), sent.uncached.len()), (TALK.len() - 1, 2));
+}
+
+#[test]
+fn what_may_not_be_is_refused_by_place_and_name() {
+    let u = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
+    let with = |mut op: Value| {
+        op["invalidateCacheReason"] = json!("r");
+        op
+    };
+    let good = || with(json!({ "op": "system_part_remove", "partName": "skills" }));
+    let replace = |messages: Value| with(json!({ "op": "messages_cached_replace", "messages": messages }));
+    let edit = |edits: Value| with(json!({ "op": "messages_cached_edit", "edits": edits }));
+    let result = json!({ "role": "tool", "content": [{ "type": "tool_result", "callId": "x", "output": "" }] });
+    let call = json!({ "role": "assistant", "content": [
+        { "type": "tool_call", "callId": "x", "name": "t", "arguments": "{}" },
+        { "type": "tool_call", "callId": "z", "name": "t", "arguments": "{}" },
+    ] });
+    let many: Vec<Value> = (0..=MESSAGES_MAX).map(|at| json!({ "entryId": format!("e{at}") })).collect();
+    // An op with the words that its refusal must have.
+    let durable: Vec<(Value, &str)> = vec![
+        (json!({ "op": "system_part_set", "partName": "x", "text": "y" }), "invalidateCacheReason"),
+        (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": " \n" }), "invalidateCacheReason"),
+        (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": "r".repeat(501) }), "500"),
+        (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": 5 }), "invalid type"),
+        (with(json!({ "op": "shout" })), "unknown variant"),
+        (json!({ "partName": "x" }), "missing field `op`"),
+        (json!("system_part_set"), "invalid type"),
+        (with(json!({ "op": "system_part_set", "partName": "x", "text": "y", "scope": "cached" })), "unknown field"),
+        (with(json!({ "op": "system_part_set", "partName": "a b", "text": "" })), "name of a part"),
+        (with(json!({ "op": "system_part_set", "partName": "", "text": "" })), "name of a part"),
+        (
+            with(
+                json!({ "op": "system_parts_replace", "parts": [{ "name": "x", "text": "" }, { "name": "x", "text": "" }] }),
+            ),
+            "twice",
+        ),
+        (
+            with(json!({ "op": "system_part_set", "partName": "x", "text": "y".repeat(SYSTEM_BYTES_MAX - 100) })),
+            "bytes",
+        ),
+        (with(json!({ "op": "tools_replace", "tools": [tool("fly")] })), "nobody offers the tool `fly`"),
+        (with(json!({ "op": "tools_replace", "tools": [tool("read"), tool("read")] })), "twice"),
+        (
+            with(json!({ "op": "tools_replace",
+                      "tools": [{ "name": "read", "description": "", "parameters": 1 }] })),
+            "JSON Schema",
+        ),
+        (with(json!({ "op": "options_set", "temperature": 2.5 })), "0 to 2"),
+        (with(json!({ "op": "options_set", "maxOutputTokens": 0 })), "maxOutputTokens"),
+        (with(json!({ "op": "options_set", "maxOutputTokens": -1 })), "invalid value"),
+        (with(json!({ "op": "options_set", "reasoningEffort": "a\nb" })), "reasoningEffort"),
+        (replace(json!([{ "entryId": "nobody" }])), "`nobody` is not among"),
+        (replace(json!([{ "entryId": "f" }, { "entryId": "a" }])), "after one"),
+        (replace(json!([{ "entryId": "a" }, { "entryId": "a" }])), "twice"),
+        (replace(json!([{}])), "neither"),
+        (replace(json!([{ "message": { "role": "user", "content": [] } }])), "says nothing"),
+        (replace(json!([{ "message": u("  ") }])), "says nothing"),
+        (replace(json!([{ "message": { "role": "user", "content": "text" } }])), "invalid type"),
+        (
+            replace(json!([{ "message": { "role": "user", "content": [{ "type": "image", "url": "file:///x" }] } }])),
+            "address",
+        ),
+        (replace(json!([{ "message": { "role": "tool", "content": [{ "type": "text", "text": "x" }] } }])), "role"),
+        (replace(json!(many)), "10000 messages"),
+        (replace(json!([{ "entryId": "b" }, { "entryId": "c" }])), "without its result"),
+        (replace(json!([{ "entryId": "c" }])), "without its call"),
+        (replace(json!([{ "message": result }])), "without its call"),
+        (
+            replace(json!([{ "entryId": "b" }, { "message": u("x") }, { "entryId": "c" }, { "entryId": "d" }])),
+            "right behind",
+        ),
+        (edit(json!([{ "entryId": "b" }])), "without its call"),
+        (edit(json!([{ "entryId": "c" }])), "without its result"),
+        (edit(json!([{ "entryId": "a" }, { "entryId": "a" }])), "twice"),
+        (edit(json!([{ "entryId": "e", "message": u("x") }])), "another role"),
+        (edit(json!([{ "entryId": "b", "message": call }])), "other calls"),
+        (json!({ "op": "messages_uncached_append", "messages": [u("x")] }), "one request only"),
+        (
+            with(
+                json!({ "op": "compaction_apply", "summary": "S", "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 1 }),
+            ),
+            "manual_compact",
+        ),
+    ];
+    for (op, words) in durable {
+        let name = op["op"].as_str().unwrap_or_default().to_owned();
+        let (_, refused) = apply(TALK, vec![good(), op.clone()], Boundary::Durable);
+        let refused = refused.expect_err(&op.to_string());
+        assert_eq!((refused.index, refused.op.as_str()), (1, &*name), "{op}");
+        assert!(refused.why.contains(words), "{op}: {refused}");
+        let body = serde_json::to_value(refused.body()).unwrap();
+        assert_eq!(body["code"], "invalid_patch");
+        assert_eq!((&body["details"]["index"], &body["details"]["op"]), (&json!(1), &json!(name)), "{body}");
+    }
+    let ephemeral: Vec<(Value, &str)> = vec![
+        (json!({ "op": "messages_uncached_append", "messages": [u(" ")] }), "says nothing"),
+        (json!({ "op": "messages_uncached_append", "messages": [result] }), "without its call"),
+        (json!({ "op": "messages_uncached_append", "messages": [call] }), "without its result"),
+        (
+            with(json!({ "op": "compaction_apply", "summary": "S", "firstKeptEntryId": "c",
+                      "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 1 })),
+            "without its call",
+        ),
+        (
+            with(
+                json!({ "op": "compaction_apply", "summary": "", "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 1 }),
+            ),
+            "keeps nothing",
+        ),
+        (
+            with(json!({ "op": "compaction_apply", "summary": "S", "firstKeptEntryId": "a", "keptEntryIds": ["f"],
+                      "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 1 })),
+            "not older",
+        ),
+    ];
+    for (op, words) in ephemeral {
+        let (_, refused) = apply(TALK, vec![op.clone()], Boundary::Ephemeral);
+        assert!(refused.as_ref().is_err_and(|refused| refused.why.contains(words)), "{op}: {refused:?}");
+    }
+    let (_, refused) = apply(TALK, vec![good(); OPS_MAX + 1], Boundary::Durable);
+    assert_eq!(refused.unwrap_err().index, OPS_MAX);
+    let large = with(json!({ "op": "system_part_set", "partName": "x", "text": "y".repeat(PATCH_BYTES_MAX / 2) }));
+    let (_, refused) = apply(TALK, vec![good(), large.clone(), large], Boundary::Durable);
+    assert_eq!(refused.unwrap_err().index, 2);
+}
+
+#[test]
+fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
+    let base = [part("base", "Be brief."), part("skills", "Cook.")];
+    let offered = [tool("read"), tool("write")];
+    let options = RequestOptions { temperature: Some(1.0), ..RequestOptions::default() };
+    let table: &[(Value, &str, &[&str], Value)] = &[
+        (json!([]), "Be brief.Cook.", &["read", "write"], json!({ "temperature": 1.0 })),
+        (
+            json!([{ "op": "system_part_set", "partName": "base", "text": "Be long." },
+                { "op": "system_part_set", "partName": "new", "text": "!" }]),
+            "Be long.Cook.!",
+            &["read", "write"],
+            json!({ "temperature": 1.0 }),
+        ),
+        (
+            json!([{ "op": "system_part_remove", "partName": "base" }, { "op": "system_part_set", "partName": "base", "text": "Z" }]),
+            "Cook.Z",
+            &["read", "write"],
+            json!({ "temperature": 1.0 }),
+        ),
+        (
+            json!([{ "op": "system_part_set", "partName": "new", "text": "!" },
+                { "op": "system_parts_replace", "parts": [{ "name": "only", "text": "X" }] },
+                { "op": "system_part_remove", "partName": "absent" }]),
+            "X",
+            &["read", "write"],
+            json!({ "temperature": 1.0 }),
+        ),
+        (
+            json!([{ "op": "tools_remove", "toolNames": ["read", "absent"] }, { "op": "options_set", "maxOutputTokens": 5 },
+                { "op": "options_set", "temperature": 0.0 }]),
+            "Be brief.Cook.",
+            &["write"],
+            json!({ "temperature": 0.0, "maxOutputTokens": 5 }),
+        ),
+        (
+            json!([{ "op": "tools_remove", "toolNames": ["write"] }, { "op": "tools_replace", "tools": [tool("write")] }]),
+            "Be brief.Cook.",
+            &["write"],
+            json!({ "temperature": 1.0 }),
+        ),
+    ];
+    for (ops, compiled, names, set) in table {
+        let ops: Vec<PatchOp> = serde_json::from_value(ops.clone()).unwrap();
+        let carried = Carried::of(&ops);
+        assert_eq!(carried.system(&base).compiled, *compiled, "{ops:?}");
+        let (tools, notes) = carried.tools(&offered);
+        assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), *names, "{ops:?}");
+        assert_eq!(notes, [""; 0]);
+        assert_eq!(serde_json::to_value(carried.options(&options)).unwrap(), *set, "{ops:?}");
+    }
+    // A tool that has left since is left out, and told.
+    let ops = json!([{ "op": "tools_replace", "tools": [tool("read"), tool("write")] }]);
+    let ops: Vec<PatchOp> = serde_json::from_value(ops).unwrap();
+    let (tools, notes) = Carried::of(&ops).tools(&offered[..1]);
+    assert_eq!((tools.len(), notes.len()), (1, 1));
+    assert!(notes[0].contains("`write`"));
+}
+
+#[test]
+fn a_patch_that_says_what_holds_already_changes_nothing() {
+    let ops = |reason: &str| {
+        vec![
+            json!({ "op": "system_part_set", "partName": "policy", "text": "P", "invalidateCacheReason": reason }),
+            json!({ "op": "messages_cached_edit", "invalidateCacheReason": reason, "edits": [
+                { "entryId": "a", "message": { "role": "user", "content": [{ "type": "text", "text": "X" }] } }] }),
+        ]
+    };
+    let counter = Counter::for_model("test");
+    let around = Around { parts: &[], offered: &[], counter: &counter };
+    let mut context = build_context(&path(TALK, &counter));
+    let mut changed = |reason| context.apply(&read(ops(reason)).unwrap(), Boundary::Durable, &around).unwrap().changed;
+    assert!(changed("first"));
+    assert!(!changed("again"));
+}
+
+#[test]
+fn stored_patches_are_replayed_at_their_place() {
+    let table: &[(&[&str], &[&str])] = &[
+        (&["a:user one", "b:edit a=ONE", "c:user two"], &["a user ONE", "c user two"]),
+        (&["a:user one", "b:user two", "c:edit a", "d:user three"], &["b user two", "d user three"]),
+        (&["a:user one", "b:replace *new a", "c:user two"], &["- user new", "a user one", "c user two"]),
+        (
+            &["a:user one", "b:user two", "c:replace b *end", "d:user three"],
+            &["b user two", "- user end", "d user three"],
+        ),
+        // What it names and is not there is left out, with what would stand in front of it.
+        (&["a:user one", "b:replace *x gone *y a *z"], &["- user y", "a user one", "- user z"]),
+        (&["a:user one", "b:edit gone=x", "c:user two"], &["a user one", "c user two"]),
+        // A compaction has its own word on what it keeps; these have none.
+        (
+            &["a:user one", "b:user two", "c:edit b=TWO", "d:compaction S first=b", "e:edit d=T", "f:user x"],
+            &["d summary ?", "b user two", "f user x"],
+        ),
+        (
+            &[
+                "a:user one",
+                "b:user two",
+                "c:compaction S first=b",
+                "d:replace b *n",
+                "e:user x",
+                "f:compaction T first=b",
+                "g:user y",
+            ],
+            &["f summary T", "b user two", "e user x", "g user y"],
+        ),
+    ];
+    for (lines, expected) in table {
+        let context = build_context(&path(lines, &Counter::for_model("test")));
+        assert_eq!(printed(&context), *expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
+    let table: &[(&[&str], &[&str])] = &[
+        (
+            &["a:user one", "b:user two", "c:user three", "d:compaction S first=c", "e:replace d c=3", "f:user x"],
+            &["a user one", "b user two", "c user 3", "f user x"],
+        ),
+        (
+            &["a:user one", "b:user two", "c:user three", "d:compaction S first=c", "e:replace c *n", "f:user x"],
+            &["c user three", "- user n", "f user x"],
+        ),
+        (
+            &["a:user one", "b:user two", "c:user three", "d:compaction S first=c keep=a", "e:replace *n d a=1 c"],
+            &["- user n", "b user two", "a user 1", "c user three"],
+        ),
+        (
+            &["a:user one", "b:user two", "d:compaction S", "e:edit d=X", "f:user x"],
+            &["a user one", "b user two", "f user x"],
+        ),
+    ];
+    for (lines, expected) in table {
+        let mut path = path(lines, &Counter::for_model("test"));
+        for node in &mut path {
+            if node.compaction().is_some() {
+                *node = std::sync::Arc::new((**node).clone().passed_over());
+            }
+        }
+        assert_eq!(printed(&build_context(&path)), *expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_patch_of_another_form_is_passed_over_and_told() {
+    let counter = Counter::for_model("test");
+    let mut entries = crate::core::context::testing::entries(&["a:user one", "b:edit a", "c:edit a", "d:user two"]);
+    let mut json = serde_json::to_value(&entries[1]).unwrap();
+    json["patch"][0]["op"] = json!("dance");
+    entries[1] = serde_json::from_value(json.clone()).unwrap();
+    json["patch"] = json!([]);
+    json["schemaVersion"] = json!(2);
+    entries[2] = serde_json::from_value(json).unwrap();
+    let path: Vec<_> = entries
+        .into_iter()
+        .map(|entry| std::sync::Arc::new(crate::core::session::Node::counted(entry, &counter)))
+        .collect();
+    let context = build_context(&path);
+    assert_eq!(printed(&context), ["a user one", "d user two"]);
+    assert_eq!(context.unknown_patches, 2);
+    assert!(context.notes()[0].contains("2 stored patches"));
+}
+
+#[test]
+fn a_patch_of_a_line_is_read_as_it_is_written() {
+    let op = patch("replace", "a b=x *n", TALK).unwrap();
+    let read = read(vec![serde_json::to_value(&op).unwrap()]).unwrap();
+    assert_eq!(read, [op]);
+}
