@@ -30,6 +30,8 @@ pub mod windows;
 #[cfg(test)]
 mod random_compactions;
 #[cfg(test)]
+mod random_patches;
+#[cfg(test)]
 pub(crate) mod testing;
 
 pub use build::{Context, build_context};

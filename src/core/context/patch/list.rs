@@ -6,7 +6,7 @@
 use super::counted::{Item, MessageOp, Said};
 use crate::core::context::build::{Counted, GoesWith, Kind};
 use reseed_protocol::{EntryId, Role};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What becomes of an entry's message when what is older gives way to a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,14 +134,17 @@ impl List {
                 (Some(at), _) => {
                     let counted = &self.messages[at];
                     let counted = said.as_ref().map_or_else(|| counted.clone(), |said| said.instead_of(counted));
-                    next.kept(counted);
+                    next.kept(at, counted);
                 }
                 (None, Some(others)) => {
                     let stays = |counted: &Counted| match &counted.entry_id {
                         Some(id) if others.contains(id) && !named.contains(id) => Fate::Tail,
                         _ => Fate::Gone,
                     };
-                    next.stretch(part(self.settled().to_vec(), stays).map(|(counted, _)| counted));
+                    let messages = self.settled();
+                    let fates = fates(messages, stays);
+                    let stays = messages.iter().cloned().enumerate().zip(fates);
+                    next.stood_for(stays.filter(|(_, fate)| *fate != Fate::Gone).map(|(placed, _)| placed));
                 }
                 (None, None) => next.gone(),
             }
@@ -200,6 +203,8 @@ struct Gathering {
     messages: Vec<Counted>,
     /// Inserted ones, before it is known whether what they go with is there.
     waiting: Vec<Counted>,
+    /// What an entry stood for, with the places of before: each comes in front of what it stood in front of.
+    queued: VecDeque<(usize, Counted)>,
     /// The entry before is not there.
     is_gone: bool,
 }
@@ -210,22 +215,30 @@ impl Gathering {
             if counted.message.role != Role::Tool || !self.waiting.is_empty() {
                 self.waiting.push(counted);
             } else if !self.is_gone {
-                let kind = self.messages.last().map_or(Kind::Recent, |last| beside(last.kind));
+                let kind = self.kind_behind();
                 self.messages.push(Counted { kind, ..counted });
             }
         }
     }
 
-    fn kept(&mut self, counted: Counted) {
-        self.stretch(std::iter::once(counted));
+    /// An entry's message, which stood at this place.
+    fn kept(&mut self, at: usize, counted: Counted) {
+        self.flush_before(at);
+        let kind = beside(counted.kind);
+        self.messages.extend(self.waiting.drain(..).map(|waiting| Counted { kind, ..waiting }));
+        self.messages.push(counted);
+        self.is_gone = false;
     }
 
-    /// Messages that stand for one entry.
-    fn stretch(&mut self, messages: impl Iterator<Item = Counted>) {
+    /// The messages that one entry stood for, with their places.
+    fn stood_for(&mut self, messages: impl Iterator<Item = (usize, Counted)>) {
         let mut messages = messages.peekable();
-        let kind = messages.peek().map_or(Kind::Recent, |first| beside(first.kind));
-        self.messages.extend(self.waiting.drain(..).map(|counted| Counted { kind, ..counted }));
-        self.messages.extend(messages);
+        if let Some((first, counted)) = messages.peek() {
+            let (first, kind) = (*first, beside(counted.kind));
+            self.queued.extend(self.waiting.drain(..).map(|waiting| (first, Counted { kind, ..waiting })));
+        }
+        self.queued.extend(messages);
+        self.queued.make_contiguous().sort_by_key(|(at, _)| *at);
         self.is_gone = false;
     }
 
@@ -234,8 +247,19 @@ impl Gathering {
         self.is_gone = true;
     }
 
+    fn flush_before(&mut self, place: usize) {
+        while let Some((_, counted)) = self.queued.pop_front_if(|(at, _)| *at < place) {
+            self.messages.push(counted);
+        }
+    }
+
+    fn kind_behind(&self) -> Kind {
+        self.messages.last().map_or(Kind::Recent, |last| beside(last.kind))
+    }
+
     fn finish(mut self) -> Vec<Counted> {
-        let kind = self.messages.last().map_or(Kind::Recent, |last| beside(last.kind));
+        self.flush_before(usize::MAX);
+        let kind = self.kind_behind();
         self.messages.extend(self.waiting.into_iter().map(|counted| Counted { kind, ..counted }));
         self.messages
     }

@@ -352,7 +352,7 @@ fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
         ),
         (
             &["a:user one", "b:user two", "c:user three", "d:compaction S first=c keep=a", "e:replace *n d a=1 c"],
-            &["- user n", "b user two", "a user 1", "c user three"],
+            &["a user 1", "- user n", "b user two", "c user three"],
         ),
         (
             &["a:user one", "b:user two", "d:compaction S", "e:edit d=X", "f:user x"],
