@@ -164,6 +164,23 @@ impl PatchOp {
         }
     }
 
+    /// Whether it changes messages.
+    #[must_use]
+    pub fn is_on_messages(&self) -> bool {
+        match self {
+            Self::MessagesCachedReplace { .. }
+            | Self::MessagesCachedEdit { .. }
+            | Self::MessagesUncachedAppend { .. }
+            | Self::CompactionApply { .. } => true,
+            Self::SystemPartSet { .. }
+            | Self::SystemPartRemove { .. }
+            | Self::SystemPartsReplace { .. }
+            | Self::ToolsReplace { .. }
+            | Self::ToolsRemove { .. }
+            | Self::OptionsSet { .. } => false,
+        }
+    }
+
     /// Why the provider's cache is given up; `None` for an op that touches nothing cached.
     #[must_use]
     pub fn invalidate_cache_reason(&self) -> Option<&str> {

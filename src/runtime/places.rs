@@ -9,7 +9,7 @@ use crate::{
     core::{
         agent_loop::{pins_without, undo_target},
         context::{build::remaining, counter::Counter},
-        session::{Place, SessionState, SessionTree, place::landing, trail::Trail, unit::UnitReader},
+        session::{Place, SessionState, SessionTree, place::landing, unit::UnitReader},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
 };
@@ -111,20 +111,18 @@ impl Places<'_> {
     /// where it is on another branch.
     ///
     /// # Errors
-    /// `invalid_field`: what the model saw of it was not what the entry says.
+    /// `invalid_field`: what the model saw of it may not be what the entry says.
     async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Place>>, ErrorBody> {
         if remaining(self.tree.path()).iter().any(|(_, node)| node.id() == id) {
             return Ok(None);
         }
         let seq = self.seq(id).await?;
         let mut reader = UnitReader::new(id.clone());
-        let mut trail = Trail::default();
         let mut back = WayBack::from(self.state.leaf.clone());
         'pages: loop {
             let page = back.next_page(self.store, self.session).await.map_err(|error| store_error(&error))?;
             let Some(oldest) = page.last().map(|(seq, _)| *seq) else { break };
             for (_, entry) in &page {
-                trail.take(entry);
                 if !reader.take(entry) {
                     break 'pages;
                 }
@@ -135,15 +133,13 @@ impl Places<'_> {
             }
         }
         let Some(unit) = reader.finish() else { return Ok(None) };
-        if let Some(changed) = unit.iter().find(|id| trail.has_changed(id)) {
-            let message = format!(
-                "a patch had changed entry `{changed}` when a compaction took it out of sight, so it does not come back \
-                 alone; undo_compaction brings all of it back"
-            );
+        let newest = self.tree.path().iter().rev().find(|node| node.compaction().is_some());
+        if newest.is_some_and(|newest| newest.settles_messages()) {
+            let message = "patches had changed messages when a compaction took this entry out of sight, so it does not \
+                           come back alone, as it was; undo_compaction brings all of them back, as the patches make them";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
         }
-        let under =
-            self.tree.path().iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
+        let under = newest.map(|node| node.id().clone());
         let mut then = self.state.clone();
         then.pins.extend(unit.into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() }));
         self.seen(&then).await

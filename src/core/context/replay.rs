@@ -21,7 +21,7 @@ use crate::core::{
 };
 use reseed_protocol::{EntryData, EntryId, Role, entry::Compaction};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, OnceLock},
 };
 
@@ -136,19 +136,13 @@ impl Walk {
     fn begin(&mut self, before: &[Arc<Node>], node: &Node, compaction: &Compaction) {
         let first = first_kept(before, compaction);
         let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
-        let patch = node.patch.as_deref();
-        let has_messages = patch.is_some_and(|patch| !patch.messages.is_empty());
+        let settles = node.settles_messages();
         let mut beside: HashSet<EntryId> = HashSet::new();
-        // Pinned when the compaction had already taken them out of sight: its patch knows nothing of them.
-        let mut late: Vec<usize> = Vec::new();
         for (at, node) in before.iter().enumerate() {
             if at < first {
-                let named = kept.contains(node.id());
-                if !named && !node.pinned {
-                    continue;
-                }
-                if !named && has_messages {
-                    late.push(at);
+                // What was pinned when the compaction had already taken it out of sight comes back as its entry says
+                // it. Where patches had changed messages before, that may not be what the model saw.
+                if !kept.contains(node.id()) && (settles || !node.pinned) {
                     continue;
                 }
                 beside.insert(node.id().clone());
@@ -160,28 +154,9 @@ impl Walk {
         }
         let fate = |id: &EntryId| if beside.contains(id) { Fate::Beside } else { Fate::Tail };
         self.list.compact(counted(Kind::Summary, node), fate);
-        if let Some(patch) = patch {
+        if let Some(patch) = &node.patch {
             self.patch(patch, &StandFor::new());
         }
-        if !late.is_empty() {
-            self.add_late(before, &late);
-        }
-    }
-
-    /// Adds messages at these places of the path where they belong among what is kept.
-    fn add_late(&mut self, before: &[Arc<Node>], late: &[usize]) {
-        let places: HashMap<&EntryId, usize> = before.iter().enumerate().map(|(at, node)| (node.id(), at)).collect();
-        let mut messages = std::mem::take(&mut self.list).into_messages();
-        for at in late {
-            let Some(counted) = counted(Kind::Beside, &before[*at]) else { continue };
-            let place = |there: &Counted| there.entry_id.as_ref().and_then(|id| places.get(id).copied());
-            let next = messages.iter().position(|there| place(there).is_some_and(|place| place > *at));
-            let next = next.unwrap_or(messages.len());
-            // In front of what was put in front of that one.
-            let inserted = messages[..next].iter().rev().take_while(|there| there.entry_id.is_none()).count();
-            messages.insert(next - inserted, counted);
-        }
-        self.list = List::of(messages);
     }
 
     fn step(&mut self, node: &Node, stand_for: &StandFor) {

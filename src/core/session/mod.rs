@@ -10,7 +10,6 @@ pub mod input;
 pub mod place;
 pub mod preview;
 pub mod state;
-pub mod trail;
 pub mod tree;
 pub mod unit;
 

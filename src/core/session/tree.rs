@@ -19,7 +19,7 @@ use crate::core::context::{
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role,
     entry::{Compaction, Kept},
-    patch::PATCH_VERSION,
+    patch::{PATCH_VERSION, PatchOp},
     reply::Pin,
 };
 use std::{
@@ -90,6 +90,13 @@ impl Node {
             EntryData::Compaction(compaction) if !self.undone => Some(compaction),
             _ => None,
         }
+    }
+
+    /// Whether this is a compaction before which patches had changed messages: what it does not keep does not come back
+    /// alone, as its entry says it.
+    #[must_use]
+    pub fn settles_messages(&self) -> bool {
+        self.compaction().is_some() && self.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty())
     }
 
     /// The node as the session's pins and undone compactions make it.
@@ -386,9 +393,11 @@ impl<'a> PathReader<'a> {
                 {
                     let met: HashSet<&EntryId> = self.nodes.iter().map(|node| node.id()).collect();
                     let mut kept = compaction.kept_entry_ids.clone();
-                    // Pinned when this compaction had already taken them out of sight.
-                    let (later, others): (Vec<&Pin>, Vec<&Pin>) =
-                        self.state.pins.iter().partition(|pin| pin.under.as_ref() == Some(&id));
+                    // Pinned when this compaction had already taken them out of sight: they come back, where no patch
+                    // had changed messages before.
+                    let settles = compaction.carried_patch.iter().any(PatchOp::is_on_messages);
+                    let pins = self.state.pins.iter().filter(|_| !settles);
+                    let (later, others): (Vec<&Pin>, Vec<&Pin>) = pins.partition(|pin| pin.under.as_ref() == Some(&id));
                     kept.extend(later.into_iter().map(|pin| pin.entry_id.clone()));
                     let others = others.into_iter().map(|pin| &pin.entry_id);
                     let sought =

@@ -25,22 +25,19 @@ pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compactio
     let mut ops = before.carried().ops().to_vec();
     let is_patched = |node: &Arc<Node>| node.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty());
     let entry_id = after.leaf().filter(|_| before.path().iter().any(is_patched));
-    ops.extend(entry_id.and_then(|id| messages(before.raw_context(), after.raw_context(), id, compaction)));
+    ops.extend(entry_id.map(|id| messages(&before.context(), after.raw_context(), id, compaction)));
     ops
 }
 
-/// The op that makes of the messages that are kept what they were; `None` where they are so by themselves.
-fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &Compaction) -> Option<PatchOp> {
+/// The op that makes of the messages that are kept what they were. It is there also where they are so by themselves: it
+/// says that what is not kept may have been changed, and does not come back alone.
+fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &Compaction) -> PatchOp {
     let kept: Vec<&EntryId> = after.messages.iter().filter_map(|counted| counted.entry_id.as_ref()).collect();
     let expected = expected(before, &kept, entry_id, compaction);
     let named: Vec<&EntryId> = expected.iter().filter_map(|message| message.entry_id.as_ref()).collect();
-    let is_plain = |message: &PatchMessage| message.entry_id.is_some() && message.message.is_none();
-    if named == kept && expected.iter().all(is_plain) {
-        return None;
-    }
     let invalidate_cache_reason = REASON.to_owned();
     if named.len() < expected.len() || !is_within(&named, &kept) {
-        return Some(PatchOp::MessagesCachedReplace { messages: expected, invalidate_cache_reason });
+        return PatchOp::MessagesCachedReplace { messages: expected, invalidate_cache_reason };
     }
     let stays: HashSet<&EntryId> = named.iter().copied().collect();
     let out = kept.iter().filter(|id| !stays.contains(*id));
@@ -49,7 +46,7 @@ fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &
         Some(MessageEdit { entry_id: entry_id.clone()?, message: Some(message.clone()?) })
     });
     let edits = changed.chain(out).collect();
-    Some(PatchOp::MessagesCachedEdit { edits, invalidate_cache_reason })
+    PatchOp::MessagesCachedEdit { edits, invalidate_cache_reason }
 }
 
 /// What the model should see: of what it saw the messages of these entries, with what goes with them, behind the summary.
@@ -69,7 +66,10 @@ fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction:
         _ => Fate::Gone,
     };
     let fates = fates(&before.messages, fate);
+    // What stands in for a result that has not come yet is put there anew each time.
+    let is_stopgap = |counted: &Counted| counted.entry_id.is_none() && !counted.patched;
     let stays = before.messages.iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone);
+    let stays = stays.filter(|(counted, _)| !is_stopgap(counted));
     let mut expected: Vec<PatchMessage> = stays.map(|(counted, _)| item(counted, entry_id, compaction)).collect();
     let is_summary = |message: &PatchMessage| message.entry_id.as_ref() == Some(entry_id);
     if ids.contains(entry_id) && !expected.iter().any(is_summary) {
