@@ -4,7 +4,8 @@
 mod world;
 
 use crate::support::talk::words;
-use reseed::provider::openai::ApiChoice;
+use reseed::provider::{openai::ApiChoice, scripted::Gate};
+use serde_json::{Value, json};
 use world::{Wish, World};
 
 /// What a conversation goes through before its next request is looked at.
@@ -182,7 +183,7 @@ async fn what_was_added_to_one_request_is_told_until_the_next() {
     assert_eq!(added(&mut world).await, 0, "looking asks no hook");
     world.say("two").await;
     assert_eq!(added(&mut world).await, 1);
-    world.ask("set_context_strategy", serde_json::json!({ "strategy": "threshold" })).await;
+    world.ask("set_context_strategy", json!({ "strategy": "threshold" })).await;
     assert_eq!(added(&mut world).await, 1, "it lives on from loop to loop");
     world.add("");
     world.say("three").await;
@@ -192,5 +193,29 @@ async fn what_was_added_to_one_request_is_told_until_the_next() {
     world.add("");
     world.restart().await;
     assert_eq!(added(&mut world).await, 0, "it is only in memory");
+    world.end().await;
+}
+
+/// While an answer is being written it is the request after it, of which neither that answer nor what waits is known.
+#[tokio::test]
+async fn while_an_answer_is_written_it_is_the_request_after_it() {
+    let mut world = World::start(ApiChoice::Chat, "written").await;
+    let gate = Gate::new();
+    let of = |told: &Value| {
+        let messages = told["envelope"]["messages"]["cached"].as_array().unwrap().len();
+        let meta = &told["envelope"]["meta"];
+        (messages, meta["request"].as_u64().unwrap(), meta["turnId"].is_string())
+    };
+    assert_eq!(of(&world.told(false).await), (0, 1, false));
+    world.begin("one", &gate).await;
+    world.ask("user_input", json!({ "input": "quick", "whenBusy": "steer" })).await;
+    world.ask("user_input", json!({ "input": "two" })).await;
+    assert_eq!(of(&world.told(false).await), (1, 2, true));
+    gate.open();
+    // No tool was called, so what waited has turns of its own.
+    for _turn in 0..3 {
+        world.finished().await;
+    }
+    assert_eq!(of(&world.told(true).await), (6, 1, false));
     world.end().await;
 }

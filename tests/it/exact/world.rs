@@ -22,6 +22,7 @@ use reseed::{
     provider::{
         Provider as _,
         openai::{ApiChoice, OpenAi, OpenAiOptions},
+        scripted::Gate,
     },
     store::sqlite::SqliteStore,
 };
@@ -204,6 +205,14 @@ impl World {
         assert_eq!(finished["status"], "completed", "{}: {finished}", self.name);
     }
 
+    /// Says something whose answer waits for the gate, and waits until its request has arrived.
+    pub(super) async fn begin(&mut self, text: &str, gate: &Gate) {
+        self.script.replies.lock().unwrap().push_back(Reply::text("At last.").held_by(gate));
+        let before = self.upstream.requests().len();
+        self.ask("user_input", json!({ "input": text })).await;
+        self.upstream.wait_for_requests(before + 1).await;
+    }
+
     /// The next answer thinks and calls a tool.
     fn expect_call(&self) {
         let call = Reply::call("look", r#"{"at":"sea"}"#).with_reasoning("They ask of the sea.");
@@ -223,7 +232,7 @@ impl World {
         self.finished().await;
     }
 
-    async fn finished(&mut self) {
+    pub(super) async fn finished(&mut self) {
         let finished = self.client.event("turn_finished").await;
         assert_eq!(finished["payload"]["status"], "completed", "{}: {finished}", self.name);
     }
