@@ -262,6 +262,10 @@ impl AgentLoop {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
+        if path[answer..].iter().any(|node| said(Role::User)(&node)) {
+            // An answer of an earlier turn, of which a move left the results behind: they are on another branch.
+            return;
+        }
         let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());
         let answered: Vec<&CallId> = results
             .flat_map(|result| &result.content)
