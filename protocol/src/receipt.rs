@@ -13,7 +13,7 @@ pub struct Receipt {
     pub request: u64,
     /// Its tokens, as counted before it was sent.
     pub tokens: u64,
-    /// Of these, the longest beginning that it shares with the session's request before it.
+    /// Of these, the longest beginning that it shares with the session's request before it, the last that was answered.
     pub prefix_tokens: u64,
     /// Where the two part, where the earlier one is not the beginning of this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ export interface Receipt {
   request: number;
   /** Its tokens, as counted before it was sent. */
   tokens: number;
-  /** Of these, the longest beginning that it shares with the session's request before it. */
+  /** Of these, the longest beginning that it shares with the session's request before it, the last that was answered. */
   prefixTokens: number;
   /** Where the two part, where the earlier one is not the beginning of this one. */
   broke?: PrefixBreak;

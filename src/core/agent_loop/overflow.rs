@@ -22,6 +22,7 @@ impl AgentLoop {
     /// The request failed: compact once if it was too large, otherwise the turn ends.
     pub(super) fn on_fault(&mut self, now: Timestamp, fault: &ModelFault) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        self.receipts.failed();
         let Some(turn) = self.session.state.turn.clone() else { return };
         let count = &asked.count;
         if fault.shown && !asked.withheld {

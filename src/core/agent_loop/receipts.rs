@@ -13,12 +13,15 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// What is known of the session's last request, and what happened since. It goes from loop to loop; after a restart it is
-/// made from the newest answer on the path.
+/// What is known of the session's last request that was answered, and what happened since. It goes from loop to loop; after
+/// a restart it is made from the newest answer on the path, so that unless the session moved a restart changes no receipt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Receipts {
     last: Option<SentRequest>,
+    /// What happened since that was sent, or since the request at work was.
     causes: Causes,
+    /// The request at work, and what happened before it.
+    asked: Option<(SentRequest, Causes)>,
 }
 
 impl Receipts {
@@ -26,7 +29,7 @@ impl Receipts {
     #[must_use]
     pub fn read(path: &[Arc<Node>]) -> Self {
         let last = path.iter().rev().find_map(|node| SentRequest::of_answer(node.entry.message()?));
-        Self { last, causes: Causes::read(path) }
+        Self { last, causes: Causes::read(path), asked: None }
     }
 
     /// Takes an event of the log, before the session does.
@@ -39,9 +42,10 @@ impl Receipts {
         self.causes.add(cause);
     }
 
-    /// The receipt of this request, were it sent now: which of its turn it is, and what could not be had for it.
+    /// The receipt of this request, were it sent once the one at work is answered: which of its turn it is, and what could
+    /// not be had for it.
     pub(super) fn of(&self, outgoing: &Outgoing<'_>, request: u64, notes: Vec<String>) -> Receipt {
-        let shared = self.last.as_ref().map(|last| (outgoing.shares(last), last.model()));
+        let shared = self.last().map(|last| (outgoing.shares(last), last.model()));
         let (prefix_tokens, broke) = match shared {
             None => (0, None),
             Some((shared, model)) => {
@@ -58,20 +62,33 @@ impl Receipts {
 
     /// Whether a receipt would blame tools that nobody could offer yet: those of a session that was only looked up.
     pub(super) fn lacks_tools(&self, outgoing: &Outgoing<'_>) -> bool {
-        let place = self.last.as_ref().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
+        let place = self.last().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
         place == Some(Place::Tools) && !outgoing.has_tools() && self.causes.is_restart()
+    }
+
+    fn last(&self) -> Option<&SentRequest> {
+        self.asked.as_ref().map(|(asked, _)| asked).or(self.last.as_ref())
     }
 
     /// This request was sent.
     pub(super) fn sent(&mut self, sent: SentRequest) {
-        self.last = Some(sent);
-        self.causes.sent();
+        self.asked = Some((sent, std::mem::take(&mut self.causes)));
     }
 
-    /// The provider counted so many tokens of the last request.
-    pub(super) fn answered(&mut self, input_tokens: u64) {
-        if let Some(last) = &mut self.last {
-            last.answered(input_tokens);
+    /// The request at work was answered; its provider counted so many tokens of it, if it did.
+    pub(super) fn answered(&mut self, input_tokens: Option<u64>) {
+        let Some((mut sent, before)) = self.asked.take() else { return };
+        if let Some(tokens) = input_tokens {
+            sent.answered(tokens);
+        }
+        self.last = Some(sent);
+        self.causes.follow(before.past());
+    }
+
+    /// The request at work came to nothing: what happened before it still explains the next.
+    pub(super) fn failed(&mut self) {
+        if let Some((_, before)) = self.asked.take() {
+            self.causes.follow(before);
         }
     }
 }

@@ -101,6 +101,7 @@ impl AgentLoop {
         let shown_as = Some((item.clone(), shown_as));
         let withheld = self.withholds();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        self.receipts.failed();
         let (envelope_key, receipt, sent) = {
             let compiled = self.compiled(context);
             let outgoing = self.outgoing(&compiled, context, count.tokens);
@@ -142,8 +143,8 @@ impl AgentLoop {
             }
         }
         let message = self.answer_message(&answer, &asked);
+        self.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {
-            self.receipts.answered(reported.input_tokens);
             self.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
             if let Some(report) = answer_report(&message, &self.counter) {
                 self.calibrate(&asked.model, report);
@@ -201,6 +202,7 @@ impl AgentLoop {
         let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
         };
+        self.receipts.failed();
         // A call without its end is no call: only what a person could read is kept.
         let shown: Vec<Part> = shown
             .into_iter()

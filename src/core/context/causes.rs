@@ -95,6 +95,10 @@ impl Causes {
     pub fn read(path: &[Arc<Node>]) -> Self {
         let mut this = Self::default();
         this.add(Cause::Restart);
+        if path.iter().any(|node| node.pinned) {
+            // Perhaps since that answer. What was let go of since is known to nobody.
+            this.add(Cause::Pins);
+        }
         let answered = path.iter().rposition(|node| node.entry.message().is_some_and(|said| said.receipt.is_some()));
         if path.iter().any(|node| node.undone) {
             this.add(Cause::CompactionUndone);
@@ -177,13 +181,21 @@ impl Causes {
         self.noted.contains(&Cause::Restart)
     }
 
-    /// A request was sent: what happened before it explains nothing any more, except that what was for it alone is over.
-    pub fn sent(&mut self) {
+    /// What is left of this once a request was made with it: it explains nothing any more, except that what was for that
+    /// request alone is over.
+    #[must_use]
+    pub fn past(self) -> Self {
         let past = |cause: Cause| match cause {
             Cause::Patch { area, once: true, .. } => Some(Cause::Past(area)),
             _ => None,
         };
-        self.noted = std::mem::take(&mut self.noted).into_iter().filter_map(past).collect();
+        Self { noted: self.noted.into_iter().filter_map(past).collect() }
+    }
+
+    /// Puts what happened earlier before this.
+    pub fn follow(&mut self, earlier: Self) {
+        let later = std::mem::replace(self, earlier);
+        later.noted.into_iter().for_each(|cause| self.add(cause));
     }
 
     /// Why two requests part here, and more about it. `model` is the one that was asked before.
@@ -369,11 +381,12 @@ mod tests {
         causes.add(Cause::Compaction);
         let place = Place::System("time".to_owned());
         assert_eq!(causes.of(&place, "m"), (BreakReason::Patch, Some("clock: new policy".to_owned())));
-        causes.sent();
+        let mut causes = causes.past();
         assert_eq!(causes.noted, [Cause::Past(Area::System(Some("time".to_owned())))]);
         assert_eq!(causes.of(&place, "m"), (BreakReason::Uncached, None));
-        causes.sent();
-        assert_eq!(causes, Causes::default());
+        causes.follow(Causes { noted: vec![Cause::Tools] });
+        assert_eq!(causes.noted[0], Cause::Tools);
+        assert_eq!(causes.past(), Causes::default());
     }
 
     #[test]

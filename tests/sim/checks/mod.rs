@@ -4,6 +4,7 @@
 //! - `clients`: what clients are given, and where they end
 //! - `commands`: what becomes of commands
 //! - `context`: what the model is sent
+//! - `receipts`: what answers say of their requests
 //! - `compactions`: what compactions leave, and that there is one where one is needed
 
 mod clients;
@@ -11,6 +12,7 @@ mod commands;
 mod compactions;
 mod context;
 mod log;
+mod receipts;
 
 pub(crate) use context::seen_in_the_end;
 
@@ -37,6 +39,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("a repeated command is answered as before", commands::repeats_are_answered_alike),
     ("nothing acknowledged is lost or doubled", commands::nothing_acknowledged_is_lost),
     ("the model sees exactly what the log says", context::requests_are_what_the_log_says),
+    ("receipts say what was asked", receipts::receipts_are_what_was_asked),
     ("the context is reported as the log says", context::reports_are_what_the_log_says),
     ("a compaction is made once, where one is needed", compactions::made_once),
     ("what came to nothing leaves nothing", compactions::nothing_is_left_of_what_failed),
