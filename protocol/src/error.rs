@@ -72,7 +72,7 @@ codes! {
     EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Look at `get_entries`.";
     SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` without `path`, which passes over what is damaged and names it; the operator restores the database from a backup.";
     LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry that `ifLeaf` names.", "Look at what was said, then send the input again.";
-    NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the branch that is left was cancelled; the session stands where it stood.", "Navigate again, or without `summarize`.";
+    NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the branch that is left was cancelled, or a hook is against the move; the session stands where it stood.", "Navigate again, or without `summarize`; the message names the hook.";
     // Turns
     EmptyInput "empty_input" retriable: false, "The input has no text and no picture.", "Say something.";
     InputTooLarge "input_too_large" retriable: false, "The input alone does not fit into the model's window.", "Send less, or choose a model with a larger window.";

@@ -269,8 +269,7 @@ impl AgentLoop {
         let Some(mut running) = self.running.take() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
-                let own =
-                    self.deployment.summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+                let own = *running.job.model() == *self.session.state.model;
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
                     self.remember_window(told);
                 }

@@ -130,7 +130,8 @@ impl AgentLoop {
 
     pub(super) fn on_branch_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        if let Some(told) = fault.overflow.window_tokens {
+        let own = *leaving.job.model() == *self.session.state.model;
+        if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
             self.remember_window(told);
         }
         if matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered) {

@@ -39,6 +39,10 @@ impl Prepared {
     pub fn id(&self) -> &JobId {
         &self.job.order.job_id
     }
+
+    pub(super) fn job(&self) -> &Job {
+        &self.job
+    }
 }
 
 impl AgentLoop {

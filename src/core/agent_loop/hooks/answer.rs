@@ -177,8 +177,19 @@ impl AgentLoop {
 
     /// Asks the hooks about the next call that may be made; begins the calls once all were looked at.
     fn look_at_calls(&mut self, now: Timestamp, mut calls: Calls) {
-        while let Some(called) = calls.to_do.pop_front_if(|called| called.verdict.is_err()) {
-            calls.done.push(called);
+        let waits = self.all_hooks().any(|(_, spec)| spec.point == HookPoint::ToolCall && !spec.observe);
+        while let Some(called) = calls.to_do.front() {
+            if called.verdict.is_ok() {
+                if waits {
+                    break;
+                }
+                // One after the other here: an answer may have a thousand calls.
+                let subject = Subject::Calls(Box::new(calls));
+                self.tell_hooks(now, &subject);
+                let Subject::Calls(told) = subject else { return };
+                calls = *told;
+            }
+            calls.done.extend(calls.to_do.pop_front());
         }
         if calls.to_do.is_empty() {
             if let Some(leaf) = self.session.state.leaf.clone() {

@@ -167,9 +167,11 @@ impl AgentLoop {
             if let Some(instructions) = decision.instructions {
                 running.job.focus(instructions);
             }
-            if let Some(model) = decision.model.filter(|model| *model != self.session.state.model) {
-                let counter = Counter::chosen(self.deployment.estimator, &model);
+            if let Some(model) = decision.model.filter(|model| model != running.job.model()) {
+                let own = model == self.session.state.model;
+                let counter = if own { self.counter } else { Counter::chosen(self.deployment.estimator, &model) };
                 let window_tokens = self.deployment.windows.tokens(&model);
+                let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
                 running.job.ask_instead(model, window_tokens, counter);
             }
             running.job.give(decision.given);

@@ -299,6 +299,14 @@ impl AgentLoop {
     /// A hook has answered, or has not.
     pub(super) fn on_hook_answer(&mut self, now: Timestamp, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
         let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
+        let answer = match self.chains[at].open.place {
+            HookPlace::Client => answer,
+            // Only a client can be away: any other hook that does not answer has failed.
+            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
+                ErrorCode::HookUnavailable => HookFault::failed(fault.message),
+                _ => fault,
+            }),
+        };
         if let Err(fault) = &answer
             && fault.code == ErrorCode::HookUnavailable
         {

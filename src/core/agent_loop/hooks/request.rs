@@ -9,6 +9,7 @@ use crate::core::{
     context::{
         Context,
         causes::Cause,
+        compaction::Job,
         patch::{self, Boundary},
     },
     hook::HookFault,
@@ -28,6 +29,9 @@ const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
 /// What a hook is told that answers a message of another role.
 pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
+
+/// Bytes of how a patch is shown to people: a card in a chat.
+const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
 /// The beginning of a turn, as hooks made it so far.
 #[derive(Debug)]
@@ -247,6 +251,11 @@ impl AgentLoop {
     pub(super) fn take_transform(&mut self, now: Timestamp, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
         let name = transformer_name(answer.transformer_name, hook)?;
+        let bytes = answer.display.as_ref().map_or(0, |shown| serde_json::to_vec(shown).map_or(0, |json| json.len()));
+        if bytes > DISPLAY_BYTES_MAX {
+            let message = format!("its `display` has {bytes} bytes, it may have {DISPLAY_BYTES_MAX}");
+            return Err(HookFault::failed(message));
+        }
         self.keep_transform(now, &name, ops, answer.display)
     }
 
@@ -274,8 +283,28 @@ impl AgentLoop {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let id = self.ids.next_id();
         let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
+        self.void_what_read(&context);
         self.append(vec![appended(entry, turn_id, None)], Vec::new());
         Ok(true)
+    }
+
+    /// A patch changes what the compaction at work, or one that was previewed, has read: its summary says what the model
+    /// is not to see any more.
+    fn void_what_read(&mut self, patched: &Context) {
+        let before = self.context();
+        let parts = before.messages.iter().zip(&patched.messages);
+        let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
+        let is_read = |job: &Job| {
+            let last = job.last_read();
+            last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last)
+        };
+        if self.preview.as_ref().is_some_and(|preview| is_read(preview.job())) {
+            self.preview = None;
+        }
+        let at_work = self.running.as_ref().map(|running| &running.job);
+        if at_work.or(self.ready.as_ref().map(|ready| &ready.job)).is_some_and(|job| is_read(job)) {
+            self.void_running("a hook changed what it had read");
+        }
     }
 
     /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no

@@ -196,6 +196,12 @@ impl Job {
         }
     }
 
+    /// The model that summarises.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.task.model
+    }
+
     /// How many pieces are summarised, and how many there are.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {

@@ -53,7 +53,8 @@ impl Context {
         let mut reasons: Vec<String> = Vec::new();
         let mut bytes = 0;
         for (index, op) in ops.iter().enumerate() {
-            bytes += serde_json::to_vec(op).map_or(usize::MAX, |json| json.len());
+            bytes +=
+                serde_json::to_vec(op).map_or(usize::MAX, |json| json.len()).saturating_sub(self.bytes_replaced(op));
             if bytes > PATCH_BYTES_MAX {
                 return Err(refused(index, format!("the patch has more than {PATCH_BYTES_MAX} bytes up to here")));
             }
@@ -73,6 +74,17 @@ impl Context {
         let notes = carried.tools(around.offered).1;
         self.carried = carried;
         Ok(Applied { reasons, notes, changed })
+    }
+}
+
+impl Context {
+    /// Bytes of the messages that an op puts others in the place of: these are free, so that a message of any size can be
+    /// changed.
+    fn bytes_replaced(&self, op: &PatchOp) -> usize {
+        let PatchOp::MessagesCachedEdit { edits, .. } = op else { return 0 };
+        let edited = |counted: &&Counted| edits.iter().any(|edit| counted.entry_id.as_ref() == Some(&edit.entry_id));
+        let bytes = |counted: &Counted| serde_json::to_vec(&*counted.message).map_or(0, |json| json.len());
+        self.messages.iter().filter(edited).map(bytes).sum()
     }
 }
 
@@ -96,7 +108,7 @@ impl Draft {
         let Some(counted) = check::message_bounds(op).map(|()| MessageOp::of(op, around.counter))? else {
             check::other(op, around.offered)?;
             self.carried.push(op);
-            return check::whole(&self.carried, around.parts);
+            return check::whole(&self.carried, op, around.parts);
         };
         if let MessageOp::Append(messages) = counted {
             let messages: Vec<Counted> = messages.iter().map(Said::inserted).collect();

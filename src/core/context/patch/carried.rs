@@ -44,13 +44,14 @@ impl Carried {
                 }
             }
             PatchOp::SystemPartRemove { part_name: name, .. } => {
-                self.ops.retain(|earlier| match earlier {
-                    PatchOp::SystemPartSet { part_name, .. } | PatchOp::SystemPartRemove { part_name, .. } => {
-                        part_name != name
-                    }
-                    _ => true,
-                });
-                self.ops.push(op.clone());
+                self.ops.retain(
+                    |earlier| !matches!(earlier, PatchOp::SystemPartSet { part_name, .. } if part_name == name),
+                );
+                let is_gone = |earlier: &PatchOp| matches!(earlier, PatchOp::SystemPartRemove { part_name, .. } if part_name == name);
+                // What was taken out before stays so, in its place: saying it again is no change.
+                if !self.ops.iter().any(is_gone) {
+                    self.ops.push(op.clone());
+                }
             }
             PatchOp::SystemPartsReplace { .. } => {
                 self.ops.retain(|earlier| !is_of_system(earlier));
@@ -105,8 +106,17 @@ impl Carried {
             op.invalidate_cache_reason_mut().into_iter().for_each(String::clear);
             op
         };
+        // Ops on the system prompt, on the tools and on the options do not touch each other: their order among each other
+        // is no matter.
+        let area = |op: &PatchOp| (is_of_system(op), is_of_tools(op));
+        let of = |carried: &Self, wanted: (bool, bool)| -> Vec<PatchOp> {
+            carried.ops.iter().filter(|op| area(op) == wanted).map(silent).collect()
+        };
         self == other
-            || self.ops.len() == other.ops.len() && self.ops.iter().map(silent).eq(other.ops.iter().map(silent))
+            || self.ops.len() == other.ops.len()
+                && [(true, false), (false, true), (false, false)]
+                    .into_iter()
+                    .all(|wanted| of(self, wanted) == of(other, wanted))
     }
 
     /// The system prompt that these parts become.

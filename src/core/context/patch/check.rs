@@ -102,13 +102,16 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
 }
 
 /// What all patches so far come to.
-pub(super) fn whole(carried: &Carried, parts: &[SystemPart]) -> Checked {
+pub(super) fn whole(carried: &Carried, op: &PatchOp, parts: &[SystemPart]) -> Checked {
     let names = |op: &PatchOp| if let PatchOp::ToolsRemove { tool_names, .. } = op { tool_names.len() } else { 1 };
     if carried.ops().iter().map(names).sum::<usize>() > CARRIED_OPS_MAX {
         return Err(format!(
             "the patches of this branch name more than {CARRIED_OPS_MAX} parts and tools: begin anew with \
              `system_parts_replace` and `tools_replace`"
         ));
+    }
+    if !matches!(op, PatchOp::SystemPartSet { .. } | PatchOp::SystemPartsReplace { .. }) {
+        return Ok(());
     }
     let system = carried.system(parts);
     at_most(system.parts.len(), SYSTEM_PARTS_MAX, "parts in the system prompt")?;
@@ -192,6 +195,12 @@ fn in_place_of(item: &Item, at: usize, list: &List) -> Checked {
     let id = item.entry_id.as_ref().map_or("-", EntryId::as_str);
     if message.role != there.role {
         return Err(format!("entry `{id}` is of another role than what is put in its place"));
+    }
+    let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
+    if message.content.iter().filter(sealed).any(|part| !there.content.contains(part)) {
+        return Err(format!(
+            "what is put in the place of entry `{id}` has a sealed thought that is not the model's own"
+        ));
     }
     if calls(message) != calls(there) {
         return Err(format!("what is put in the place of entry `{id}` has other calls, or answers others"));

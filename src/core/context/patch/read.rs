@@ -37,10 +37,26 @@ pub fn read(values: Vec<Value>) -> Result<Vec<PatchOp>, PatchRefused> {
         .collect()
 }
 
-/// What is wrong with an op. The reader quotes what it did not expect, which may be long, and of another's making.
+/// What is wrong with an op: which name is unknown or missing, never a value. The reader tells the kind of a fault in the
+/// beginning of its text, and quotes what it met.
 fn shown(error: &serde_json::Error) -> String {
-    const CHARS_MAX: usize = 200;
-    error.to_string().chars().filter(|c| !c.is_control()).take(CHARS_MAX).collect()
+    let text = error.to_string();
+    let quoted = text.split('`').nth(1).unwrap_or_default();
+    let letters = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
+    let name: String = quoted.chars().filter(letters).take(NAME_CHARS_MAX).collect();
+    let begins = |beginning| text.starts_with(beginning);
+    if begins("unknown variant ") {
+        let allowed = text.split_once(", expected ").map_or("", |(_, allowed)| allowed);
+        format!("unknown variant `{name}`, expected {allowed}")
+    } else if begins("unknown field ") {
+        format!("unknown field `{name}`")
+    } else if begins("missing field ") {
+        format!("missing field `{name}`")
+    } else if begins("duplicate field ") {
+        format!("duplicate field `{name}`")
+    } else {
+        "a field has a value of another type than belongs there".to_owned()
+    }
 }
 
 fn name_of(value: &Value) -> String {

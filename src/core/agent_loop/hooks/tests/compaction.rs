@@ -295,3 +295,23 @@ fn a_hook_that_is_against_every_compaction_does_not_trip_the_breaker_of_failures
     assert!(world.took().iter().filter(refused).count() > 3);
     assert_eq!(world.agent.context_info().breaker, None);
 }
+
+#[test]
+fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() {
+    for (at, is_void) in [(0, true), (usize::MAX, false)] {
+        let redactor = hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]);
+        let mut world = long(vec![redactor]);
+        world.command(Command::PreviewCompact(PreviewCompact::default())).summary();
+        let preview_id = Some(world.previewed().preview_id.clone());
+        world.say("and then?");
+        // What was said since the preview is no part of it.
+        let entry = world.entries.get(at).or(world.entries.last()).cloned().unwrap();
+        let message = json!({ "role": entry.message().unwrap().role, "content": [{ "type": "text", "text": "hidden" }] });
+        let edits = json!([{ "entryId": entry.entry_id, "message": message }]);
+        let patch = json!([{ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": "redacted" }]);
+        world.answer(json!({ "patch": patch })).model("on we went");
+        world.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+        let refused = matches!(world.reply(), Reply::Error(error) if error.code == ErrorCode::PreviewNotFound);
+        assert_eq!(refused, is_void, "{:?}", world.reply());
+    }
+}
