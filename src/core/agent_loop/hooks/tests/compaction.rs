@@ -5,6 +5,7 @@ use reseed_protocol::{
     command::{CancelCompaction, ManualCompact, PreviewCompact},
     entry::Compaction,
     event::{CompactionRung, ContextCompacted},
+    hook::ContextReason,
     reply::CompactionPreview,
 };
 
@@ -306,7 +307,8 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
         world.say("and then?");
         // What was said since the preview is no part of it.
         let entry = world.entries.get(at).or(world.entries.last()).cloned().unwrap();
-        let message = json!({ "role": entry.message().unwrap().role, "content": [{ "type": "text", "text": "hidden" }] });
+        let message =
+            json!({ "role": entry.message().unwrap().role, "content": [{ "type": "text", "text": "hidden" }] });
         let edits = json!([{ "entryId": entry.entry_id, "message": message }]);
         let patch = json!([{ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": "redacted" }]);
         world.answer(json!({ "patch": patch })).model("on we went");
