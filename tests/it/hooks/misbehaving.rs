@@ -235,7 +235,7 @@ async fn check(host: Host, fault: Fault) {
     let what = format!("{host:?}: {what}");
     // At its end a turn has its answer.
     let ended_late = event["reasons"] == json!(["turn_end"]);
-    let mut scene = Scene::set(host, std::slice::from_ref(event), act.clone(), &looker()).await;
+    let mut scene = Scene::set(host, std::slice::from_ref(&event), act.clone(), &looker()).await;
     // The other session has no tool: the model is told so, and goes on.
     offers_tool(&mut scene.client).await;
     scene.begin("What is there?").await;

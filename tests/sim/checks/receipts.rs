@@ -47,11 +47,11 @@ pub(super) fn receipts_are_what_was_asked(history: &History) -> Result<(), Strin
         let (request, earlier) = (turns[at], &turns[..at]);
         let whole = |earlier: &&Asked| begins_with(request, earlier);
         match &receipt.broke {
-            None if receipt.prefix_tokens > 0 && !earlier.iter().any(|earlier| whole(earlier)) => {
+            None if receipt.prefix_tokens > 0 && !earlier.iter().any(&whole) => {
                 return Err(format!("the receipt of record {seq} shares a request that was never made: {receipt:?}"));
             }
             None => {}
-            Some(broke) if earlier.iter().all(|earlier| whole(earlier)) => {
+            Some(broke) if earlier.iter().all(whole) => {
                 return Err(format!("record {seq} begins with every request before it, and its receipt has {broke:?}"));
             }
             Some(broke) if broke.reason == BreakReason::Unknown && !lets_go_before(history, seq) => {
