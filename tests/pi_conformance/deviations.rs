@@ -21,6 +21,10 @@ pub(crate) const BEFORE_THE_REQUEST: &str = "threshold looked at late";
 pub(crate) const ORDER_OF_CHILDREN: &str = "children by their clocks";
 pub(crate) const ORPHAN_RESULT: &str = "result without a call";
 pub(crate) const MERGED_ANSWERS: &str = "hooks' answers merged";
+pub(crate) const UNKNOWN_OP: &str = "unknown patch op";
+pub(crate) const SCOPE: &str = "scope of a patch op";
+pub(crate) const UNKNOWN_TOOL: &str = "definition of nobody's tool";
+pub(crate) const OPTION_RANGE: &str = "option out of range";
 
 /// Every reason there is.
 pub(crate) const DEVIATIONS: &[Deviation] = &[
@@ -74,6 +78,25 @@ pub(crate) const DEVIATIONS: &[Deviation] = &[
         name: ORDER_OF_CHILDREN,
         reason: "pi sorts an entry's children by their times, so that a clock that steps back reorders them; here they stand \
                  in the order in which they were appended",
+    },
+    Deviation {
+        name: UNKNOWN_OP,
+        reason: "the proposal passes over an op that it does not know, so that a misspelt one does nothing; here the patch is \
+                 refused, with the op's place and name",
+    },
+    Deviation {
+        name: SCOPE,
+        reason: "the proposal has ops say what they touch and does not look at it; here an op's name says it, and a field \
+                 that is not the op's is refused",
+    },
+    Deviation {
+        name: UNKNOWN_TOOL,
+        reason: "the proposal sends the definition of a tool that nobody has, and fails when the model calls it; here the \
+                 patch is refused",
+    },
+    Deviation {
+        name: OPTION_RANGE,
+        reason: "the proposal takes an output limit of nothing, which providers refuse; here the patch is",
     },
     Deviation {
         name: ORPHAN_RESULT,

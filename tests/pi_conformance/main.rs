@@ -12,6 +12,7 @@ mod context;
 mod data;
 mod deviations;
 mod files;
+mod patches;
 mod script;
 mod summaries;
 mod tree;
@@ -45,6 +46,7 @@ const GROUPS: &[(&str, Judge)] = &[
     ("k-tree", tree::shape),
     ("l-navigation", tree::navigation),
     ("m-life-cycle", compaction::life_cycle),
+    ("n-context-patch", patches::patched),
     ("o-provider-replay", context::provider_replay),
     ("index", files::round_trip),
 ];

@@ -1,3 +1,5 @@
+//! Tables of patches: what they make, what is refused, and how they are replayed.
+
 use super::*;
 use crate::core::context::{
     build::Context,
