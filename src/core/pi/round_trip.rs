@@ -15,6 +15,7 @@ use reseed_protocol::{
         SessionInfo, ThinkingLevelChange,
     },
     event::CompactionTrigger,
+    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchOp, TransformDisplay},
     reply::Pin,
 };
 use serde_json::{Map, Value, json};
@@ -227,6 +228,20 @@ fn message() -> impl Strategy<Value = Message> {
     })
 }
 
+/// A patch with an op of each region.
+fn ops() -> Vec<PatchOp> {
+    let invalidate_cache_reason = "why".to_owned();
+    let edit = MessageEdit { entry_id: "e0".parse().unwrap(), message: Some(Message::user("x")) };
+    vec![
+        PatchOp::SystemPartSet {
+            part_name: "policy".into(),
+            text: "Be kind.".into(),
+            invalidate_cache_reason: invalidate_cache_reason.clone(),
+        },
+        PatchOp::MessagesCachedEdit { edits: vec![edit], invalidate_cache_reason },
+    ]
+}
+
 fn data() -> impl Strategy<Value = EntryData> {
     let some_id = || (0..6u32).prop_map(|n| format!("e{n}").parse::<EntryId>().unwrap());
     let value = || any_value().prop_filter("null is as none", |value| !value.is_null());
@@ -246,7 +261,7 @@ fn data() -> impl Strategy<Value = EntryData> {
                 details: Some(CompactionDetails { read_files: vec!["a".into()], modified_files: Vec::new() }),
                 hook: (summary_from % 3 > 0).then(|| "h".to_owned()),
                 hook_details: (summary_from == 2).then(|| serde_json::json!({ "mine": true })),
-                carried_patch: Vec::new(),
+                carried_patch: if summary_from == 1 { ops() } else { Vec::new() },
             })
         ),
         1 => (prop::option::of(some_id()), text()).prop_map(|(from_id, summary)| EntryData::BranchSummary(BranchSummary {
@@ -265,6 +280,23 @@ fn data() -> impl Strategy<Value = EntryData> {
         1 => (prop::sample::select(vec!["odd", "message", "custom", ""]), map())
             .prop_map(|(kind, data)| EntryData::Foreign(Foreign { foreign_type: kind.into(), data })),
         1 => map().prop_map(|fields| EntryData::ContextTransform(Box::new(Kept::Other(Opaque { fields })))),
+        1 => text().prop_map(|title| EntryData::ContextTransform(Box::new(Kept::Known(ContextTransform {
+            schema_version: PATCH_VERSION,
+            transformer_name: "t".into(),
+            patch: ops(),
+            display: Some(TransformDisplay {
+                title,
+                summary: None,
+                markdown: None,
+                renderer_id: None,
+                renderer_props: None,
+                show_in_chat: Some(true),
+            }),
+        })))),
+        1 => Just(()).prop_map(|()| EntryData::Ephemeral(Box::new(Kept::Known(EphemeralChange {
+            transformer_name: "t".into(),
+            patch: ops(),
+        })))),
         1 => map().prop_map(|fields| EntryData::Ephemeral(Box::new(Kept::Other(Opaque { fields })))),
     ]
 }

@@ -192,3 +192,99 @@ fn options_of(op: &PatchOp) -> Option<RequestOptions> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Sent = (Vec<SystemPart>, Vec<ToolDefinition>, RequestOptions);
+
+    /// Each op, one after the other, as it is documented.
+    fn one_by_one(ops: &[PatchOp], (mut parts, offered, mut options): Sent) -> Sent {
+        let mut tools = offered.clone();
+        for op in ops {
+            match op {
+                PatchOp::SystemPartSet { part_name, text, .. } => {
+                    let part = SystemPart { name: part_name.clone(), text: text.clone() };
+                    match parts.iter().position(|there| there.name == *part_name) {
+                        Some(at) => parts[at] = part,
+                        None => parts.push(part),
+                    }
+                }
+                PatchOp::SystemPartRemove { part_name, .. } => parts.retain(|part| part.name != *part_name),
+                PatchOp::SystemPartsReplace { parts: all, .. } => parts.clone_from(all),
+                PatchOp::ToolsReplace { tools: all, .. } => {
+                    tools = all.iter().filter(|tool| offered.iter().any(|o| o.name == tool.name)).cloned().collect();
+                }
+                PatchOp::ToolsRemove { tool_names, .. } => tools.retain(|tool| !tool_names.contains(&tool.name)),
+                PatchOp::OptionsSet { temperature, max_output_tokens, reasoning_effort, .. } => {
+                    options.temperature = temperature.or(options.temperature);
+                    options.max_output_tokens = max_output_tokens.or(options.max_output_tokens);
+                    options.reasoning_effort = reasoning_effort.clone().or(options.reasoning_effort);
+                }
+                _ => {}
+            }
+        }
+        (parts, tools, options)
+    }
+
+    fn part() -> impl Strategy<Value = SystemPart> {
+        (0..4u8, 0..3u8).prop_map(|(name, text)| SystemPart { name: format!("p{name}"), text: format!("text {text}") })
+    }
+
+    fn tool() -> impl Strategy<Value = ToolDefinition> {
+        (0..4u8, 0..3u8).prop_map(|(name, about)| ToolDefinition {
+            name: format!("t{name}"),
+            description: format!("about {about}"),
+            parameters: serde_json::json!({}),
+        })
+    }
+
+    fn op() -> impl Strategy<Value = PatchOp> {
+        let why = || (0..2u8).prop_map(|why| format!("why {why}"));
+        prop_oneof![
+            4 => (part(), why()).prop_map(|(SystemPart { name: part_name, text }, invalidate_cache_reason)| {
+                PatchOp::SystemPartSet { part_name, text, invalidate_cache_reason }
+            }),
+            3 => (part(), why()).prop_map(|(SystemPart { name: part_name, .. }, invalidate_cache_reason)| {
+                PatchOp::SystemPartRemove { part_name, invalidate_cache_reason }
+            }),
+            1 => (prop::collection::vec(part(), 0..3), why())
+                .prop_map(|(parts, invalidate_cache_reason)| PatchOp::SystemPartsReplace { parts, invalidate_cache_reason }),
+            1 => (prop::collection::vec(tool(), 0..3), why())
+                .prop_map(|(tools, invalidate_cache_reason)| PatchOp::ToolsReplace { tools, invalidate_cache_reason }),
+            2 => (prop::collection::vec(tool(), 0..3), why()).prop_map(|(tools, invalidate_cache_reason)| {
+                let tool_names = tools.into_iter().map(|tool| tool.name).collect();
+                PatchOp::ToolsRemove { tool_names, invalidate_cache_reason }
+            }),
+            2 => (prop::option::of(0..3u8), prop::option::of(1..4u64), prop::option::of(0..3u8), why()).prop_map(
+                |(temperature, max_output_tokens, effort, invalidate_cache_reason)| PatchOp::OptionsSet {
+                    temperature: temperature.map(f64::from),
+                    max_output_tokens,
+                    reasoning_effort: effort.map(|effort| format!("r{effort}")),
+                    invalidate_cache_reason,
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_shortest_list_does_what_all_ops_do(
+            ops in prop::collection::vec(op(), 0..24),
+            parts in prop::collection::vec(part(), 0..4),
+            offered in prop::collection::vec(tool(), 0..4),
+            temperature in prop::option::of(0..3u8),
+        ) {
+            let options = RequestOptions { temperature: temperature.map(f64::from), ..RequestOptions::default() };
+            let carried = Carried::of(&ops);
+            let made = (carried.system(&parts).parts, carried.tools(&offered).0, carried.options(&options));
+            prop_assert_eq!(&made, &one_by_one(&ops, (parts.clone(), offered.clone(), options.clone())));
+            // The list is as good as what it was made of, and no longer than what it names.
+            prop_assert_eq!(&made, &one_by_one(carried.ops(), (parts, offered, options)));
+            prop_assert_eq!(&Carried::of(carried.ops()), &carried);
+            prop_assert!(carried.ops().len() <= 1 + 2 * 4 + 2 + 1, "{} ops", carried.ops().len());
+        }
+    }
+}
