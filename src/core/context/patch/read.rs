@@ -45,17 +45,21 @@ fn shown(error: &serde_json::Error) -> String {
     let letters = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
     let name: String = quoted.chars().filter(letters).take(NAME_CHARS_MAX).collect();
     let begins = |beginning| text.starts_with(beginning);
+    let expected = text.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
     if begins("unknown variant ") {
-        let allowed = text.split_once(", expected ").map_or("", |(_, allowed)| allowed);
-        format!("unknown variant `{name}`, expected {allowed}")
+        format!("unknown variant `{name}`, expected {expected}")
     } else if begins("unknown field ") {
         format!("unknown field `{name}`")
     } else if begins("missing field ") {
         format!("missing field `{name}`")
     } else if begins("duplicate field ") {
         format!("duplicate field `{name}`")
+    } else if begins("invalid type") {
+        format!("invalid type of a value, expected {expected}")
+    } else if begins("invalid value") {
+        format!("invalid value, expected {expected}")
     } else {
-        "a field has a value of another type than belongs there".to_owned()
+        "a value is not what belongs there".to_owned()
     }
 }
 

@@ -127,11 +127,11 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": "r".repeat(501) }), "500"),
         (
             json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": 5 }),
-            "another type than belongs there",
+            "invalid type",
         ),
         (with(json!({ "op": "shout" })), "unknown variant"),
         (json!({ "partName": "x" }), "missing field `op`"),
-        (json!("system_part_set"), "another type than belongs there"),
+        (json!("system_part_set"), "invalid type"),
         (with(json!({ "op": "system_part_set", "partName": "x", "text": "y", "scope": "cached" })), "unknown field"),
         (with(json!({ "op": "system_part_set", "partName": "a b", "text": "" })), "name of a part"),
         (with(json!({ "op": "system_part_set", "partName": "", "text": "" })), "name of a part"),
@@ -162,7 +162,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         (replace(json!([{}])), "neither"),
         (replace(json!([{ "message": { "role": "user", "content": [] } }])), "says nothing"),
         (replace(json!([{ "message": u("  ") }])), "says nothing"),
-        (replace(json!([{ "message": { "role": "user", "content": "text" } }])), "another type than belongs there"),
+        (replace(json!([{ "message": { "role": "user", "content": "text" } }])), "invalid type"),
         (
             replace(json!([{ "message": { "role": "user", "content": [{ "type": "image", "url": "file:///x" }] } }])),
             "address",
