@@ -153,3 +153,21 @@ onPage("a strategy is chosen live, and what is not allowed is said", {}, async (
   await page.click("#breakdown .strategy summary");
   assert.equal(await page.inputValue("#strategy-name"), "manual");
 });
+
+onPage("how much of the last request was sent before, and what it all cost", { settings: { MODEL_PRICES: "offline=1/0.5/2" } }, async ({ page }) => {
+  await longTalk(page);
+  await page.click("#gauge-button");
+  const asked = (await page.innerText("#breakdown .sent-before")).match(/^Of ([\d,]+) tokens sent, ([\d,]+) were as in the request before/).slice(1).map(number);
+  assert.ok(asked[1] > 0 && asked[1] < asked[0], asked.join(" of "));
+  const facts = await page.innerText("#breakdown .facts-list");
+  const paid = ["Last request", "This chat so far"].map((name) => Number(new RegExp(`${name}\\s+\\$([\\d.]+)`).exec(facts)[1]));
+  assert.ok(paid[0] > 0 && paid[1] > paid[0], paid.join(" of "));
+  await page.keyboard.press("Escape");
+  await say(page, "/compact");
+  await page.waitForSelector("#log .compaction");
+  await say(page, "And now?");
+  await settled(page, 7);
+  await page.click("#gauge-button");
+  assert.match(await page.innerText("#breakdown .sent-before"), /It parts from that at a message: older messages were summarised\. [\d,]+ of its tokens/);
+  assert.match(await page.innerText(".session.current .meta"), /\$\d/);
+});

@@ -1,5 +1,6 @@
 /** How full the window is, and behind it what fills it: tokens by kind, which add up to the next request. */
 
+import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf } from "./cache.js";
 import { byId, clock, el, number, styled } from "./dom.js";
 import { PinsView } from "./pins-view.js";
 import { breakerText } from "./report.js";
@@ -80,7 +81,9 @@ export class GaugeView {
     }
     this.strategy.render(state);
     this.pins.render(state);
-    const of = [info, state.model, app.context.mayCompact];
+    const asked = lastAsked(state.entries);
+    const paid = paidText(app.sessions.items.find((item) => item.sessionId === state.sessionId) ?? {});
+    const of = [info, state.model, app.context.mayCompact, asked?.entryId, paid];
     if (of.every((part, index) => part === this.shown[index])) return;
     this.shown = of;
     const percent = Math.round(info.usagePercent);
@@ -97,7 +100,7 @@ export class GaugeView {
       el("span", { class: "tokens" }, ` · ${number(info.tokenCount)} / ${number(info.maxTokens)}`));
     this.button.setAttribute("aria-label", `Context: ${percent} percent, ${tokens}. Show what fills it`);
     const focused = this.panel.contains(document.activeElement) ? document.activeElement?.textContent : null;
-    this.numbers.replaceChildren(...this.contents(state, info));
+    this.numbers.replaceChildren(...this.contents(state, info, asked, paid));
     this.foot.replaceChildren(...this.buttons());
     if (focused && !this.panel.contains(document.activeElement)) [...this.panel.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
   }
@@ -105,8 +108,10 @@ export class GaugeView {
   /**
    * @param {import("./fold.js").State} state
    * @param {ContextInfo} info
+   * @param {ReturnType<typeof lastAsked>} asked the newest answer
+   * @param {string | null} paid what the session has cost
    */
-  contents(state, info) {
+  contents(state, info, asked, paid) {
     const present = KINDS.filter(([kind]) => info.breakdown[kind] > 0);
     const whole = Math.max(info.maxTokens, info.tokenCount, 1);
     const share = (/** @type {number} */ count) => (count / whole) * 100;
@@ -133,6 +138,8 @@ export class GaugeView {
       ["Counted", (SOURCES[info.source] ?? info.source) + (info.errorBoundTokens > 0 ? `, ± ${number(info.errorBoundTokens)}` : "")],
       ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
       ["Compactions so far", number(info.compactions)],
+      ["Last request", asked?.usage.costNanoUsd === undefined ? null : dollars(asked.usage.costNanoUsd)],
+      ["This chat so far", paid],
     ];
     const list = el("dl", { class: "facts-list" },
       ...facts.flatMap(([name, value]) => (value === null ? [] : [el("dt", {}, name), el("dd", {}, value)])));
@@ -140,7 +147,7 @@ export class GaugeView {
       el("h2", {}, "Context window"),
       el("p", { class: "sum" }, `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens, ${Math.round(info.usagePercent)} %`),
       ...(info.breaker ? [el("p", { class: "breaker" }, breakerText(info.breaker, clock))] : []),
-      stack, table, list,
+      stack, table, list, ...(asked ? sentBefore(asked) : []),
     ];
   }
 
@@ -153,6 +160,19 @@ export class GaugeView {
       : [];
     return [button("Show the next request", closing(actions.onRequest)), ...compact];
   }
+}
+
+/**
+ * How much of the last request was sent before.
+ * @param {NonNullable<ReturnType<typeof lastAsked>>} asked
+ */
+function sentBefore({ usage, receipt }) {
+  const parts = sharesOf(usage).map(({ kind, share }) => styled(el("span"), { "--kind": `var(--sent-${kind})`, "--share": `${share}%` }));
+  return [
+    el("h3", {}, "Last request"),
+    el("div", { class: "stack", "aria-hidden": "true" }, ...parts),
+    el("p", { class: "sent-before" }, sharedText(usage), receipt?.broke ? ` ${breakText(receipt.broke)}` : null),
+  ];
 }
 
 /**

@@ -8,6 +8,7 @@
  * @typedef {Extract<Entry, { type: "custom_message" }>} CustomEntry
  */
 
+import { dollars } from "./cache.js";
 import { el, number } from "./dom.js";
 import { partText } from "./fold.js";
 import { MarkdownView, markdown } from "./markdown.js";
@@ -122,6 +123,7 @@ export function cost({ model, usage }) {
     const about = usage.source === "estimated" ? "about " : "";
     words.push(`${about}${number(usage.inputTokens)} tokens in`, `${number(usage.outputTokens)} out`);
     if (usage.cachedTokens > 0) words.push(`${number(usage.cachedTokens)} cached`);
+    if (usage.costNanoUsd !== undefined) words.push(dollars(usage.costNanoUsd));
   }
   return words.join(" · ");
 }

@@ -11,6 +11,7 @@
  * @property {import("reseed-protocol").Usage} [cost]
  */
 
+import { dollars } from "./cache.js";
 import { number } from "./dom.js";
 
 /** @type {Record<Rung, string>} */
@@ -63,7 +64,10 @@ export function toldFacts({ rung, failedRungs = [], retained, cost }) {
     const back = retained.restored === 0 ? "none was lost" : `${number(retained.restored)} put back word for word`;
     facts.push(`Exact facts looked after: ${number(retained.checked)}, ${back}`);
   }
-  if (cost) facts.push(`Cost: ${number(cost.inputTokens)} tokens in, ${number(cost.outputTokens)} out`);
+  if (cost) {
+    const paid = cost.costNanoUsd === undefined ? "" : `, ${dollars(cost.costNanoUsd)}`;
+    facts.push(`Cost: ${number(cost.inputTokens)} tokens in, ${number(cost.outputTokens)} out${paid}`);
+  }
   return facts;
 }
 

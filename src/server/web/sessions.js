@@ -1,5 +1,6 @@
 /** The sessions on the side: each is a link, so it can be opened in another tab and gone back to. */
 
+import { dollars } from "./cache.js";
 import { ago, byId, el, iconButton } from "./dom.js";
 
 /** @typedef {import("reseed-protocol").SessionItem} SessionItem */
@@ -89,7 +90,8 @@ export class SessionsView {
       el("span", { class: "meta" },
         busy && el("span", { class: "dot busy", "aria-hidden": "true" }),
         busy ? (item.state === "running" ? "answering" : "summarising") : ago(item.updatedAt, now),
-        ` · ${Math.round(item.usagePercent)} %`));
+        ` · ${Math.round(item.usagePercent)} %`,
+        item.costNanoUsd !== undefined && ` · ${dollars(item.costNanoUsd)}${item.unpricedRequests ? "+" : ""}`));
     return el("li", { class: `session${current ? " current" : ""}`, "data-session": item.sessionId },
       focusable(link, "open"),
       el("div", { class: "actions" },
