@@ -148,6 +148,12 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let listed = binary::run(folder.path(), &["sessions"], &settings).await;
     let dollars = format!("${:.4}+", spent as f64 / 1e9);
     assert!(listed.printed.lines().any(|line| line.contains(&dollars)), "{dollars} in {}", listed.printed);
+    let drawn = binary::run(folder.path(), &["inspect", session.as_str().unwrap()], &settings).await.printed;
+    assert!(drawn.lines().any(|line| line.ends_with("what 1 of its requests cost is not known")), "{drawn}");
+    let compacted = |line: &&str| line.contains(" assistant ") && line.contains("changed: compaction, ");
+    assert!(drawn.lines().filter(compacted).count() == 1, "{drawn}");
+    let answer = drawn.lines().find(|line| line.contains(" assistant ")).unwrap();
+    assert!(answer.contains(" sent, 0 as before, ") && answer.contains(" cached, $0.00"), "{answer}");
     upstream.assert_clean();
 }
 
