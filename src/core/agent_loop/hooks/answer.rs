@@ -273,8 +273,9 @@ impl AgentLoop {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
-        if path[answer..].iter().any(|node| said(Role::User)(&node)) {
-            // An answer of an earlier turn, of which a move left the results behind: they are on another branch.
+        let is_turns = self.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
+        if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
+            // A branch may begin between two results: what is missing there was never this turn's.
             return;
         }
         let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());

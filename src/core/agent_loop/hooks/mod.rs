@@ -356,7 +356,10 @@ impl AgentLoop {
         match subject {
             Subject::Start(start) => self.take_start(start, &open.spec.name, answer),
             Subject::Said(said) => self.take_said(now, said, &open.spec.name, answer),
-            Subject::BeforeRequest | Subject::TurnEnd(_) => self.take_transform(now, &open.spec.name, answer),
+            Subject::BeforeRequest | Subject::TurnEnd(_) => {
+                let is_sent_next = matches!(subject, Subject::BeforeRequest);
+                self.take_transform(now, &open.spec.name, answer, is_sent_next)
+            }
             Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
             Subject::Calls(calls) => self.take_call(calls, answer),

@@ -22,6 +22,8 @@ use reseed_protocol::{
     patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchOp},
 };
 
+use std::sync::Arc;
+
 /// Entries with data that hooks may add to the beginning of a turn.
 const ENTRIES_MAX: usize = 16;
 /// Bytes of the data of one: what a program notes, not what it stores.
@@ -70,6 +72,8 @@ impl Said {
 pub(in crate::core::agent_loop) struct Overlay {
     pub(super) context: Context,
     changes: Vec<EphemeralChange>,
+    /// The context without it.
+    base: Arc<Context>,
 }
 
 /// A turn that has its answer.
@@ -111,7 +115,7 @@ impl AgentLoop {
     pub(in crate::core::agent_loop) fn before_sending(&mut self, now: Timestamp, context: &Context) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
-            let overlay = Overlay { context: context.clone(), changes: Vec::new() };
+            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
             self.ask_hooks(now, Subject::Ephemeral(Box::new(overlay)));
         } else {
             self.added = Added::default();
@@ -245,10 +249,16 @@ impl AgentLoop {
             }],
             invalidate_cache_reason: "the message was changed before it was first sent".to_owned(),
         };
-        self.keep_transform(now, hook, vec![edit], None)
+        self.keep_transform(now, hook, vec![edit], None, true)
     }
 
-    pub(super) fn take_transform(&mut self, now: Timestamp, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(super) fn take_transform(
+        &mut self,
+        now: Timestamp,
+        hook: &str,
+        answer: HookAnswer,
+        is_sent_next: bool,
+    ) -> Result<bool, HookFault> {
         let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
         let name = transformer_name(answer.transformer_name, hook)?;
         let bytes = answer.display.as_ref().map_or(0, |shown| serde_json::to_vec(shown).map_or(0, |json| json.len()));
@@ -256,7 +266,7 @@ impl AgentLoop {
             let message = format!("its `display` has {bytes} bytes, it may have {DISPLAY_BYTES_MAX}");
             return Err(HookFault::failed(message));
         }
-        self.keep_transform(now, &name, ops, answer.display)
+        self.keep_transform(now, &name, ops, answer.display, is_sent_next)
     }
 
     /// Stores a patch, which every later request on this branch is made with.
@@ -266,6 +276,7 @@ impl AgentLoop {
         name: &str,
         ops: Vec<PatchOp>,
         display: Option<reseed_protocol::patch::TransformDisplay>,
+        is_sent_next: bool,
     ) -> Result<bool, HookFault> {
         if ops.is_empty() {
             return Ok(false);
@@ -276,6 +287,9 @@ impl AgentLoop {
         if !applied.changed {
             // It holds already: storing it again would only make the history longer.
             return Ok(false);
+        }
+        if is_sent_next {
+            says_something(&context)?;
         }
         self.check_lasting(&context)?;
         let transform =
@@ -343,19 +357,25 @@ impl AgentLoop {
             return Ok(false);
         }
         let around = self.around();
-        overlay.context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
+        let mut context = overlay.context.clone();
+        context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
+        says_something(&context)?;
+        overlay.context = context;
         overlay.changes.push(EphemeralChange { transformer_name, patch: ops });
         Ok(true)
     }
 
     /// The request as its hooks wish it: logged, counted again, and sent.
     pub(super) fn overlaid(&mut self, now: Timestamp, overlay: Overlay) {
-        if self.reseed_due {
-            // Another model or strategy was chosen meanwhile: what hooks added was for a request that is not made.
+        let now_seen = self.context();
+        let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
+        if self.reseed_due || !is_same {
+            // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
+            // for a request that is not made.
             self.proceed(now);
             return;
         }
-        let Overlay { context, changes } = overlay;
+        let Overlay { context, changes, base: _ } = overlay;
         self.added = Added::of(&changes, &self.context());
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
@@ -400,6 +420,14 @@ impl AgentLoop {
         self.stage = Stage::Idle;
         self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
     }
+}
+
+/// Whether a patch leaves anything for the request that comes next: models are not asked about nothing.
+fn says_something(patched: &Context) -> Result<(), HookFault> {
+    if patched.messages.is_empty() && patched.uncached.is_empty() {
+        return Err(HookFault::failed("its patch leaves no message for the request"));
+    }
+    Ok(())
 }
 
 fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFault> {

@@ -1,23 +1,26 @@
 //! The loop driven through random scripts: whatever happens, its promises hold.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone.
+//! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone, and `SCRIPTS=20000` more.
 
+mod hooks;
 mod steps;
 
-use super::{AgentLoop, Append, CallModel, Deployment, Effect, Input, Origin, RequestId, Seed};
+use super::{AgentLoop, Append, CallHook, CallModel, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::core::{
     context::{
         counter::{Calibration, Counter},
         strategy::Options,
         windows::Windows,
     },
-    model::{Answer, ModelRequest, Purpose},
+    hook::HookSpec,
+    model::{Answer, Purpose},
     session::{IdSource, Place, Session, SessionState, SessionTree, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryId, Message, Part, Role, StopReason, Timestamp,
+    CallId, CommandId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp,
     command::{Command, EditQueue},
+    context::ContextMessage,
     event::Event,
     reply::Reply,
 };
@@ -43,13 +46,20 @@ struct World {
     asked: BTreeMap<RequestId, Purpose>,
     forgotten: Vec<RequestId>,
     calls: Vec<CallId>,
+    hooks: Vec<HookSpec>,
+    /// Questions to hooks whose answers are waited for.
+    hook_calls: Vec<CallHook>,
+    /// Those that nobody waits for any more.
+    hushed: Vec<CallId>,
+    /// What the next request is made of beyond the log: a hook has changed cached messages for it alone.
+    overlaid: bool,
     commands: u64,
     replies: HashSet<CommandId>,
     open_turn: bool,
     undone: usize,
 }
 
-fn deployment() -> Arc<Deployment> {
+fn deployment(hooks: Vec<HookSpec>) -> Arc<Deployment> {
     Arc::new(Deployment {
         model: "test".into(),
         strategy: "threshold".into(),
@@ -60,6 +70,7 @@ fn deployment() -> Arc<Deployment> {
         tool_timeout_ms: 10_000,
         tool_rounds_max: 4,
         queue_items_max: 3,
+        hooks,
         ..Deployment::default()
     })
 }
@@ -74,9 +85,12 @@ fn unwritten() -> Session {
 impl World {
     fn new(seed: u64) -> Self {
         let calibration = Calibration::new(Counter::for_model("test").method());
-        let agent = AgentLoop::seeded(1, Seed::new(unwritten(), deployment(), calibration, IdSource::seeded(seed)));
+        let mut rng = Rng::with_seed(seed);
+        let hooks = hooks::some_hooks(&mut rng);
+        let deployment = deployment(hooks.clone());
+        let agent = AgentLoop::seeded(1, Seed::new(unwritten(), deployment, calibration, IdSource::seeded(seed)));
         let mut world = Self {
-            rng: Rng::with_seed(seed),
+            rng,
             seed,
             now: Timestamp(1_000_000),
             agent,
@@ -87,6 +101,10 @@ impl World {
             asked: BTreeMap::new(),
             forgotten: Vec::new(),
             calls: Vec::new(),
+            hooks,
+            hook_calls: Vec::new(),
+            hushed: Vec::new(),
+            overlaid: false,
             commands: 0,
             replies: HashSet::new(),
             open_turn: false,
@@ -126,7 +144,9 @@ impl World {
                     self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
                     waiting.extend(self.agent.handle(self.now, Input::Seeded));
                 }
-                Effect::CallHook(_) | Effect::CancelHook(_) | Effect::Emit(_) | Effect::Calibrate { .. } => {}
+                Effect::CallHook(call) => self.asked(*call),
+                Effect::CancelHook(id) => self.hush(id),
+                Effect::Emit(_) | Effect::Calibrate { .. } => {}
             }
         }
     }
@@ -137,7 +157,7 @@ impl World {
         let ids = IdSource::seeded(self.rng.u64(..));
         let old = std::mem::replace(
             &mut self.agent,
-            AgentLoop::seeded(0, Seed::new(unwritten(), deployment(), calibration, ids)),
+            AgentLoop::seeded(0, Seed::new(unwritten(), deployment(Vec::new()), calibration, ids)),
         );
         let mut seed = old.into_seed();
         if self.rng.bool() {
@@ -237,6 +257,7 @@ impl World {
             match &event {
                 Event::EntryAppended(appended) => {
                     let entry = &appended.entry;
+                    self.overlaid |= matches!(entry.data, EntryData::Ephemeral(_));
                     let known = entry.parent_id.as_ref().is_none_or(|parent| self.entries.contains_key(parent));
                     assert!(known, "seed {}: entry {} hangs from nothing", self.seed, entry.entry_id);
                     let before = self.entries.insert(entry.entry_id.clone(), entry.clone());
@@ -293,6 +314,7 @@ impl World {
             let kept = self.waiting.contains(&id) || self.said.contains_key(&id);
             assert!(kept, "seed {}: {id} was accepted and is nowhere", self.seed);
         }
+        self.check_hook_reply(reply);
         if let Reply::Navigated(navigated) = reply {
             assert_eq!(navigated.leaf_id, self.agent.session.state.leaf, "seed {}", self.seed);
         }
@@ -314,13 +336,16 @@ impl World {
         let sent: Vec<&EntryId> = call.body.messages().filter_map(|message| message.entry_id.as_ref()).collect();
         let all = sent.iter().all(|id| self.entries.contains_key(*id));
         assert!(all, "seed {}: a request holds an entry that is not durable", self.seed);
-        check_pairs(self.seed, &call.body);
+        check_pairs(self.seed, call.body.messages());
         if call.body.purpose == Purpose::Turn {
             assert!(self.open_turn, "seed {}: the model was asked without a turn", self.seed);
             let read = crate::core::context::build_context(self.read_back().tree.path());
             let again: Vec<_> = read.to_messages().cached;
-            let live: Vec<_> = call.body.messages().cloned().collect();
-            assert_eq!(live, again, "seed {}: the request differs from what the log says", self.seed);
+            let live = call.body.envelope.messages.cached.clone();
+            let uncached = &call.body.envelope.messages.uncached;
+            let overlaid = std::mem::take(&mut self.overlaid);
+            assert!(overlaid || uncached.is_empty(), "seed {}: what is not logged was sent", self.seed);
+            assert!(overlaid || live == again, "seed {}: the request differs from what the log says", self.seed);
         }
     }
 
@@ -329,7 +354,7 @@ impl World {
     }
 
     fn command_to(&mut self, command: Command, place: Option<Box<Place>>) {
-        let late = matches!(command, Command::Navigate(_) | Command::PreviewCompact(_));
+        let late = Self::may_be_late(&command);
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
         self.tell(Input::Command {
@@ -356,10 +381,13 @@ impl World {
     /// The process dies: only the log is left.
     fn crash(&mut self) {
         self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
+        self.hushed.extend(std::mem::take(&mut self.hook_calls).into_iter().map(|asked| asked.call.call_id));
+        self.overlaid = false;
         let session = self.read_back();
         let calibration = Calibration::new(Counter::for_model("test").method());
         let generation = session.state.generation;
-        let mut seed = Seed::new(session, deployment(), calibration, IdSource::seeded(self.rng.u64(..)));
+        let deployment = deployment(self.hooks.clone());
+        let mut seed = Seed::new(session, deployment, calibration, IdSource::seeded(self.rng.u64(..)));
         // Request ids begin anew in a new process, where no old word can arrive; here they share one world.
         seed.next_request = self.forgotten.iter().map(|request| request.0).max().unwrap_or(0) + 1;
         self.agent = AgentLoop::seeded(generation, seed);
@@ -379,6 +407,10 @@ impl World {
                 self.command(Command::EditQueue(EditQueue { remove: None, order: None }));
                 continue;
             }
+            // Half of what is asked now is answered, the rest comes to nothing.
+            if self.rng.bool() {
+                self.hooks_pass();
+            }
             self.now = self.now.plus_millis(60_000);
             match self.asked.pop_first() {
                 Some((request, _)) => {
@@ -390,6 +422,8 @@ impl World {
             }
         }
         assert!(self.agent.is_idle() && !self.open_turn, "seed {}: it does not come to rest", self.seed);
+        assert!(self.hook_calls.is_empty(), "seed {}: a hook is waited for by nobody", self.seed);
+        self.check_results();
         let mut folded = SessionState::default();
         self.log.iter().for_each(|event| folded.apply(event));
         let twice = self.said.iter().find(|(_, times)| **times > 1);
@@ -403,9 +437,9 @@ fn summary() -> String {
     crate::core::context::summary::SECTIONS.iter().map(|section| format!("## {section}\n- x\n")).collect()
 }
 
-fn check_pairs(seed: u64, request: &ModelRequest) {
+fn check_pairs<'a>(seed: u64, messages: impl Iterator<Item = &'a ContextMessage>) {
     let mut open: HashSet<CallId> = HashSet::new();
-    let messages: Vec<&Message> = request.messages().map(|message| &*message.message).collect();
+    let messages: Vec<&Message> = messages.map(|message| &*message.message).collect();
     assert!(!messages.is_empty(), "seed {seed}: an empty request");
     for message in messages {
         if message.role != Role::Tool {
@@ -426,14 +460,16 @@ fn check_pairs(seed: u64, request: &ModelRequest) {
 
 #[test]
 fn whatever_happens_the_promises_hold() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        Err(_) => 1..=SCRIPTS,
+    let number = |name| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
+    let seeds = match number("SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=number("SCRIPTS").unwrap_or(SCRIPTS),
     };
     let mut compactions = 0;
     let mut turns = 0;
     let mut moves = 0;
     let mut undone = 0;
+    let mut hooked = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
@@ -442,6 +478,7 @@ fn whatever_happens_the_promises_hold() {
         }
         world.settle();
         undone += world.undone;
+        hooked += world.hushed.len();
         compactions += world.agent.session.state.compactions;
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
@@ -449,6 +486,7 @@ fn whatever_happens_the_promises_hold() {
     }
     if seeds.end() > seeds.start() {
         assert!(moves > SCRIPTS as usize / 2, "{moves} moves: too few to mean anything");
+        assert!(hooked > 8 * SCRIPTS as usize, "{hooked} hooks were asked: too few to mean anything");
         assert!(undone > SCRIPTS as usize / 20, "{undone} compactions taken back: too few to mean anything");
         assert!(
             compactions > SCRIPTS && turns > 3 * SCRIPTS as usize,

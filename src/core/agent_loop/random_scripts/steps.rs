@@ -23,6 +23,10 @@ use std::collections::HashSet;
 impl World {
     pub(super) fn step(&mut self) {
         self.now = self.now.plus_millis(self.rng.u64(1..4_000));
+        if !self.hook_calls.is_empty() && self.rng.u8(..100) < 60 {
+            self.hook_speaks();
+            return;
+        }
         match self.rng.u8(..100) {
             0..40 => self.model_speaks(),
             40..60 => {
@@ -59,10 +63,12 @@ impl World {
                 self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
             }
             88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
-            90..92 => self.register_tools(),
+            90 => self.register_tools(),
+            91 => self.register_hooks(),
             92..94 => self.annotate(),
             94..96 => self.tell(Input::Tick),
-            96..98 => self.late_word(),
+            96 => self.late_word(),
+            97 => self.late_hook(),
             98 => match self.rng.u8(..4) {
                 0 => self.tell(Input::Hold),
                 1 => self.tell(Input::Stop),

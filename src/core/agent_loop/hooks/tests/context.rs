@@ -213,6 +213,21 @@ fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
 }
 
 #[test]
+fn a_patch_that_leaves_nothing_to_say_is_for_the_end_of_a_turn() {
+    let nothing = || patch(json!([{ "op": "messages_cached_replace", "messages": [], "invalidateCacheReason": "x" }]));
+    for reason in [ContextReason::BeforeRequest, ContextReason::Ephemeral] {
+        let mut world = World::new(for_reason(&["one"], reason));
+        world.say("hello").took();
+        world.answer(nothing()).check(&["one failed hook_failed", "end failed hook_failed"]);
+        assert!(world.ended().error.as_ref().unwrap().message.contains("leaves no message for the request"));
+    }
+    let mut world = World::new(for_reason(&["one"], ContextReason::TurnEnd));
+    world.say("hello").model("hello").answer(nothing());
+    world.say("again");
+    assert_eq!(world.last_sent(), ["user again"]);
+}
+
+#[test]
 fn what_no_longer_fits_once_hooks_have_added_to_it_is_not_sent_and_names_them() {
     let mut world = ephemeral(&["one", "two"]);
     world.say("hello").took();

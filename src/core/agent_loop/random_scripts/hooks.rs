@@ -1,0 +1,277 @@
+//! Hooks in random scripts: of any point, the server's and the client's, and whatever they answer.
+
+use super::World;
+use crate::core::{
+    agent_loop::{CallHook, Input},
+    hook::{HookFault, HookPlace, HookSpec},
+};
+use fastrand::Rng;
+use reseed_protocol::{
+    CallId, EntryData, Message, Part, Role,
+    command::{CallProgress, Command, RegisterHooks},
+    context::{ContextEnvelope, ContextMessage},
+    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
+    reply::Reply,
+};
+use serde_json::{Value, json};
+
+/// The hooks of a world's server: none in every third.
+pub(super) fn some_hooks(rng: &mut Rng) -> Vec<HookSpec> {
+    if rng.u8(..3) == 0 {
+        return Vec::new();
+    }
+    (0..rng.usize(1..6)).map(|at| some_hook(rng, at)).collect()
+}
+
+fn some_hook(rng: &mut Rng, at: usize) -> HookSpec {
+    let point = HookPoint::ALL[rng.usize(..HookPoint::ALL.len())];
+    let mut spec = HookSpec::new(format!("hook{at}"), point).within(rng.u64(500..20_000));
+    if point == HookPoint::Context && rng.bool() {
+        let reasons = [ContextReason::BeforeRequest, ContextReason::Ephemeral, ContextReason::TurnEnd];
+        spec = spec.for_reasons(&reasons[rng.usize(..3)..]);
+    }
+    if rng.u8(..5) == 0 { spec.observing() } else { spec }
+}
+
+impl World {
+    /// A hook is asked.
+    pub(super) fn asked(&mut self, asked: CallHook) {
+        let call = &asked.call;
+        let known = self.hook_calls.iter().any(|other| other.call.call_id == call.call_id);
+        assert!(!known && !self.hushed.contains(&call.call_id), "seed {}: a call of a hook twice", self.seed);
+        let is_turns = !matches!(call.event.point(), HookPoint::BeforeCompact | HookPoint::BeforeNavigate);
+        assert!(!is_turns || self.open_turn, "seed {}: `{}` was asked without a turn", self.seed, call.hook);
+        if let HookEvent::Context { envelope, .. } = &call.event {
+            super::check_pairs(self.seed, envelope.messages.cached.iter().chain(&envelope.messages.uncached));
+        }
+        if asked.awaited {
+            self.hook_calls.push(asked);
+            // One that the turn or the session waits for, one of a compaction, one for each tool's answer; and the one that
+            // was just answered.
+            assert!(self.hook_calls.len() <= 2 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
+        }
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn hush(&mut self, id: CallId) {
+        self.hook_calls.retain(|asked| asked.call.call_id != id);
+        self.hushed.push(id);
+    }
+
+    /// One of the open calls is answered, rightly or not.
+    pub(super) fn hook_speaks(&mut self) {
+        if self.hook_calls.is_empty() {
+            return;
+        }
+        let at = self.rng.usize(..self.hook_calls.len());
+        let call = self.hook_calls[at].call.clone();
+        match self.rng.u8(..100) {
+            0..35 => self.hook_says(at, json!({})),
+            35..70 => {
+                let change = self.some_change(&call);
+                self.hook_says(at, change);
+            }
+            70..80 => {
+                let garbage = self.some_garbage();
+                self.hook_says(at, garbage);
+            }
+            80..90 => {
+                let fault = [HookFault::failed("it broke"), HookFault::unavailable("it is away")];
+                let fault = fault[self.rng.usize(..2)].clone();
+                self.hear(call.call_id, Err(fault));
+            }
+            90..95 => self.command(Command::CallProgress(CallProgress { call_id: call.call_id, message: None })),
+            // It says nothing: its time will be over.
+            _ => {}
+        }
+    }
+
+    /// Every open call is answered with nothing.
+    pub(super) fn hooks_pass(&mut self) {
+        if !self.hook_calls.is_empty() {
+            self.hook_says(0, json!({}));
+        }
+    }
+
+    fn hook_says(&mut self, at: usize, mut answer: Value) {
+        let asked = self.hook_calls[at].clone();
+        let call_id = asked.call.call_id;
+        match asked.place {
+            HookPlace::Client => {
+                answer["callId"] = json!(call_id);
+                self.hush(call_id);
+                self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())));
+            }
+            HookPlace::Server(_) => self.hear(call_id, Ok(serde_json::from_value(answer).unwrap())),
+        }
+    }
+
+    fn hear(&mut self, call_id: CallId, answer: Result<HookAnswer, HookFault>) {
+        let is_away = matches!(&answer, Err(fault) if fault.code == reseed_protocol::ErrorCode::HookUnavailable);
+        self.tell(Input::HookAnswered { call_id: call_id.clone(), answer: Box::new(answer) });
+        // One that is required is waited for: it may come back.
+        if !is_away || !self.agent.open_client_calls().iter().any(|call| call.call_id == call_id) {
+            self.hush(call_id);
+        }
+    }
+
+    /// What a hook says that nobody waits for changes nothing.
+    pub(super) fn late_hook(&mut self) {
+        let Some(call_id) = self.rng.choice(&self.hushed).cloned() else { return };
+        let events = self.log.len();
+        let answer = Box::new(Ok(HookAnswer::cancel()));
+        let effects = self.agent.handle(self.now, Input::HookAnswered { call_id: call_id.clone(), answer });
+        assert!(effects.is_empty() && self.log.len() == events, "seed {}: {call_id} was late and was heard", self.seed);
+    }
+
+    /// The client offers hooks, or none any more.
+    pub(super) fn register_hooks(&mut self) {
+        let count = self.rng.usize(..3);
+        let offer = |rng: &mut Rng, at| {
+            let spec = some_hook(rng, at);
+            HookOffer {
+                name: Some(format!("client{at}")),
+                event: spec.point,
+                reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
+                timeout_ms: spec.timeout_ms,
+                required: Some(!spec.observe && rng.bool()),
+                observe: Some(spec.observe),
+            }
+        };
+        let hooks = (0..count).map(|at| offer(&mut self.rng, at)).collect();
+        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
+        // What it offers no more is not waited for, unless it must be.
+        let open: Vec<CallId> = self.agent.open_client_calls().into_iter().map(|call| call.call_id).collect();
+        let gone = |asked: &CallHook| asked.place == HookPlace::Client && !open.contains(&asked.call.call_id);
+        let gone: Vec<CallId> =
+            self.hook_calls.iter().filter(|asked| gone(asked)).map(|asked| asked.call.call_id.clone()).collect();
+        gone.into_iter().for_each(|id| self.hush(id));
+    }
+
+    fn some_change(&mut self, call: &HookCall) -> Value {
+        let words = "odd ".repeat(self.rng.usize(1..60));
+        match &call.event {
+            HookEvent::BeforeAgentStart { .. } => match self.rng.u8(..3) {
+                0 => json!({ "systemPrompt": words }),
+                1 => json!({ "customMessage": { "customType": "note", "content": words, "display": true } }),
+                _ => json!({ "entries": [{ "customType": "mark", "data": { "at": 1 } }] }),
+            },
+            HookEvent::Message { message, .. } => json!({ "message": self.another(message) }),
+            HookEvent::Context { reason, envelope } => {
+                let ops: Vec<Value> = (0..self.rng.usize(1..3)).map(|_| self.some_op(*reason, envelope)).collect();
+                json!({ "patch": ops })
+            }
+            HookEvent::ToolCall { .. } => match self.rng.u8(..3) {
+                0 => json!({ "block": true, "reason": words }),
+                1 => json!({ "arguments": r#"{"at":"elsewhere"}"# }),
+                _ => json!({ "arguments": "{}" }),
+            },
+            HookEvent::ToolResult { .. } => json!({ "output": words, "isError": self.rng.bool() }),
+            HookEvent::BeforeCompact(_) => match self.rng.u8(..5) {
+                0 => json!({ "cancel": true }),
+                1 => json!({ "summary": words, "details": { "at": 1 } }),
+                2 => json!({ "summary": "odd ".repeat(2_000) }),
+                3 => json!({ "model": "test-2" }),
+                _ => json!({ "instructions": words }),
+            },
+            HookEvent::BeforeNavigate(_) => match self.rng.u8(..4) {
+                0 => json!({ "cancel": true }),
+                1 => json!({ "summary": words, "details": 1 }),
+                2 => json!({ "label": "odd" }),
+                _ => json!({ "instructions": words, "replaceInstructions": true }),
+            },
+        }
+    }
+
+    /// The message with other words.
+    fn another(&mut self, message: &Message) -> Value {
+        let mut message = Message::new(message.role, message.content.clone());
+        let words = "redacted ".repeat(self.rng.usize(1..20));
+        for part in &mut message.content {
+            match part {
+                Part::Text { text } => *text = words.clone(),
+                Part::ToolResult { output, .. } => *output = words.clone(),
+                _ => {}
+            }
+        }
+        json!(message)
+    }
+
+    fn some_op(&mut self, reason: ContextReason, envelope: &ContextEnvelope) -> Value {
+        let words = "patched ".repeat(self.rng.usize(1..30));
+        let name = format!("part{}", self.rng.u8(..3));
+        let cached: Vec<&ContextMessage> =
+            envelope.messages.cached.iter().filter(|message| message.entry_id.is_some()).collect();
+        let one = self.rng.choice(&cached).map(|message| (*message).clone());
+        let id = one.as_ref().and_then(|one| one.entry_id.clone());
+        let why = "at random";
+        match self.rng.u8(..10) {
+            0 | 1 => json!({ "op": "system_part_set", "partName": name, "text": words, "invalidateCacheReason": why }),
+            2 => json!({ "op": "system_part_remove", "partName": name, "invalidateCacheReason": why }),
+            3 => json!({ "op": "tools_remove", "toolNames": ["look"], "invalidateCacheReason": why }),
+            4 => json!({ "op": "options_set", "temperature": 0.5, "invalidateCacheReason": why }),
+            5 => {
+                let message = one.map(|one| self.another(&one.message));
+                json!({ "op": "messages_cached_edit", "edits": [{ "entryId": id, "message": message }], "invalidateCacheReason": why })
+            }
+            6 => json!({ "op": "messages_cached_edit", "edits": [{ "entryId": id }], "invalidateCacheReason": why }),
+            7 => {
+                // The end of what there is, which may begin with a result.
+                let from = self.rng.usize(..cached.len().max(1));
+                let mut messages: Vec<Value> =
+                    cached.iter().skip(from).map(|message| json!({ "entryId": message.entry_id })).collect();
+                messages.insert(0, json!({ "message": Message::user(words) }));
+                json!({ "op": "messages_cached_replace", "messages": messages, "invalidateCacheReason": why })
+            }
+            8 if reason == ContextReason::Ephemeral => json!({
+                "op": "compaction_apply", "summary": words, "firstKeptEntryId": id, "tokensBefore": 1,
+                "timestamp": "2026-01-01T00:00:00.000Z", "invalidateCacheReason": why,
+            }),
+            _ => json!({ "op": "messages_uncached_append", "messages": [Message::user(words)] }),
+        }
+    }
+
+    fn some_garbage(&mut self) -> Value {
+        let garbage = [
+            json!({ "error": "it says no" }),
+            json!({ "patch": [{ "op": "nothing_known" }] }),
+            json!({ "patch": [1, 2, 3] }),
+            json!({ "output": "x", "block": true, "cancel": true }),
+            json!({ "message": { "role": "tool", "content": [] } }),
+            json!({ "summary": " " }),
+            json!({ "label": "a\nb" }),
+        ];
+        garbage[self.rng.usize(..garbage.len())].clone()
+    }
+
+    /// Every call of a tool that the log has, has one result there.
+    pub(super) fn check_results(&self) {
+        let said = self.entries.values().filter_map(|entry| match &entry.data {
+            EntryData::Message(message) if !message.incomplete => Some(message),
+            _ => None,
+        });
+        let (mut calls, mut results) = (Vec::new(), Vec::new());
+        for message in said {
+            calls.extend(message.tool_calls().map(|(id, _, _)| id.clone()));
+            results.extend(message.content.iter().filter_map(|part| match part {
+                Part::ToolResult { call_id, .. } if message.role == Role::Tool => Some(call_id.clone()),
+                _ => None,
+            }));
+        }
+        calls.sort();
+        results.sort();
+        assert_eq!(calls, results, "seed {}: calls without their results, or with two", self.seed);
+    }
+
+    /// Whether a reply may come later than those to later commands.
+    pub(super) fn may_be_late(command: &Command) -> bool {
+        matches!(command, Command::Navigate(_) | Command::PreviewCompact(_) | Command::ToolResult(_))
+    }
+
+    /// What an answer to the client's own hook is replied to.
+    pub(super) fn check_hook_reply(&self, reply: &Reply) {
+        if let Reply::Error(error) = reply {
+            assert!(error.code != reseed_protocol::ErrorCode::Internal, "seed {}: {}", self.seed, error.message);
+        }
+    }
+}
