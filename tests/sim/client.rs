@@ -22,6 +22,7 @@ use reseed_protocol::{
     CloseCode, CommandId, Entry, ErrorBody, ErrorCode, JobId, SessionId,
     command::{Command, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
+    hook::{HookCall, HookOffer},
     reply::Reply,
 };
 use std::{
@@ -67,6 +68,7 @@ pub(crate) struct Wish {
     pub(crate) named: bool,
     pub(crate) resume: bool,
     pub(crate) tools: Option<Vec<ToolOffer>>,
+    pub(crate) hooks: Option<Vec<HookOffer>>,
     pub(crate) text: bool,
 }
 
@@ -97,6 +99,8 @@ pub(crate) struct Connection {
     outgoing: mpsc::Sender<Outgoing>,
     /// Commands of this connection that were not answered yet.
     pub(crate) waiting: Vec<CommandId>,
+    /// Calls of its hooks that it has not looked at yet, oldest first.
+    pub(crate) calls: VecDeque<HookCall>,
 }
 
 /// A connection that is about to join. Joining runs to its end also when the client is gone by then, as in the server.
@@ -274,6 +278,7 @@ impl Client {
                     incoming,
                     outgoing,
                     waiting,
+                    calls: VecDeque::new(),
                 };
                 self.connection = Some(connection);
                 self.take(wire, number, What::Opened { from, replay, state });
@@ -362,8 +367,14 @@ impl Client {
                     connection.waiting.retain(|waiting| *waiting != id);
                     self.take(wire, number, What::Reply(id, reply));
                 }
-                // Nobody here offers hooks.
-                Outgoing::Event(_) => {}
+                Outgoing::Event(event) => match serde_json::from_str(&event.frame) {
+                    Ok(EphemeralEvent::HookCall(call)) => {
+                        wire.trace.line(format_args!("client {}: its hook {} is asked", self.number, call.hook));
+                        // An observing one is told, and nobody waits for it.
+                        connection.calls.extend(Some(*call).filter(|call| call.deadline.is_some()));
+                    }
+                    other => panic!("a client was told {other:?} alone"),
+                },
                 Outgoing::Close(code) => self.leave(wire, What::Closed(code)),
             }
         }
@@ -455,7 +466,7 @@ async fn join(
             takeover: wish.takeover,
             client_id: client_id.clone(),
             tools: wish.tools.clone(),
-            hooks: None,
+            hooks: wish.hooks.clone(),
             outgoing: outgoing.clone(),
             resume: resume.clone(),
         };

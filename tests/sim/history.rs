@@ -1,7 +1,7 @@
 //! What one run leaves behind, as plain data: the log, what clients sent and were given, what the model was asked.
 //! The checkers in `checks` read this and nothing else.
 
-use crate::view::View;
+use crate::{hooks::Asked as HooksAsked, view::View};
 use reseed::{
     core::{
         agent_loop::Snapshot,
@@ -46,6 +46,8 @@ pub(crate) struct History {
     pub(crate) restless: Option<String>,
     /// What panicked.
     pub(crate) panics: Vec<String>,
+    /// What became of the calls of hooks.
+    pub(crate) hooks: HooksAsked,
     /// Faults of the disk that were met.
     pub(crate) faults: u64,
     /// Where the session stood in the end, and once more after the server was started anew.

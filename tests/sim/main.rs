@@ -3,7 +3,7 @@
 //!
 //! - `SEED=72 cargo test --test sim` runs one seed and prints its trace; `SEEDS=20000 cargo test --test sim` runs more
 //! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model's server,
-//!   `disk` is the store of all servers of a run, `history` is what a run leaves behind, `checks` are the promises
+//!   `hooks` are those of servers and clients, `disk` is the store of all servers of a run, `history` is what a run leaves behind, `checks` are the promises
 //! - `races` are scenarios of their own: what happens while a compaction is made in the background
 //! - `broken` holds faults that the server must not have, each of which the promises must catch
 //!
@@ -21,6 +21,7 @@ mod checks;
 mod client;
 mod disk;
 mod history;
+mod hooks;
 mod model;
 mod races;
 mod script;
@@ -29,7 +30,7 @@ mod world;
 
 use broken::Broken;
 use history::{History, What};
-use reseed_protocol::{event::Event, reply::Reply};
+use reseed_protocol::{ErrorCode, event::Event, reply::Reply};
 use std::{
     env, fmt,
     sync::{
@@ -71,6 +72,11 @@ struct Tally {
     faults: u64,
     moves: u64,
     forks: u64,
+    hooks: u64,
+    client_hooks: u64,
+    hook_changes: u64,
+    hook_faults: u64,
+    hook_failures: u64,
 }
 
 impl Tally {
@@ -100,12 +106,26 @@ impl Tally {
             faults: history.faults,
             moves: given(|what| matches!(what, What::Reply(_, reply) if matches!(**reply, Reply::Navigated(_)))),
             forks: history.forks.len() as u64,
+            hooks: history.hooks.server,
+            client_hooks: history.hooks.clients,
+            hook_changes: history.hooks.changed,
+            hook_faults: history.hooks.failed + history.hooks.hung,
+            hook_failures: events(|event| match event {
+                Event::TurnFinished(finished) => finished.error.as_ref().is_some_and(|error| is_of_hook(error.code)),
+                _ => false,
+            }),
         }
     }
 
     fn add(&mut self, other: Self) {
         let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, .. } = other;
         let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
+        let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, .. } = other;
+        self.hooks += hooks;
+        self.client_hooks += client_hooks;
+        self.hook_changes += hook_changes;
+        self.hook_faults += hook_faults;
+        self.hook_failures += hook_failures;
         self.turns += turns;
         self.compactions += compactions;
         self.background += background;
@@ -124,6 +144,14 @@ impl Tally {
         self.moves += moves;
         self.forks += forks;
     }
+}
+
+/// Whether an error is of a hook's making.
+pub(crate) fn is_of_hook(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::HookFailed | ErrorCode::HookTimeout | ErrorCode::HookUnavailable | ErrorCode::InvalidPatch
+    )
 }
 
 /// A run that broke a promise.
@@ -226,6 +254,11 @@ fn whatever_happens_the_promises_hold() {
             ("faults of the disk", tally.faults, 0.2),
             ("moves in the tree", tally.moves, 0.4),
             ("forks", tally.forks, 0.2),
+            ("hooks asked", tally.hooks, 4.0),
+            ("hooks of clients asked", tally.client_hooks, 0.2),
+            ("changes by hooks", tally.hook_changes, 1.0),
+            ("faults of hooks", tally.hook_faults, 0.5),
+            ("turns that failed by a hook", tally.hook_failures, 0.2),
         ];
         for (what, found, least) in least {
             #[expect(clippy::cast_precision_loss, reason = "counts of a test, far below 2^53")]

@@ -11,6 +11,7 @@ use reseed_protocol::{
     reply::PendingCall,
 };
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 
 /// Commands that one connection may have unanswered: below what its channel of replies holds.
 const WAITING_MAX: usize = 8;
@@ -20,11 +21,12 @@ pub(crate) const UNDISTURBED: usize = 0;
 
 pub(crate) fn owner_takes_over() -> Wish {
     let tools = Some(vec![look()]);
-    Wish { role: SessionRole::Owner, takeover: true, named: true, resume: true, tools, text: true }
+    Wish { role: SessionRole::Owner, takeover: true, named: true, resume: true, tools, hooks: None, text: true }
 }
 
 pub(crate) fn observer() -> Wish {
-    Wish { role: SessionRole::Observer, takeover: false, named: false, resume: true, tools: None, text: true }
+    let (tools, hooks) = (None, None);
+    Wish { role: SessionRole::Observer, takeover: false, named: false, resume: true, tools, hooks, text: true }
 }
 
 fn look() -> ToolOffer {
@@ -88,6 +90,7 @@ fn join(world: &mut World, number: usize) {
             named: rng.u8(..4) > 0,
             resume: rng.u8(..5) > 0,
             tools,
+            hooks: world.habits.offers().filter(|_| owner),
             text: rng.u8(..8) > 0,
         }
     };
@@ -96,6 +99,9 @@ fn join(world: &mut World, number: usize) {
 
 /// An owner sends a command: a new one, one of which it does not know what became, or one that was answered before.
 async fn write(world: &mut World, number: usize) {
+    if answer_hook(world, number).await {
+        return;
+    }
     let rng = &mut world.wire.rng;
     let chance = rng.u8(..100);
     let client = &world.clients[number];
@@ -243,9 +249,21 @@ pub(crate) fn make(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
 }
 
+/// A client looks at the oldest call of its hooks, if there is one: it answers, or does not.
+async fn answer_hook(world: &mut World, number: usize) -> bool {
+    let calls = world.clients[number].connection.as_mut().map(|connection| &mut connection.calls);
+    let Some(call) = calls.and_then(VecDeque::pop_front) else { return false };
+    if let Some(mut answer) = world.habits.client_says(&call) {
+        answer["callId"] = json!(call.call_id);
+        send(world, number, make("hook_result", answer)).await;
+    }
+    true
+}
+
 /// The owner's tools answer, so that no turn waits for them, and what waits for a move that came to nothing is let go.
 pub(crate) async fn answer_calls(world: &mut World) {
     let Some(number) = world.clients.iter().position(Client::owns) else { return };
+    while answer_hook(world, number).await {}
     for call in world.clients[number].view.pending.clone() {
         send(world, number, tool_result(&call, "found", false)).await;
     }

@@ -8,6 +8,7 @@ use crate::{
     client::{Client, Server, Wire},
     disk::{Disk, Road},
     history::{History, Trace},
+    hooks::Habits,
     model::{Model, Script},
     script,
 };
@@ -19,7 +20,6 @@ use reseed::{
         context::{strategy::Options, windows::Windows},
         session::IdSource,
     },
-    hooks::Hooks,
     runtime::{Registry, RegistryOptions, fork},
     store::{ListQuery, SessionStore},
 };
@@ -53,6 +53,7 @@ pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) commands: u64,
     pub(crate) script: Arc<Script>,
+    pub(crate) habits: Arc<Habits>,
     clock: Arc<SimClock>,
     servers: Vec<Up>,
     nodes: usize,
@@ -149,7 +150,8 @@ pub(crate) fn run_scenario<T>(seed: u64, scenario: impl AsyncFnOnce(&mut World) 
             words: 20,
             turns: 6,
         };
-        let mut world = World::with_profile(seed, rng, profile, Broken::Nothing, trace.clone()).await;
+        let habits = Habits::new(seed, true, trace.clone());
+        let mut world = World::with_profile(seed, rng, profile, habits, Broken::Nothing, trace.clone()).await;
         world.script.be_plain();
         let told = scenario(&mut world).await;
         world.script.hold_summaries(false);
@@ -172,10 +174,19 @@ impl World {
             words: [20, 80, 160][rng.usize(..3)],
             turns: [2, 6, 20][rng.usize(..3)],
         };
-        Self::with_profile(seed, rng, profile, broken, trace).await
+        // What is broken must be caught, whatever else happens: hooks would only be in the way.
+        let habits = Habits::new(seed, broken != Broken::Nothing, trace.clone());
+        Self::with_profile(seed, rng, profile, habits, broken, trace).await
     }
 
-    async fn with_profile(seed: u64, mut rng: Rng, profile: Profile, broken: Broken, trace: Trace) -> Self {
+    async fn with_profile(
+        seed: u64,
+        mut rng: Rng,
+        profile: Profile,
+        habits: Arc<Habits>,
+        broken: Broken,
+        trace: Trace,
+    ) -> Self {
         trace.line(format_args!("seed {seed}: {profile:?}"));
         let disk = Disk::new(seed, broken, trace.clone());
         let script = Script::new(seed, trace.clone());
@@ -183,7 +194,8 @@ impl World {
         let clients = (0..rng.usize(3..6)).map(Client::new).collect();
         let nowhere = "nowhere".parse().expect("a word is an id");
         let wire = Wire::new(rng, disk.clone(), trace, nowhere);
-        let mut world = Self { wire, clients, profile, commands: 0, script, clock, servers: Vec::new(), nodes: 0 };
+        let servers = Vec::new();
+        let mut world = Self { wire, clients, profile, commands: 0, script, habits, clock, servers, nodes: 0 };
         world.start();
         let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
         world.wire.session = created.id.clone();
@@ -220,7 +232,7 @@ impl World {
             store: road.clone(),
             provider: Arc::new(Model { script: self.script.clone(), disk, node, alive: alive.clone() }),
             clock: self.clock.clone(),
-            hooks: Hooks::default(),
+            hooks: self.habits.of_server(),
             deployment,
             sessions_open_max: 8,
             detached_turn: Duration::from_secs(60),
@@ -330,6 +342,7 @@ impl World {
         self.wire.trace.line("-- the world settles");
         self.wire.disk.heal();
         self.script.calm_down();
+        self.habits.calm_down();
         // Of several servers only the newest is reached; those that did not know of it are gone.
         let newest = self.servers.pop();
         let newest_node = newest.as_ref().map(|up| up.server.node);
@@ -419,6 +432,7 @@ impl World {
         history.ends = live.zip(anew);
         history.views = self.clients.iter().map(|client| client.view.clone()).collect();
         history.asked = self.script.take_asked();
+        history.hooks = self.habits.asked();
         history.written = self.wire.disk.lock().written.clone();
         history.faults = self.wire.disk.lock().faults;
         history.log = History::read(&*server.road, &session).await;

@@ -9,6 +9,7 @@ use reseed_protocol::{
     command::{Command, ForkPosition},
     context::ContextMessage,
     event::Event,
+    patch::PatchOp,
     reply::{Pin, Reply},
 };
 use std::{
@@ -57,6 +58,8 @@ pub(super) struct Seen<'a> {
     pub(super) entries: Vec<&'a Entry>,
     /// Tool results of which only the beginning is shown.
     pub(super) cleared: BTreeSet<&'a EntryId>,
+    /// What is sent in the place of what was said: what hooks made of it.
+    edited: BTreeMap<&'a EntryId, &'a Message>,
 }
 
 impl<'a> Log<'a> {
@@ -140,12 +143,21 @@ impl<'a> Log<'a> {
         }
         seen.extend(&path[after..]);
         seen.retain(|entry| is_sent(entry) && !marks.undone.contains(&entry.entry_id));
-        Seen { entries: seen, cleared }
+        let transforms = path.iter().filter_map(|entry| match &entry.data {
+            EntryData::ContextTransform(transform) => transform.known(),
+            _ => None,
+        });
+        let edits = transforms.flat_map(|transform| &transform.patch).filter_map(|op| match op {
+            PatchOp::MessagesCachedEdit { edits, .. } => Some(edits),
+            _ => None,
+        });
+        let edited = edits.flatten().filter_map(|edit| Some((&edit.entry_id, edit.message.as_ref()?))).collect();
+        Seen { entries: seen, cleared, edited }
     }
 
     /// Whether these messages are what follows from the log after so many events; what differs otherwise.
     fn compare(&self, seq: u64, messages: &[&ContextMessage]) -> Result<(), String> {
-        let Seen { entries: mut seen, cleared } = self.seen(seq);
+        let Seen { entries: mut seen, cleared, edited } = self.seen(seq);
         let mut sent: Vec<&ContextMessage> =
             messages.iter().copied().filter(|message| message.entry_id.is_some()).collect();
         // The results of one answer's calls come in the order of the log, or in that of the calls where one has no result.
@@ -168,6 +180,10 @@ impl<'a> Log<'a> {
         }
         for (entry, sent) in seen.iter().zip(&sent) {
             let same = match &entry.data {
+                EntryData::Message(_) if edited.contains_key(&entry.entry_id) => {
+                    let edited = edited[&entry.entry_id];
+                    edited.role == sent.message.role && edited.content == sent.message.content
+                }
                 EntryData::Message(message) if message.role == Role::Tool && cleared.contains(&entry.entry_id) => {
                     is_cleared(message, &sent.message)
                 }

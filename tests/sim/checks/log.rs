@@ -215,6 +215,19 @@ pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
     Ok(())
 }
 
+/// A turn that a hook has ended says which.
+pub(crate) fn hooks_are_named(history: &History) -> Result<(), String> {
+    for (seq, event) in (1..).zip(&history.events) {
+        let Event::TurnFinished(finished) = event else { continue };
+        let Some(error) = finished.error.as_ref().filter(|error| crate::is_of_hook(error.code)) else { continue };
+        let named = error.details.as_ref().and_then(|details| details["hook"].as_str());
+        if !named.is_some_and(|name| error.message.contains(&format!("the hook `{name}` at `"))) {
+            return Err(format!("the turn that ends at {seq} names no hook: {error:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// One turn's request at a time on each server, and one summary beside it; only the newest writer writes; generations grow by
 /// one.
 pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {

@@ -29,6 +29,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("every turn ends once", log::turns_end_once),
     ("the queue keeps its order", log::queue_keeps_its_order),
     ("one writer, one live loop", log::one_live_loop),
+    ("a hook that ends a turn is named", log::hooks_are_named),
     ("nothing is published before it is written", clients::published_after_written),
     ("events have no gap", clients::events_have_no_gap),
     ("clients are given what the log says", clients::given_what_the_log_says),

@@ -1,0 +1,250 @@
+//! The hooks of a run, the server's and those that clients host: they answer, change what they are asked about, take their
+//! time, fail, say what nobody can use, and hang. Half of the runs have none.
+
+use crate::history::Trace;
+use fastrand::Rng;
+use reseed::{
+    core::hook::{HookFault, HookSpec},
+    hooks::{Hook, Hooks, on},
+};
+use reseed_protocol::{
+    Message, Part,
+    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
+};
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// What becomes of calls, in numbers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Calls of the server's hooks.
+    pub(crate) server: u64,
+    /// Calls that clients were given.
+    pub(crate) clients: u64,
+    /// Those that were answered with a change.
+    pub(crate) changed: u64,
+    /// Those that were answered with a failure, or with what nobody can use.
+    pub(crate) failed: u64,
+    /// Those that were never answered.
+    pub(crate) hung: u64,
+}
+
+/// The hooks of a run, shared by all its servers and clients.
+pub(crate) struct Habits {
+    trace: Trace,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    rng: Rng,
+    calm: bool,
+    /// Of a hundred calls, those that go wrong.
+    wrong: u8,
+    specs: Vec<HookSpec>,
+    asked: Asked,
+    said: u64,
+}
+
+/// What a hook does about a call.
+enum Plan {
+    /// It says this.
+    Says(Value),
+    Fails,
+    Hangs,
+}
+
+impl Habits {
+    /// Hooks as this seed has them; `plain` has none.
+    pub(crate) fn new(seed: u64, plain: bool, trace: Trace) -> Arc<Self> {
+        let mut rng = Rng::with_seed(seed ^ 0x400c5);
+        let wrong = [10, 30][rng.usize(..2)];
+        let specs = if plain || rng.bool() { Vec::new() } else { some_specs(&mut rng) };
+        let names: Vec<String> =
+            specs.iter().map(|spec| format!("{} {:?}", spec.point.as_str(), spec.reasons)).collect();
+        trace.line(format_args!("hooks: {names:?}, {wrong} of a hundred calls go wrong"));
+        let inner = Inner { rng, calm: false, wrong, specs, asked: Asked::default(), said: 0 };
+        Arc::new(Self { trace, inner: Mutex::new(inner) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on each is answered at once, with nothing.
+    pub(crate) fn calm_down(&self) {
+        self.lock().calm = true;
+    }
+
+    /// What became of all calls.
+    pub(crate) fn asked(&self) -> Asked {
+        self.lock().asked
+    }
+
+    /// The hooks of a server.
+    pub(crate) fn of_server(self: &Arc<Self>) -> Hooks {
+        let hooks = self.lock().specs.iter().map(|spec| self.hook(spec.clone())).collect();
+        Hooks::new(hooks).expect("hooks that may be so")
+    }
+
+    fn hook(self: &Arc<Self>, spec: HookSpec) -> Arc<dyn Hook> {
+        let habits = self.clone();
+        on([spec], move |call: HookCall| {
+            let (plan, millis) = habits.plan(&call);
+            async move {
+                sleep(Duration::from_millis(millis)).await;
+                match plan {
+                    Plan::Says(answer) => Ok(answered(answer)),
+                    Plan::Fails => Err(HookFault::failed("a fault of the run")),
+                    Plan::Hangs => std::future::pending().await,
+                }
+            }
+        })
+    }
+
+    fn plan(&self, call: &HookCall) -> (Plan, u64) {
+        let mut inner = self.lock();
+        inner.asked.server += 1;
+        let millis = if inner.calm { 0 } else { inner.rng.u64(0..40) };
+        let plan = inner.some_plan(&call.event);
+        let does = match &plan {
+            Plan::Says(answer) => answer.to_string().chars().take(120).collect(),
+            Plan::Fails => "fails".to_owned(),
+            Plan::Hangs => "hangs".to_owned(),
+        };
+        self.trace.line(format_args!("hook: is asked {}, {does}", call.event.point().as_str()));
+        (plan, millis)
+    }
+
+    /// What a client offers when it joins; nothing in a run without hooks.
+    pub(crate) fn offers(&self) -> Option<Vec<HookOffer>> {
+        let mut inner = self.lock();
+        if inner.calm || inner.specs.is_empty() || inner.rng.u8(..3) > 0 {
+            return None;
+        }
+        let rng = &mut inner.rng;
+        let specs = some_specs(rng);
+        let specs: Vec<HookSpec> = specs.into_iter().take(2).collect();
+        let offer = |spec: HookSpec, rng: &mut Rng| HookOffer {
+            name: Some(format!("of-client-{}", spec.name)),
+            event: spec.point,
+            reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
+            timeout_ms: spec.timeout_ms,
+            required: Some(!spec.observe && rng.bool()),
+            observe: Some(spec.observe),
+        };
+        Some(specs.into_iter().map(|spec| offer(spec, rng)).collect())
+    }
+
+    /// What a client says to a call; `None`: nothing, for ever.
+    pub(crate) fn client_says(&self, call: &HookCall) -> Option<Value> {
+        let mut inner = self.lock();
+        inner.asked.clients += 1;
+        match inner.some_plan(&call.event) {
+            Plan::Says(answer) => Some(answer),
+            Plan::Fails => Some(json!({ "error": "a fault of the run" })),
+            Plan::Hangs => None,
+        }
+    }
+}
+
+fn answered(answer: Value) -> HookAnswer {
+    serde_json::from_value(answer).expect("an answer of the protocol")
+}
+
+fn some_specs(rng: &mut Rng) -> Vec<HookSpec> {
+    let context = |reason| HookSpec::new("context", HookPoint::Context).for_reasons(&[reason]);
+    let mut specs = vec![
+        context(ContextReason::BeforeRequest),
+        context(ContextReason::Ephemeral),
+        context(ContextReason::TurnEnd),
+        HookSpec::new("message", HookPoint::Message),
+        HookSpec::new("start", HookPoint::BeforeAgentStart),
+        HookSpec::new("call", HookPoint::ToolCall),
+        HookSpec::new("result", HookPoint::ToolResult),
+        HookSpec::new("compact", HookPoint::BeforeCompact),
+        HookSpec::new("move", HookPoint::BeforeNavigate),
+    ];
+    specs.retain(|_| rng.u8(..5) < 2);
+    rng.shuffle(&mut specs);
+    let mut made = |spec: HookSpec| {
+        let spec = spec.within(rng.u64(100..4_000));
+        if rng.u8(..6) == 0 { spec.observing() } else { spec }
+    };
+    specs.into_iter().map(&mut made).collect()
+}
+
+impl Inner {
+    fn some_plan(&mut self, event: &HookEvent) -> Plan {
+        if self.calm {
+            return Plan::Says(json!({}));
+        }
+        if self.rng.u8(..100) < self.wrong {
+            return match self.rng.u8(..3) {
+                0 => {
+                    self.asked.hung += 1;
+                    Plan::Hangs
+                }
+                1 => {
+                    self.asked.failed += 1;
+                    Plan::Fails
+                }
+                _ => {
+                    self.asked.failed += 1;
+                    Plan::Says(json!({ "error": "a fault of the run", "cancel": true }))
+                }
+            };
+        }
+        if self.rng.bool() {
+            return Plan::Says(json!({}));
+        }
+        self.asked.changed += 1;
+        Plan::Says(self.change(event))
+    }
+
+    fn change(&mut self, event: &HookEvent) -> Value {
+        self.said += 1;
+        let words = format!("hook {} says {}", self.said, "so ".repeat(self.rng.usize(1..20)));
+        match event {
+            HookEvent::Context { reason: ContextReason::Ephemeral, .. } => {
+                json!({ "patch": [{ "op": "messages_uncached_append", "messages": [Message::user(words)] }] })
+            }
+            HookEvent::Context { .. } => json!({ "patch": [{
+                "op": "system_part_set", "partName": format!("part{}", self.rng.u8(..3)), "text": words,
+                "invalidateCacheReason": "a run",
+            }] }),
+            HookEvent::Message { message, .. } => {
+                let mut message = Message::new(message.role, message.content.clone());
+                for part in &mut message.content {
+                    if let Part::Text { text } = part {
+                        text.clone_from(&words);
+                    }
+                }
+                json!({ "message": message })
+            }
+            HookEvent::BeforeAgentStart { .. } => match self.rng.u8(..3) {
+                0 => json!({ "systemPrompt": words }),
+                1 => json!({ "customMessage": { "customType": "hook", "content": words, "display": false } }),
+                _ => json!({ "entries": [{ "customType": "hook", "data": { "number": self.said } }] }),
+            },
+            HookEvent::ToolCall { .. } => match self.rng.bool() {
+                true => json!({ "block": true, "reason": words }),
+                false => json!({ "arguments": r#"{"at":"elsewhere"}"# }),
+            },
+            HookEvent::ToolResult { .. } => json!({ "output": words, "isError": self.rng.bool() }),
+            HookEvent::BeforeCompact(_) => match self.rng.u8(..4) {
+                0 => json!({ "cancel": true }),
+                1 => json!({ "model": "test-2", "instructions": words }),
+                _ => json!({ "summary": words, "details": { "number": self.said } }),
+            },
+            HookEvent::BeforeNavigate(_) => match self.rng.u8(..4) {
+                0 => json!({ "cancel": true }),
+                1 => json!({ "label": format!("label of hook {}", self.said) }),
+                _ => json!({ "summary": words, "instructions": "mind the rest" }),
+            },
+        }
+    }
+}
