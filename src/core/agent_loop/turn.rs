@@ -1,11 +1,6 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
-use super::{
-    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage,
-    commands::Caller,
-    hooks::{Subject, Whole},
-    info,
-};
+use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, hooks::Whole, info};
 use crate::core::{
     context::{
         Context, Decision,
@@ -150,9 +145,9 @@ impl AgentLoop {
                 self.calibrate(&asked.model, report);
             }
         }
-        let whole = Whole { item, message, stop_reason: answer.stop_reason, withheld: asked.withheld };
+        let whole = Whole { item, message, stop_reason: answer.stop_reason };
         if self.has_hooks(HookPoint::Message, None) {
-            self.ask_hooks(now, Subject::Answer(Box::new(whole)));
+            self.look_at_answer(now, whole, asked.withheld);
         } else {
             self.on_whole_answer(now, whole);
         }

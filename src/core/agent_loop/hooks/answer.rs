@@ -1,14 +1,14 @@
 //! Hooks on what the model said, and on the tools that it calls.
 
 use super::{
-    super::{AgentLoop, Deadline, Effect, Stage, turn::appended},
+    super::{AgentLoop, Deadline, Stage, turn::appended},
     Subject,
     request::ANOTHER_ROLE,
 };
 use crate::core::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    event::{EphemeralEvent, Event, ItemAborted, ToolCall, TurnStatus},
+    event::{Event, ToolCall, TurnStatus},
     hook::{HookAnswer, HookEvent, HookPoint},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -28,8 +28,6 @@ pub(in crate::core::agent_loop) struct Whole {
     pub(in crate::core::agent_loop) item: EntryId,
     pub(in crate::core::agent_loop) message: Message,
     pub(in crate::core::agent_loop) stop_reason: StopReason,
-    /// Nobody has seen any of it.
-    pub(in crate::core::agent_loop) withheld: bool,
 }
 
 impl Whole {
@@ -118,10 +116,22 @@ impl Calls {
 }
 
 impl AgentLoop {
+    /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it was
+    /// being shown comes too late: what was shown stays as it was.
+    pub(in crate::core::agent_loop) fn look_at_answer(&mut self, now: Timestamp, whole: Whole, withheld: bool) {
+        let subject = Subject::Answer(Box::new(whole));
+        if withheld {
+            self.ask_hooks(now, subject);
+        } else {
+            self.tell_hooks(now, &subject);
+            self.hooked(now, subject);
+        }
+    }
+
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
-        let Whole { item, mut message, stop_reason, withheld: _ } = whole;
+        let Whole { item, mut message, stop_reason } = whole;
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = std::mem::take(&mut self.hook_runs);
         }
@@ -251,15 +261,6 @@ impl AgentLoop {
         }
         self.append(events, Vec::new());
         self.stage = Stage::AwaitingTools;
-    }
-
-    /// The turn ends while hooks look at its answer: it is no part of the history. Who has seen some of it, because the
-    /// hook was offered after that, is told.
-    pub(super) fn take_back(&mut self, whole: Whole) {
-        if !whole.withheld {
-            let reason = ErrorCode::Interrupted.as_str().to_owned();
-            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: whole.item, reason })));
-        }
     }
 
     /// The turn ends while hooks look at its calls: none of them is made.

@@ -476,7 +476,6 @@ impl AgentLoop {
         for subject in self.cancel_hooks(Subject::holds_the_stage) {
             match subject {
                 Subject::Calls(calls) => self.drop_uncalled(now, *calls),
-                Subject::Answer(whole) => self.take_back(*whole),
                 Subject::Navigation(wish) => self.stay_here(&wish),
                 _ => {}
             }

@@ -244,3 +244,13 @@ fn a_turn_that_is_retried_asks_its_hooks_anew() {
         "model withheld",
     ]);
 }
+
+#[test]
+fn a_hook_that_is_offered_while_an_answer_is_shown_is_asked_from_the_next_one_on() {
+    let mut world = World::new(vec![hook("watches", HookPoint::Message).observing()]);
+    world.say("hello").check(&["+ user", "turn", "tell watches message:user", "model"]);
+    world.offer_hooks(json!([{ "event": "message" }])).model("shown to all");
+    world.check(&["tell watches message:assistant", "+ assistant", "end completed"]);
+    world.say("again").pass().took();
+    world.model("seen by nobody").check(&["tell watches message:assistant", "ask client message:assistant"]);
+}

@@ -147,12 +147,7 @@ fn a_turn_whose_last_hook_failed_is_retried_without_asking_the_model_again() {
 }
 
 #[test]
-fn an_answer_that_was_begun_to_be_shown_is_taken_back_when_its_hooks_are_cancelled() {
-    // The hook is offered once the answer is under way: what was shown of it was shown.
-    let mut world = World::new(Vec::new());
-    world.say("hello").offer_hooks(json!([{ "event": "message" }])).model("half of it").took();
-    world.cancel().check(&["drop client", "aborted", "end cancelled"]);
-    // One that was withheld was never seen: there is nothing to take back.
+fn of_an_answer_that_nobody_has_seen_there_is_nothing_to_take_back() {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass().model("all of it").took();
     world.cancel().check(&["drop one", "end cancelled"]);
