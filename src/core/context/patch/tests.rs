@@ -125,10 +125,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         (json!({ "op": "system_part_set", "partName": "x", "text": "y" }), "invalidateCacheReason"),
         (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": " \n" }), "invalidateCacheReason"),
         (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": "r".repeat(501) }), "500"),
-        (
-            json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": 5 }),
-            "invalid type",
-        ),
+        (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": 5 }), "invalid type"),
         (with(json!({ "op": "shout" })), "unknown variant"),
         (json!({ "partName": "x" }), "missing field `op`"),
         (json!("system_part_set"), "invalid type"),
