@@ -1,5 +1,6 @@
 //! Hooks, over real sockets: a client's own, webhooks, and the examples.
 
+mod all_at_once;
 mod client;
 mod client_away;
 mod examples;
