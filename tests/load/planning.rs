@@ -1,5 +1,5 @@
 //! What it costs to decide about a request, and to plan a compaction of a long context, beside one pass over the counts
-//! of its messages: less than looking at each message once no plan can do.
+//! of its messages: less than looking at each message once no plan can do. And what stored patches cost.
 
 use crate::figures::{Figures, Goal, median, median_of, ms};
 use anyhow::anyhow;
@@ -14,9 +14,10 @@ use reseed::core::{
         strategy::{Options, Planning},
         structure::Structure,
     },
-    session::Node,
+    session::{Node, SessionTree},
 };
 use reseed_protocol::{CallId, Entry, EntryData, EntryId, Message, Part, Role, Timestamp};
+use serde_json::json;
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 /// Entries, and the milliseconds in which a compaction of them is to be planned.
@@ -86,7 +87,70 @@ pub(crate) fn measure(entries: usize, figures: &mut Figures) -> anyhow::Result<(
             figures.add(&format!("planning: {name}, to decide: not yet"), micros, "us", Goal::AtMost(NOT_YET_MICROS));
         }
     }
+    replay(entries.min(REPLAYED), figures)
+}
+
+/// Entries of a path on which every tenth is a patch.
+const REPLAYED: usize = 10_000;
+
+/// Milliseconds in which the patches of such a path are to be applied when its session is opened.
+const REPLAY_MS: f64 = 20.0;
+
+/// What stored patches cost: once when a session is opened, and with each later request that adds none.
+fn replay(entries: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let counter = Counter::for_model("test");
+    let plain = path(entries, &counter)?;
+    let patched = patched(&plain, &counter)?;
+    let (mut floors, mut built, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        floors.push(timed(|| build_context(&plain)));
+        built.push(timed(|| build_context(&patched)));
+        let mut tree = SessionTree::default();
+        patched.iter().for_each(|node| tree.append(node.clone()));
+        black_box(tree.context());
+        later.push(timed(|| tree.context()));
+    }
+    let (floor, built) = (median(floors), median(built));
+    let patches = entries / 10;
+    figures.add(&format!("replay: {entries} entries, the floor: without patches"), ms(floor), "ms", Goal::None);
+    figures.add(&format!("replay: {patches} patches among them"), ms(built), "ms", Goal::AtMost(REPLAY_MS));
+    figures.add("replay: patches, to the floor", built.as_secs_f64() / floor.as_secs_f64(), "x", Goal::None);
+    figures.add("replay: a later request that adds none", ms(median(later)) * 1e3, "us", Goal::None);
     Ok(())
+}
+
+/// The path with a patch behind every ninth entry: of parts of the system prompt, of options, and of a message that was
+/// said just before.
+fn patched(plain: &[Arc<Node>], counter: &Counter) -> anyhow::Result<Vec<Arc<Node>>> {
+    let mut patched: Vec<Arc<Node>> = Vec::with_capacity(plain.len());
+    for (at, node) in plain.iter().enumerate() {
+        if at % 10 != 9 {
+            patched.push(node.clone());
+            continue;
+        }
+        let reason = "invalidateCacheReason";
+        let op = match at / 10 % 3 {
+            0 => {
+                json!({ "op": "system_part_set", "partName": format!("part{}", at % 7), "text": "Be brief.", reason: "r" })
+            }
+            1 => json!({ "op": "options_set", "maxOutputTokens": at, reason: "r" }),
+            _ => {
+                let said =
+                    plain[..at].iter().rev().find(|node| node.message.as_ref().is_some_and(|m| m.role == Role::User));
+                let id = said.map(|node| node.id().to_string());
+                let message = json!({ "role": "user", "content": [{ "type": "text", "text": "[taken out]" }] });
+                json!({ "op": "messages_cached_edit", "edits": [{ "entryId": id, "message": message }], reason: "r" })
+            }
+        };
+        let entry = json!({
+            "entryId": format!("t{at}"), "parentId": null, "timestamp": Timestamp(0), "type": "context_transform",
+            "schemaVersion": 1, "transformerName": "load", "patch": [op],
+        });
+        let mut entry: Entry = serde_json::from_value(entry)?;
+        entry.parent_id = patched.last().map(|node| node.id().clone());
+        patched.push(Arc::new(Node::counted(entry, counter)));
+    }
+    Ok(patched)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> std::time::Duration {
