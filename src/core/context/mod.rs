@@ -28,6 +28,8 @@ pub mod window;
 pub mod windows;
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod random_compactions;
 #[cfg(test)]
 mod random_patches;
