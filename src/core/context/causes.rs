@@ -1,7 +1,7 @@
 //! Why a request does not begin as the one before it: what happened in between, and which of that fits where they part.
 
 use crate::core::{
-    context::{envelope::BASE_PART, prefix::Place},
+    context::{envelope::BASE_PART, patch::StoredPatch, prefix::Place},
     session::{Node, SessionState},
 };
 use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
@@ -104,8 +104,15 @@ impl Causes {
             this.add(Cause::CompactionUndone);
         }
         for node in &path[answered.map_or(0, |at| at + 1)..] {
-            if !node.undone {
-                this.entry(&node.entry.data);
+            match (&node.entry.data, &node.patch) {
+                // Its ops are kept counted, beside the entry.
+                (EntryData::ContextTransform(kept), Some(patch)) => {
+                    if let Kept::Known(transform) = &**kept {
+                        this.stored(&transform.transformer_name, patch);
+                    }
+                }
+                (data, _) if !node.undone => this.entry(data),
+                _ => {}
             }
         }
         this
@@ -154,6 +161,15 @@ impl Causes {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Notes a patch that was read from the store.
+    fn stored(&mut self, transformer: &str, patch: &StoredPatch) {
+        self.patch(transformer, &patch.others, false);
+        if let Some(reason) = &patch.messages_reason {
+            let (transformer, reason) = (transformer.to_owned(), reason.trim().to_owned());
+            self.add(Cause::Patch { area: Area::Messages, transformer, reason, once: false });
         }
     }
 

