@@ -1,31 +1,20 @@
-//! A compaction at work: going down its ladder, in the background or waited for, and committing what it came to.
+//! A compaction at work: going down its ladder, in the background or waited for.
 //!
-//! One is at work at a time. What nobody waits for is committed at the next place between two requests; it replaces
-//! exactly what was read and keeps everything said since.
+//! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, turn::appended};
+use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent};
 use crate::core::{
     context::{
         RequestCount,
-        build::remaining,
-        compaction::{Job, Next, Order, Outcome, carry::carried_patch},
-        counter::Estimator,
+        compaction::{Job, Next, Order, Outcome},
     },
     model::{Answer, ModelFault, ModelRequest},
-    pi,
-    session::{Node, SessionTree},
 };
 use reseed_protocol::{
-    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Role, Timestamp,
-    entry::Compaction,
-    event::{
-        BreakdownChange, CompactionProgress, CompactionStarted, CompactionTrigger, ContextCompacted, EphemeralEvent,
-        Event, TurnStatus,
-    },
+    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    event::{CompactionProgress, CompactionStarted, CompactionTrigger, EphemeralEvent, TurnStatus},
     reply::{Reply, RunningCompaction},
 };
-use std::sync::Arc;
-
 /// The phase of a job that summarises for a compaction.
 pub(super) const PHASE: &str = "summarising";
 
@@ -223,7 +212,7 @@ impl AgentLoop {
     }
 
     /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
-    fn does(&self, job: &Job, before: u64, after: u64) -> bool {
+    pub(super) fn does(&self, job: &Job, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
         self.is_gain(before, after) || job.is_rebuild() && fits()
     }
@@ -397,169 +386,6 @@ impl AgentLoop {
     pub(super) fn waits_from_now(&mut self) {
         if let Some(running) = self.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
             running.waited_since.get_or_insert(self.now);
-        }
-    }
-
-    /// Commits what waited for a place between two requests. `false`: it came to nothing.
-    pub(super) fn commit_ready(&mut self, now: Timestamp, ready: Ready) -> bool {
-        self.commit(now, ready).is_ok()
-    }
-
-    /// Writes the one entry that is the compaction, and ends this loop.
-    ///
-    /// # Errors
-    /// Why it came to nothing; the clients were told.
-    fn commit(&mut self, now: Timestamp, ready: Ready) -> Result<(), ErrorBody> {
-        let Ready { job, mut outcome, background, waited_since } = ready;
-        if !self.still_holds(&job, &outcome) {
-            let message = "what the compaction had read is no longer what the model sees";
-            let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
-            return Err(error);
-        }
-        self.keep_what_came(&job, &mut outcome);
-        // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
-        let before = self.count(&self.context());
-        let entry_id: EntryId = self.ids.next_id();
-        let (entry, after) = self.would_be(now, &job, &outcome, &entry_id, before.tokens);
-        let is_enough = self.does(&job, before.tokens, after.tokens);
-        if after.tokens >= before.tokens && !(job.is_rebuild() && is_enough) {
-            let message = format!(
-                "the summary would not be smaller than what it replaces: {} tokens before, {} after",
-                before.tokens, after.tokens
-            );
-            let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
-            return Err(error);
-        }
-        self.guards.gained(is_enough, after.tokens, self.window_tokens());
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
-        let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
-        let Outcome { summary, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
-        let compacted = ContextCompacted {
-            old_token_count: before.tokens,
-            new_token_count: after.tokens,
-            reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: job.order.strategy.unwrap_or(self.manager.name()).to_owned(),
-            job_id: job.order.job_id.clone(),
-            command_id: job.order.command_id.clone(),
-            entry_id,
-            first_kept_entry_id: first_kept,
-            kept_entry_ids: kept,
-            cleared_entry_ids: cleared,
-            trigger: job.order.trigger,
-            background,
-            rung,
-            failed_rungs: failed,
-            summary,
-            generation: self.generation + 1,
-            duration_ms: now.millis_since(job.started_at),
-            paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
-            summary_usage: usage,
-            cached_tokens_lost: before.cached_tokens,
-            retained,
-            breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
-        };
-        let command_id = job.order.command_id.clone();
-        let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
-        self.append(events, Vec::new());
-        self.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
-        Ok(())
-    }
-
-    /// Whether what a job has read is still what stands before what was said since.
-    pub(super) fn still_holds(&self, job: &Job, outcome: &Outcome) -> bool {
-        let path = self.session.tree.path();
-        let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
-        self.compaction_in_effect().map(|(id, _)| id) == job.base.as_ref()
-            && outcome.first_kept.iter().chain(&outcome.kept).chain(job.last_read()).all(has)
-            && !self.parts_call_and_result(job, outcome)
-    }
-
-    /// Whether results came since to calls that were open when a job read them, and that it takes out: in its summary
-    /// they have none, and the model would never see them.
-    fn parts_call_and_result(&self, job: &Job, outcome: &Outcome) -> bool {
-        let path = self.session.tree.path();
-        let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
-        let Some(read) = job.last_read().and_then(place) else { return false };
-        let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
-        let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
-        if !since.into_iter().any(|node| said(node, Role::Tool)) {
-            return false;
-        }
-        let Some(calls) = path[..=read].iter().rposition(|node| said(node, Role::Assistant)) else { return false };
-        let in_tail = outcome.first_kept.as_ref().and_then(place).is_some_and(|first| first <= calls);
-        !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
-    }
-
-    /// What was said and pinned while the job was at work stays.
-    fn keep_what_came(&self, job: &Job, outcome: &mut Outcome) {
-        let path = self.session.tree.path();
-        if outcome.first_kept.is_none() {
-            // Of what was read nothing is the tail: it begins with what was said since.
-            let read = job.last_read().and_then(|last| path.iter().rposition(|node| node.id() == last));
-            outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
-        }
-        let first = outcome.first_kept.as_ref();
-        let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
-        let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));
-        outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
-    }
-
-    /// The compaction's entry and what the pending request would cost with it.
-    pub(super) fn would_be(
-        &self,
-        now: Timestamp,
-        job: &Job,
-        outcome: &Outcome,
-        entry_id: &EntryId,
-        tokens_before: u64,
-    ) -> (Entry, RequestCount) {
-        let mut compaction = Compaction {
-            summary: outcome.summary.clone(),
-            first_kept_entry_id: outcome.first_kept.clone(),
-            kept_entry_ids: outcome.kept.clone(),
-            cleared_entry_ids: outcome.cleared.clone(),
-            tokens_before: self.tokens_before(tokens_before),
-            tokens_after: None,
-            trigger: Some(job.order.trigger),
-            duration_ms: Some(now.millis_since(job.started_at)),
-            details: Some(outcome.details.clone()),
-            carried_patch: Vec::new(),
-            hook: outcome.hook.clone(),
-            hook_details: outcome.hook_details.clone(),
-        };
-        let entry = |compaction| self.entry(now, entry_id.clone(), EntryData::Compaction(compaction));
-        let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
-        compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
-        if !compaction.carried_patch.is_empty() {
-            tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
-        }
-        let after = self.count(&tree.context());
-        compaction.tokens_after = Some(after.tokens);
-        (entry(compaction), after)
-    }
-
-    /// The tree as it would be.
-    fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
-        let mut tree = self.session.tree.clone();
-        tree.append(Arc::new(Node::counted(entry, &self.counter)));
-        tree.clear(cleared, &self.counter);
-        tree
-    }
-
-    /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last
-    /// compaction.
-    fn tokens_before(&self, counted: u64) -> u64 {
-        match self.counter.estimator() {
-            Estimator::Own => counted,
-            Estimator::Pi => {
-                let remaining = remaining(self.session.tree.path());
-                let messages = pi::message::of_entries(remaining.into_iter().map(|(_, node)| &node.entry));
-                pi::usage::context_tokens(&messages).tokens
-            }
         }
     }
 }

@@ -9,10 +9,10 @@
 //! are late words, expected and dropped.
 //!
 //! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
-//! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling
-//!   tools
-//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `fail`: one
-//!   that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a compaction back
+//! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling tools
+//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `commit`: writing
+//!   what it came to; `fail`: one that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a
+//!   compaction back
 //! - `hooks`: asking code of others' at defined points
 //! - `made_of`: what a request consists of, compiled and counted
 //! - `receipts`: what each request shares with the one before it
@@ -20,6 +20,7 @@
 
 mod annotate;
 mod commands;
+mod commit;
 mod compact;
 mod fail;
 mod hooks;

@@ -3,6 +3,7 @@
 //! A [`Chain`] is one question that goes through all hooks of a point, one after the other: each sees the subject as the
 //! earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
 //!
+//! - `subject`: all of them, how each is told and what an answer makes of it
 //! - `request`: the beginning of a turn, the envelope before and after a request, what the user said
 //! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
@@ -16,18 +17,21 @@ mod compaction;
 mod navigation;
 mod request;
 mod result;
+mod subject;
 
 pub use added::Added;
 pub(super) use answer::Whole;
 pub(super) use navigation::{BranchGiven, Wish};
 pub(super) use result::Given;
+pub(super) use subject::Subject;
 
+use self::subject::check_answer;
 use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, info};
 use crate::core::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     event::{EphemeralEvent, HookFailed},
-    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint, HookResult},
+    hook::{ContextReason, HookAnswer, HookCall, HookOffer, HookPoint, HookResult},
     receipt::{HookOutcome, HookRun},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -85,67 +89,6 @@ struct Open {
     deadline: Deadline,
     /// Its client is not connected.
     is_away: bool,
-}
-
-/// What hooks are asked about, as the earlier ones left it.
-#[derive(Debug)]
-pub(super) enum Subject {
-    Start(Box<request::Start>),
-    Said(request::Said),
-    BeforeRequest,
-    Ephemeral(Box<request::Overlay>),
-    TurnEnd(request::Ended),
-    Answer(Box<answer::Whole>),
-    Calls(Box<answer::Calls>),
-    Result(Box<result::Given>),
-    Compaction(compaction::Decision),
-    Navigation(Box<navigation::Wish>),
-}
-
-impl Subject {
-    fn point(&self) -> (HookPoint, Option<ContextReason>) {
-        match self {
-            Self::Start(_) => (HookPoint::BeforeAgentStart, None),
-            Self::Said(_) | Self::Answer(_) => (HookPoint::Message, None),
-            Self::BeforeRequest => (HookPoint::Context, Some(ContextReason::BeforeRequest)),
-            Self::Ephemeral(_) => (HookPoint::Context, Some(ContextReason::Ephemeral)),
-            Self::TurnEnd(_) => (HookPoint::Context, Some(ContextReason::TurnEnd)),
-            Self::Calls(_) => (HookPoint::ToolCall, None),
-            Self::Result(_) => (HookPoint::ToolResult, None),
-            Self::Compaction(_) => (HookPoint::BeforeCompact, None),
-            Self::Navigation(_) => (HookPoint::BeforeNavigate, None),
-        }
-    }
-
-    /// What is asked, in a word or two.
-    fn event(&self) -> &'static str {
-        match self {
-            Self::Start(_) => "before_agent_start",
-            Self::Said(_) | Self::Answer(_) => "message",
-            Self::BeforeRequest => "context:before_request",
-            Self::Ephemeral(_) => "context:ephemeral",
-            Self::TurnEnd(_) => "context:turn_end",
-            Self::Calls(_) => "tool_call",
-            Self::Result(_) => "tool_result",
-            Self::Compaction(_) => "before_compact",
-            Self::Navigation(_) => "before_navigate",
-        }
-    }
-
-    /// Whether the turn, or the session, does nothing else meanwhile.
-    fn holds_the_stage(&self) -> bool {
-        !matches!(self, Self::Result(_) | Self::Compaction(_))
-    }
-
-    /// Whether no further answer can change anything.
-    fn is_settled(&self) -> bool {
-        match self {
-            Self::Calls(calls) => calls.is_blocked(),
-            Self::Compaction(decision) => decision.is_cancelled(),
-            Self::Navigation(wish) => wish.is_cancelled(),
-            _ => false,
-        }
-    }
 }
 
 impl AgentLoop {
@@ -280,22 +223,6 @@ impl AgentLoop {
         (call, deadline)
     }
 
-    /// What a hook of this subject is told.
-    fn hook_event(&self, subject: &Subject) -> HookEvent {
-        match subject {
-            Subject::Start(start) => start.event(),
-            Subject::Said(said) => said.event(self),
-            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.context()),
-            Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.context()),
-            Subject::Answer(whole) => whole.event(),
-            Subject::Calls(calls) => calls.event(),
-            Subject::Result(given) => given.event(),
-            Subject::Compaction(decision) => self.compaction_event(decision),
-            Subject::Navigation(wish) => wish.event(self),
-        }
-    }
-
     /// A hook has answered, or has not.
     pub(super) fn on_hook_answer(&mut self, now: Timestamp, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
         let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
@@ -342,73 +269,6 @@ impl AgentLoop {
                 self.report_hook(&open, &fault);
                 self.hook_failed(now, subject, rest, &open, &fault);
             }
-        }
-    }
-
-    /// Makes what an answer says part of the subject. Whether that changed anything.
-    fn take_answer(
-        &mut self,
-        now: Timestamp,
-        subject: &mut Subject,
-        open: &Open,
-        answer: HookAnswer,
-    ) -> Result<bool, HookFault> {
-        match subject {
-            Subject::Start(start) => self.take_start(start, &open.spec.name, answer),
-            Subject::Said(said) => self.take_said(now, said, &open.spec.name, answer),
-            Subject::BeforeRequest | Subject::TurnEnd(_) => {
-                let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                self.take_transform(now, &open.spec.name, answer, is_sent_next)
-            }
-            Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
-            Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => self.take_call(calls, answer),
-            Subject::Result(given) => Ok(given.take(answer)),
-            Subject::Compaction(decision) => self.take_decision(decision, &open.spec.name, answer),
-            Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
-        }
-    }
-
-    /// All hooks of a point were asked.
-    fn hooked(&mut self, now: Timestamp, subject: Subject) {
-        if subject.holds_the_stage() {
-            self.stage = Stage::Idle;
-        }
-        match subject {
-            Subject::Start(start) => self.started(now, *start),
-            Subject::Said(_) | Subject::BeforeRequest => self.proceed(now),
-            Subject::Ephemeral(overlay) => self.overlaid(now, *overlay),
-            Subject::TurnEnd(ended) => self.ended(now, ended),
-            Subject::Answer(whole) => self.on_whole_answer(now, *whole),
-            Subject::Calls(calls) => self.next_call(now, *calls),
-            Subject::Result(given) => self.write_result(now, *given),
-            Subject::Compaction(decision) => self.compaction_decided(now, decision),
-            Subject::Navigation(wish) => self.navigate_as_wished(now, *wish),
-        }
-    }
-
-    /// A hook did not do its work. What must be right ends; what was only to be changed stays as it was.
-    fn hook_failed(
-        &mut self,
-        now: Timestamp,
-        subject: Subject,
-        rest: VecDeque<(HookPlace, HookSpec)>,
-        open: &Open,
-        fault: &HookFault,
-    ) {
-        match subject {
-            Subject::Start(_) | Subject::BeforeRequest | Subject::Ephemeral(_) | Subject::TurnEnd(_) => {
-                self.stage = Stage::Idle;
-                let error = hook_error(&subject, open, fault);
-                self.fail_turn(now, error);
-            }
-            Subject::Calls(mut calls) => {
-                // It may be there to forbid: a call that it could not look at is not made.
-                calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
-                self.stage = Stage::Idle;
-                self.next_call(now, *calls);
-            }
-            subject => self.walk(now, subject, rest),
         }
     }
 
@@ -499,23 +359,6 @@ impl Open {
             code: ErrorCode::HookTimeout,
             message: format!("it did not answer within its limit of {limit_ms} ms, nor say that it is still at work"),
         }
-    }
-}
-
-/// Whether the answer has what that point allows, and does not say that it failed.
-fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
-    if let Some(error) = &answer.error {
-        let said: String = error.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
-        return Err(HookFault::failed(format!("it says: {said}")));
-    }
-    let allowed = subject.point().0.answer_fields();
-    match answer.fields().into_iter().find(|field| !allowed.contains(field)) {
-        Some(field) => Err(HookFault::failed(format!(
-            "`{}` does not take the field `{field}`; it takes {}",
-            subject.event(),
-            allowed.join(", ")
-        ))),
-        None => Ok(()),
     }
 }
 
