@@ -18,7 +18,7 @@ macro_rules! assets {
 }
 
 assets! {
-    "app.js" "cache.js" "chat.css" "chat.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
+    "app.js" "cache.js" "chat.css" "chat.js" "command-menu.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
     "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
     "dom.js" "edit.js" "fold-context.js" "fold.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "main.js"
     "markdown-blocks.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "pins-view.js"

@@ -10,16 +10,28 @@ const ARGS = [
   "--disable-component-update", "--disable-sync",
 ];
 
-/** A browser with a profile of its own; `close` removes both. */
+/**
+ * A browser with a profile of its own, and one with a touch screen where a test asks for it; `close` removes all of it.
+ */
 export async function launch() {
-  const profile = await mkdtemp(join(tmpdir(), "reseed-chromium-"));
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: ARGS, viewport: { width: 1200, height: 800 } });
+  const opened = [];
+  const open = async (options) => {
+    const profile = await mkdtemp(join(tmpdir(), "reseed-chromium-"));
+    const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+    const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: ARGS, ...options });
+    opened.push({ context, profile });
+    return context;
+  };
+  const context = await open({ viewport: { width: 1200, height: 800 } });
+  let touch;
   return {
     context,
+    touch: () => (touch ??= open({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true })),
     async close() {
-      await context.close();
-      await rm(profile, { recursive: true, force: true });
+      for (const { context, profile } of opened) {
+        await context.close();
+        await rm(profile, { recursive: true, force: true });
+      }
     },
   };
 }

@@ -1,33 +1,14 @@
 /** The page alone, in a real Chromium, against a small server that does what the questions ask for. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { conversation, launch, newPage, say, settled } from "./browser.mjs";
-import { CSP, MockServer } from "./mock.mjs";
+import { conversation, newPage, say, settled } from "./browser.mjs";
+import { mockPages } from "./mock-page.mjs";
+import { CSP } from "./mock.mjs";
 
 /** What the browser itself says while a server is away; tests of that expect it. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED|status of 401/;
 
-let browser;
-before(async () => (browser = await launch()));
-after(() => browser.close());
-
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
-function onPage(name, options, body) {
-  test(name, async () => {
-    const server = new MockServer(options);
-    const url = await server.listen();
-    const { page, faults } = await newPage(browser.context, options);
-    try {
-      await page.goto(url);
-      await body({ page, server, url });
-      assert.deepEqual(faults, []);
-    } finally {
-      await page.close();
-      await server.close();
-    }
-  });
-}
+const onPage = mockPages();
 
 onPage("an answer streams in, and a reload shows the same", {}, async ({ page, server }) => {
   const served = await page.request.get(`http://127.0.0.1:${server.port}/`);
@@ -200,7 +181,7 @@ onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }
 onPage("another window takes over, and this one can take it back", {}, async ({ page, url }) => {
   await say(page, "hello");
   await settled(page, 1);
-  const other = await newPage(browser.context);
+  const other = await newPage(page.context());
   await other.page.goto(page.url());
   await other.page.waitForSelector("#role-line:not([hidden])");
   assert.equal(await other.page.locator("#input").isDisabled(), true);

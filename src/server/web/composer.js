@@ -1,7 +1,7 @@
 /** Where one writes. Enter sends, Shift and Enter makes a line, Alt and Enter speaks into the running turn, Escape stops it. */
 
-import { completions } from "./commands.js";
-import { byId, el } from "./dom.js";
+import { CommandMenu } from "./command-menu.js";
+import { byId } from "./dom.js";
 import { isHeldUp } from "./fold.js";
 
 export class ComposerView {
@@ -14,7 +14,7 @@ export class ComposerView {
     this.onSubmit = onSubmit;
     this.form = byId("composer", HTMLFormElement);
     this.input = byId("input", HTMLTextAreaElement);
-    this.hints = byId("hints", HTMLElement);
+    this.menu = new CommandMenu(this.input, (name) => this.complete(name));
     this.send = byId("send", HTMLButtonElement);
     this.stop = byId("stop", HTMLButtonElement);
     this.steer = byId("steer", HTMLButtonElement);
@@ -40,6 +40,7 @@ export class ComposerView {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    if (this.menu.key(event)) return;
     // While a word is being composed, Enter belongs to the input method.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     if (event.altKey && !this.steer.hidden) {
@@ -71,11 +72,7 @@ export class ComposerView {
 
   changed() {
     this.fit();
-    const found = completions(this.input.value);
-    this.hints.hidden = found.length === 0;
-    this.hints.replaceChildren(...found.map((command) => el("li", {},
-      el("button", { type: "button", onclick: () => this.complete(command.name) },
-        el("code", {}, command.usage), el("span", {}, command.does)))));
+    this.menu.update();
     this.render();
   }
 
@@ -91,6 +88,7 @@ export class ComposerView {
     this.input.value = `/${name} `;
     this.changed();
     this.input.focus();
+    this.input.setSelectionRange(this.input.value.length, this.input.value.length);
   }
 
   /**
