@@ -59,7 +59,9 @@ export async function newPage(context, { expected = /^$/, ...options } = {}) {
 /** Says something and waits until it is taken. */
 export async function say(page, text) {
   await page.fill("#input", text);
-  await page.press("#input", "Enter");
+  // On a touch screen Enter makes a line.
+  if (await page.evaluate(() => matchMedia("(pointer: coarse)").matches)) await page.tap("#send");
+  else await page.press("#input", "Enter");
 }
 
 /** Waits until nothing is running, and so many answers are there. */

@@ -2,8 +2,9 @@
  * The conversation: the entries, and below them what is going on.
  *
  * What always holds:
- * - an entry is drawn once and its row is kept as long as it is on the path;
- * - the view follows the end only while the reader is at the end; older messages come in without moving what is read.
+ * - of a long chat a stretch is drawn (`stretch.js`); an entry's row is kept as long as it is in it;
+ * - the row of an answer in progress becomes the row of its entry, so that a selection in it survives;
+ * - where the reader is, is decided by `follow.js`: nothing here scrolls.
  *
  * @typedef {import("./fold.js").State} State
  * @typedef {import("./app.js").App} App
@@ -12,16 +13,19 @@
 import { CompactionRow, compactionLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
+import { Follow } from "./follow.js";
 import { isHeldUp } from "./fold.js";
-import { ItemView, cost, entryRow, userMessage } from "./message.js";
+import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
+import { patch } from "./patch.js";
 import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
-
-/** Pixels from the end within which the reader counts as being there. */
-const END_PIXELS = 60;
+import { Stretch } from "./stretch.js";
 
 /** Milliseconds for which a message that was looked for is marked. */
 const FOUND_MS = 1600;
+
+/** Share of the view's height that a page key moves it by. */
+const PAGE_SHARE = 0.85;
 
 /** @type {Record<string, string>} */
 const ENDINGS = {
@@ -42,13 +46,19 @@ export class ChatView {
     this.log = byId("log", HTMLElement);
     this.tail = byId("tail", HTMLElement);
     this.older = byId("older", HTMLButtonElement);
+    this.newer = byId("newer", HTMLButtonElement);
     this.jump = byId("jump", HTMLButtonElement);
     this.welcome = byId("welcome", HTMLElement);
-    this.atEnd = true;
+    this.stretch = new Stretch();
+    this.follow = new Follow(this.scroller, byId("column", HTMLElement), () => this.moved());
     /** @type {string | null} */
     this.sessionId = null;
-    /** @type {State["entries"]} */
+    /** @type {State["entries"]} the path that is shown */
+    this.path = [];
+    /** @type {State["entries"]} what of it has rows, of which a stretch is drawn */
     this.entries = [];
+    /** The stretch that is drawn, as indexes. */
+    this.drawn = { from: 0, to: 0 };
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
     /** @type {Map<string, RowTools | CompactionRow>} what may change of a row, by `entryId` */
@@ -62,23 +72,20 @@ export class ChatView {
     /** @type {Map<string, { of: unknown, node: HTMLElement }>} the other rows of the tail, by what they show */
     this.made = new Map();
 
-    this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.jump.addEventListener("click", () => this.toEnd());
-    this.older.addEventListener("click", () => void app.loadOlder());
-    new IntersectionObserver(([seen]) => seen.isIntersecting && void app.loadOlder(), { root: this.scroller }).observe(this.older);
-    // What unfolds or wraps anew at the end must not push the end out of sight.
-    new ResizeObserver(() => this.follow()).observe(this.log);
-    new ResizeObserver(() => this.follow()).observe(this.scroller);
+    this.older.addEventListener("click", () => this.loadOlder());
+    this.newer.addEventListener("click", () => this.loadNewer());
+    for (const [button, load] of /** @type {const} */ ([[this.older, () => this.nearTop()], [this.newer, () => this.loadNewer()]])) {
+      new IntersectionObserver(([seen]) => seen.isIntersecting && load(), { root: this.scroller }).observe(button);
+    }
   }
 
   render() {
     const { state } = this.app;
     const fresh = (state?.sessionId ?? null) !== this.sessionId;
     if (fresh) this.clear(state?.sessionId ?? null);
-    const fromEnd = this.scroller.scrollHeight - this.scroller.scrollTop;
-    const first = this.entries[0];
     // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
-    const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.entries.length > 0;
+    const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.path.length > 0;
     if (!moving) this.renderEntries(state?.entries ?? []);
     const known = [
       this.app.tree.version, state?.sessionId, state?.leafId, state?.role, this.app.welcome, state?.pins, state?.undone,
@@ -87,23 +94,56 @@ export class ChatView {
     if (known.some((part, index) => part !== this.known[index])) for (const line of this.lines.values()) line.render();
     this.known = known;
     this.renderTail(state);
-    this.older.hidden = !state?.more;
+    this.showEnds();
     this.welcome.hidden = this.app.target !== null && (state === null || state.leafId !== null || state.turnId !== null)
       || this.app.sending.length > 0;
-    const prepended = first !== undefined && this.entries[0] !== first;
-    if (prepended && !this.atEnd) this.scroller.scrollTop = this.scroller.scrollHeight - fromEnd;
-    // Whoever is at the top again already sees no change that would ask for more.
-    if (prepended) requestAnimationFrame(() => this.olderIsSeen() && void this.app.loadOlder());
-    this.follow();
+    this.follow.hold();
   }
 
-  olderIsSeen() {
-    return !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top;
+  /** Shows that there is more above or below what is drawn. */
+  showEnds() {
+    const { from, to } = this.drawn;
+    const isEnd = to === this.entries.length;
+    this.older.hidden = from === 0 && !this.app.state?.more;
+    this.newer.hidden = isEnd;
+    this.tail.hidden = !isEnd;
+  }
+
+  /** Shows older messages: those that are known, or else the server is asked. */
+  loadOlder() {
+    if (this.stretch.older(this.entries)) this.redraw();
+    else void this.app.loadOlder();
+  }
+
+  loadNewer() {
+    if (this.stretch.newer(this.entries)) this.redraw();
+  }
+
+  /** Draws what the stretch is now. */
+  redraw() {
+    this.renderRows();
+    this.showEnds();
+    this.follow.hold();
+    this.loadMore();
+  }
+
+  /** Loads more for a reader who is still at the top, and so sees no change that would ask for it. */
+  loadMore() {
+    requestAnimationFrame(() => {
+      const seen = !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top;
+      if (seen) this.nearTop();
+    });
+  }
+
+  /** The reader is near the top. One who sees the end as well has no need of more rows than are drawn. */
+  nearTop() {
+    if (!this.follow.on || this.drawn.from === 0) this.loadOlder();
   }
 
   /** @param {string | null} sessionId */
   clear(sessionId) {
     this.sessionId = sessionId;
+    this.path = [];
     this.entries = [];
     this.rows.clear();
     this.lines.clear();
@@ -112,13 +152,30 @@ export class ChatView {
     this.made.clear();
     this.log.replaceChildren();
     this.tail.replaceChildren();
-    this.atEnd = true;
+    this.stretch.reset();
+    this.follow.on = true;
   }
 
   /** @param {State["entries"]} entries */
   renderEntries(entries) {
-    if (entries === this.entries) return;
+    if (entries === this.path) return;
+    const prepended = this.path.length > 0 && entries[0] !== this.path[0];
+    this.path = entries;
+    this.entries = entries.filter(hasRow);
+    for (const entry of entries) {
+      if (entry.type !== "message") continue;
+      for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.callId, part.name);
+    }
+    this.renderRows();
+    if (prepended) this.loadMore();
+  }
+
+  renderRows() {
+    const reads = this.follow.on ? null : this.follow.entryId;
+    this.drawn = this.stretch.range(this.entries, reads);
+    const entries = this.entries.slice(this.drawn.from, this.drawn.to);
     const kept = new Set(entries.map((entry) => entry.entryId));
+    const selected = selection(this.tail);
     for (const [entryId, row] of this.rows) {
       if (kept.has(entryId)) continue;
       row?.remove();
@@ -132,16 +189,13 @@ export class ChatView {
       if (row === after) after = after.nextElementSibling;
       else this.log.insertBefore(row, after);
     }
-    this.entries = entries;
+    selected?.();
   }
 
   /** @param {State["entries"][number]} entry */
   row(entry) {
     const known = this.rows.get(entry.entryId);
     if (known !== undefined) return known;
-    if (entry.type === "message") {
-      for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.callId, part.name);
-    }
     if (entry.type === "compaction") {
       const view = new CompactionRow(this.app, entry);
       this.lines.set(entry.entryId, view);
@@ -149,7 +203,10 @@ export class ChatView {
       view.render();
       return view.node;
     }
-    const row = entryRow(entry, this.tools, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
+    const fresh = entryRow(entry, this.tools, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
+    const written = this.items.get(entry.entryId)?.node;
+    if (written && fresh) patch(written, fresh);
+    const row = written && fresh ? written : fresh;
     this.rows.set(entry.entryId, row);
     if (row && (entry.type === "message" || entry.type === "custom_message")) {
       const whole = isWhole(entry);
@@ -240,11 +297,15 @@ export class ChatView {
       keep(`sending-${id}`, text, () => waiting(userMessage([{ type: "text", text }]), "Sending…"));
     }
     this.made = made;
-    if (rows.length !== this.tail.children.length || rows.some((row, index) => this.tail.children[index] !== row)) {
-      const focused = document.activeElement?.closest("#tail > li");
-      this.tail.replaceChildren(...rows);
-      if (focused && !focused.isConnected) this.scroller.focus({ preventScroll: true });
-    }
+    const focused = document.activeElement?.closest("#tail > li");
+    const wanted = new Set(rows);
+    for (const row of [...this.tail.children]) if (!wanted.has(/** @type {HTMLElement} */ (row))) row.remove();
+    // A row that is where it should be is not touched: that would end a selection in it.
+    rows.forEach((row, index) => {
+      const there = this.tail.children[index] ?? null;
+      if (there !== row) this.tail.insertBefore(row, there);
+    });
+    if (focused && !focused.isConnected) this.scroller.focus({ preventScroll: true });
   }
 
   /**
@@ -267,32 +328,57 @@ export class ChatView {
    * @param {string} entryId
    */
   reveal(entryId) {
+    if (!this.stretch.include(this.entries, entryId)) return false;
+    this.follow.on = false;
+    this.renderRows();
+    this.showEnds();
     const row = this.rows.get(entryId);
     if (!row) return false;
-    this.atEnd = false;
     row.scrollIntoView({ block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
     row.classList.add("found");
     setTimeout(() => row.classList.remove("found"), FOUND_MS);
     return true;
   }
 
-  scrolled() {
-    const { scrollHeight, scrollTop, clientHeight } = this.scroller;
-    this.atEnd = scrollHeight - scrollTop - clientHeight < END_PIXELS;
-    this.jump.hidden = this.atEnd;
+  /** The view has moved. */
+  moved() {
+    this.jump.hidden = this.follow.on && !this.tail.hidden;
+    if (this.follow.on && this.tail.hidden) this.loadNewer();
   }
 
-  /** Stays at the end when the reader is there. */
-  follow() {
-    if (this.atEnd) this.scroller.scrollTop = this.scroller.scrollHeight;
-    else this.scrolled();
+  /**
+   * Moves the view by most of its height.
+   * @param {-1 | 1} by
+   */
+  page(by) {
+    if (by < 0) this.follow.stop();
+    this.scroller.scrollBy({ top: by * this.scroller.clientHeight * PAGE_SHARE });
   }
 
   toEnd() {
-    this.atEnd = true;
-    this.jump.hidden = true;
-    this.follow();
+    this.stretch.reset();
+    this.follow.on = true;
+    this.renderRows();
+    this.showEnds();
+    this.follow.start();
   }
+}
+
+/**
+ * Keeps the selection where a move of its nodes would end it.
+ * @param {HTMLElement} within
+ * @returns {(() => void) | null} brings it back
+ */
+function selection(within) {
+  const selected = getSelection();
+  if (!selected || selected.isCollapsed) return null;
+  const { anchorNode, anchorOffset, focusNode, focusOffset } = selected;
+  if (!anchorNode || !focusNode || !(within.contains(anchorNode) || within.contains(focusNode))) return null;
+  return () => {
+    const fits = (/** @type {Node} */ node, /** @type {number} */ offset) =>
+      node.isConnected && offset <= (node instanceof CharacterData ? node.length : node.childNodes.length);
+    if (fits(anchorNode, anchorOffset) && fits(focusNode, focusOffset)) selected.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+  };
 }
 
 /**

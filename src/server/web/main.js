@@ -306,6 +306,11 @@ function onKey(event) {
     else if (!gauge.open && (!typing || typing === composer.input)) void app.stop();
     return;
   }
+  // The message field keeps these keys only where it scrolls itself.
+  if ((event.key === "PageUp" || event.key === "PageDown") && typing === composer.input && composer.input.scrollHeight <= composer.input.clientHeight) {
+    event.preventDefault();
+    chat.page(event.key === "PageUp" ? -1 : 1);
+  }
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     composer.input.focus();

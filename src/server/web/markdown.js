@@ -10,12 +10,14 @@
 import { el, iconButton } from "./dom.js";
 import { parseBlocks } from "./markdown-blocks.js";
 import { parseInline } from "./markdown-inline.js";
+import { patchChildren } from "./patch.js";
 
 /** UTF-16 code units. A longer text is shown as it is: its many nodes would make the page slow. */
 const CHARS_MAX = 400_000;
 
 /**
- * A text that grows. The blocks that can no longer change stay as they are; only the last one is made again.
+ * A text that grows. The blocks that can no longer change stay as they are; of the last one only what differs is
+ * made again.
  */
 export class MarkdownView {
   /** @param {HTMLElement} root */
@@ -45,8 +47,7 @@ export class MarkdownView {
     }
     const tail = text.slice(this.settled.chars);
     const blocks = parseBlocks(tail);
-    while (this.root.childNodes.length > this.settled.nodes) this.root.lastChild?.remove();
-    this.root.append(...blocks.map(renderBlock));
+    patchChildren(this.root, blocks.map(renderBlock), this.settled.nodes);
     this.openCode = openCodeText(this.root, blocks, tail);
     this.settle(blocks, tail);
   }

@@ -24,7 +24,21 @@ const CUTS = {
 };
 
 /**
- * An entry's row, or null for what a reader of the chat need not see.
+ * Whether an entry has a row: a reader of the chat need not see all of them.
+ * @param {Entry} entry
+ */
+export function hasRow(entry) {
+  switch (entry.type) {
+    case "message": case "compaction": case "branch_summary": case "model_change": case "thinking_level_change": case "session_info": case "label":
+      return true;
+    case "custom_message": return entry.display;
+    case "context_transform": return transformLine(entry) !== null;
+    default: return false;
+  }
+}
+
+/**
+ * An entry's row, or null where it has none.
  * @param {Entry} entry
  * @param {Map<string, string>} tools names of the called tools by `callId`
  * @param {(entryId: string) => string} preview the beginning of what another entry says
@@ -180,13 +194,17 @@ function indented(text) {
   }
 }
 
-/** An answer that is still being written: text is added to what is there. */
+/**
+ * An answer that is still being written: text is added to what is there. Its elements are those of `answer`, so that its
+ * row can become the row of the entry.
+ */
 export class ItemView {
   /** @param {import("./fold.js").Item} item */
   constructor(item) {
     this.parts = el("div", { class: "parts" });
     this.mark = el("span", { class: "mark cut", hidden: true }, "This answer broke off and is void.");
-    this.node = el("li", { class: "message assistant", "data-item": item.itemId }, this.parts, this.mark);
+    this.node = el("li", { class: "message assistant", "data-item": item.itemId },
+      el("span", { class: "visually-hidden" }, "Answer: "), this.parts, this.mark);
     /** @type {{ type: string, show: (text: string) => void }[]} */
     this.views = [];
     /** @type {import("./fold.js").Item | null} what is shown */
@@ -211,8 +229,9 @@ export class ItemView {
    * @param {number} index
    */
   makePart(part, index) {
+    const text = document.createTextNode("");
     const root = el("div", { class: "markdown" });
-    const node = part.type === "reasoning" ? fold("reasoning", ["Thinking…"], root) : root;
+    const node = part.type === "reasoning" ? fold("reasoning", ["Thinking…"], el("pre", { class: "plain" }, text)) : root;
     const old = this.parts.children[index];
     if (old) old.replaceWith(node);
     else this.parts.append(node);
@@ -220,8 +239,6 @@ export class ItemView {
       const view = new MarkdownView(root);
       return { type: part.type, show: (/** @type {string} */ text) => view.update(text) };
     }
-    const text = document.createTextNode("");
-    root.replaceChildren(el("pre", { class: "plain" }, text));
     return { type: part.type, show: (/** @type {string} */ all) => text.appendData(all.slice(text.length)) };
   }
 }

@@ -1,0 +1,112 @@
+/**
+ * The stretch of a chat that is drawn. A long chat would fill the page with elements, so at most `ROWS_MAX` of its entries
+ * have a row at a time; the stretch moves as the reader comes near to its ends. Pure.
+ *
+ * @typedef {import("reseed-protocol").Entry} Entry
+ */
+
+/** Entries that have a row: several screens on either side of what is read. */
+export const ROWS_MAX = 120;
+/** Entries by which the stretch moves at once. */
+export const ROWS_STEP = 40;
+
+export class Stretch {
+  constructor() {
+    /** @type {string | null} the first entry that is drawn; null for as many as may be */
+    this.first = null;
+    /** @type {string | null} the last one; null for whatever is the newest */
+    this.last = null;
+  }
+
+  /** Goes to the newest entries. */
+  reset() {
+    this.first = null;
+    this.last = null;
+  }
+
+  /**
+   * The entries to draw, as a range of indexes.
+   * @param {Entry[]} entries
+   * @param {string | null} reads the entry at the top of the view; null if the reader is at the end
+   * @returns {{ from: number, to: number }}
+   */
+  range(entries, reads) {
+    const count = entries.length;
+    let from = this.first === null ? 0 : place(entries, this.first);
+    let to = this.last === null ? count : place(entries, this.last) + 1;
+    // The path has changed: what was drawn is on another branch.
+    if (from < 0 || to <= from) {
+      this.reset();
+      from = 0;
+      to = count;
+    }
+    if (to - from > ROWS_MAX) {
+      // What goes is as far from the reader as may be: first what is above, then what is below.
+      const reader = reads === null ? to : place(entries, reads);
+      from = Math.max(from, Math.min(to - ROWS_MAX + ROWS_STEP, reader - ROWS_STEP));
+      to = Math.min(to, from + ROWS_MAX);
+    }
+    return this.set(entries, from, to);
+  }
+
+  /**
+   * Moves towards the oldest entry.
+   * @param {Entry[]} entries
+   * @returns {boolean} false if it is drawn already
+   */
+  older(entries) {
+    const { from, to } = this.range(entries, null);
+    if (from === 0) return false;
+    const start = Math.max(0, from - ROWS_STEP);
+    this.set(entries, start, Math.min(to, start + ROWS_MAX));
+    return true;
+  }
+
+  /**
+   * Moves towards the newest entry.
+   * @param {Entry[]} entries
+   * @returns {boolean} false if it is drawn already
+   */
+  newer(entries) {
+    const { from, to } = this.range(entries, null);
+    if (to === entries.length) return false;
+    const end = Math.min(entries.length, to + ROWS_STEP);
+    this.set(entries, Math.max(from, end - ROWS_MAX), end);
+    return true;
+  }
+
+  /**
+   * Makes sure that an entry is drawn.
+   * @param {Entry[]} entries
+   * @param {string} entryId
+   * @returns {boolean} false if it is none of these
+   */
+  include(entries, entryId) {
+    const at = place(entries, entryId);
+    if (at < 0) return false;
+    const { from, to } = this.range(entries, null);
+    if (at >= from && at < to) return true;
+    const start = Math.max(0, Math.min(at - ROWS_STEP, entries.length - ROWS_MAX));
+    this.set(entries, start, Math.min(entries.length, start + ROWS_MAX));
+    return true;
+  }
+
+  /**
+   * @param {Entry[]} entries
+   * @param {number} from
+   * @param {number} to
+   */
+  set(entries, from, to) {
+    this.first = entries[from]?.entryId ?? null;
+    this.last = to >= entries.length ? null : entries[to - 1].entryId;
+    return { from, to };
+  }
+}
+
+/**
+ * @param {Entry[]} entries
+ * @param {string} entryId
+ */
+function place(entries, entryId) {
+  return entries.findIndex((entry) => entry.entryId === entryId);
+}
