@@ -252,3 +252,38 @@ impl Translator {
         items
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_said_to_have_taken_the_time_between_its_call_and_its_result() {
+        let call = |id: &str| Part::ToolCall {
+            call_id: id.parse().expect("an id"),
+            name: "look".to_owned(),
+            arguments: "{}".to_owned(),
+        };
+        let result = |id: &str, is_error| Part::ToolResult {
+            call_id: id.parse().expect("an id"),
+            output: "seen".to_owned(),
+            is_error,
+        };
+        let mut translator = Translator::default();
+        let calls = Message::new(Role::Assistant, vec![call("first"), call("second")]);
+        assert_eq!(translator.items("a", Timestamp(1_000), &calls).len(), 2);
+        for (id, at, is_error, expected) in [
+            ("second", 1_250, false, r#"{"exit_code":0,"duration_seconds":0.25}"#),
+            ("first", 61_500, true, r#"{"exit_code":1,"duration_seconds":60.5}"#),
+            // Its call was made before this connection.
+            ("earlier", 70_000, false, r#"{"exit_code":0,"duration_seconds":0.0}"#),
+        ] {
+            let items = translator.items("b", Timestamp(at), &Message::new(Role::Tool, vec![result(id, is_error)]));
+            let [ResponseItem::FunctionCallOutput { call_id, output, .. }] = &items[..] else { panic!("{items:?}") };
+            let output: serde_json::Value = serde_json::from_str(output).expect("JSON");
+            assert_eq!((call_id.as_str(), &output["output"]), (id, &serde_json::json!("seen")));
+            assert_eq!(output["metadata"], serde_json::from_str::<serde_json::Value>(expected).expect("JSON"));
+        }
+        assert!(translator.calls.is_empty(), "what is answered is forgotten");
+    }
+}

@@ -122,7 +122,7 @@ async fn a_hundred_turns_with_tools_and_a_restart_begin_each_with_the_one_before
         let mut sizes: Vec<u64> = Vec::new();
         for number in 0..TURNS {
             if number == TURNS / 2 {
-                drop(server);
+                server.kill().await;
                 server = Binary::start(folder.path(), &settings).await;
                 client = Client::v2(&server.ws()).await;
                 let open = json!({ "sessionId": opened["sessionId"], "tools": tools() });

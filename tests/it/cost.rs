@@ -137,7 +137,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
 
     // It is as durable as what it was spent on.
-    drop(server);
+    server.kill().await;
     let server = Binary::start(folder.path(), &settings).await;
     let mut client = Client::v2(&server.ws()).await;
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);

@@ -2,16 +2,21 @@
 
 use crate::support::{
     client::Client,
+    json::whole,
     server::Server,
-    talk::{summaries, talker, text_of, words},
+    talk::{facts, summaries, summary, talker, text_of, words},
 };
 use reseed::{
     cli::serve,
     config::{self, Settings},
-    core::context::{factory::Strategies, windows::Windows},
+    core::{
+        context::{factory::Strategies, windows::Windows},
+        model::Purpose,
+    },
+    provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
-use reseed_protocol::command::StrategySettings;
+use reseed_protocol::{Part, Role, command::StrategySettings};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, fs, sync::Arc};
 
@@ -19,46 +24,90 @@ use std::{fmt::Write as _, fs, sync::Arc};
 #[path = "../examples/strategy.rs"]
 mod example;
 
-/// Talks until the session was compacted so often; returns every compaction's event.
-async fn talk_until(client: &mut Client, compactions: u64) -> Vec<Value> {
+/// Talks until the session was compacted so often; returns every compaction's event and the last question.
+async fn talk_until(client: &mut Client, compactions: u64) -> (Vec<Value>, String) {
     for number in 0..200 {
-        let finished = client.turn(&format!("Question {number}: {}", words(number, 60))).await;
+        let question = format!("Question {number}: {}", words(number, 60));
+        client.ask("user_input", json!({ "input": question })).await;
+        let finished = answered(client).await;
         assert_eq!(finished["status"], "completed", "{finished}");
-        if finished["contextInfo"]["compactions"].as_u64() >= Some(compactions) {
+        if whole(&finished["contextInfo"]["compactions"]) >= compactions {
             let mut events = Vec::new();
             for _ in 0..compactions {
                 events.push(client.event("context_compacted").await["payload"].clone());
             }
-            return events;
+            return (events, question);
         }
     }
     panic!("two hundred turns, and not {compactions} compactions");
 }
 
+/// Answers each call of a tool with its number and a long text until the turn ends.
+async fn answered(client: &mut Client) -> Value {
+    loop {
+        let frame = client.until(|frame| frame["type"] == "tool_call" || frame["type"] == "turn_finished").await;
+        if frame["type"] == "turn_finished" {
+            return frame["payload"].clone();
+        }
+        let call_id = &frame["payload"]["callId"];
+        let output = format!("RESULT {call_id}: {}", words(whole(&frame["seq"]), 120));
+        client.ask("tool_result", json!({ "callId": call_id, "output": output })).await;
+    }
+}
+
+/// A model that calls the tool `look` once in every turn, and otherwise answers with so many words.
+fn looker(answer_words: usize) -> Scripted {
+    let mut asked = 0;
+    Scripted::answering(move |request| {
+        asked += 1;
+        let is_answered = request.messages().last().is_some_and(|last| last.message.role == Role::Tool);
+        match request.purpose {
+            Purpose::Summary => Reply::text(summary(&facts(&text_of(request)))),
+            Purpose::Turn if is_answered => Reply::text(words(asked, answer_words)),
+            Purpose::Turn => Reply::parts(vec![Part::ToolCall {
+                call_id: format!("call_{asked}").parse().unwrap(),
+                name: "look".into(),
+                arguments: "{}".into(),
+            }]),
+        }
+    })
+}
+
 #[tokio::test]
 async fn each_strategy_is_chosen_live_and_keeps_the_conversation_going() {
     let (summary, dropped) = (["model_summary", "chunked_summary", "extract"].as_slice(), ["truncate"].as_slice());
-    let table: [(&str, Value, &[&str]); 6] = [
-        ("threshold", json!({}), summary),
-        ("sliding_window", json!({ "keepTurns": 2 }), summary),
-        ("tool_results", json!({}), summary),
-        ("truncate", json!({}), dropped),
-        ("importance", json!({ "summarise": false }), dropped),
-        ("pipeline", json!({ "steps": ["tool_results", "importance", "truncate"] }), summary),
+    // Once the results are cleared only a summary makes room.
+    let cleared = ["clear_tool_results", "model_summary", "extract"].as_slice();
+    let table: [(&str, Value, bool, &[&str]); 6] = [
+        ("threshold", json!({}), false, summary),
+        ("sliding_window", json!({ "keepTurns": 2 }), false, summary),
+        ("tool_results", json!({ "keepToolResults": 1 }), true, cleared),
+        ("truncate", json!({}), false, dropped),
+        ("importance", json!({ "summarise": false }), false, dropped),
+        ("pipeline", json!({ "steps": ["tool_results", "importance", "truncate"] }), false, summary),
     ];
-    for (strategy, settings, rungs) in table {
-        let model = talker(60);
+    let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    for (strategy, settings, with_tools, rungs) in table {
+        let model = if with_tools { looker(10) } else { talker(60) };
         let server = Server::start(model.clone(), &[("CONTEXT_STRATEGY", "manual")]).await;
         let (mut client, _) = Client::v2_session(&server.ws()).await;
+        client.ask("register_tools", json!({ "tools": [tool] })).await;
         let chosen = client.ask("set_context_strategy", json!({ "strategy": strategy, "settings": settings })).await;
         assert_eq!(chosen["type"], "ok", "{chosen}");
-        for compacted in talk_until(&mut client, 2).await {
+        let (compactions, question) = talk_until(&mut client, 2).await;
+        assert!(rungs != cleared || compactions[0]["rung"] == "clear_tool_results", "{compactions:?}");
+        for compacted in compactions {
             assert_eq!(compacted["strategy"], strategy);
             assert!(rungs.contains(&compacted["rung"].as_str().unwrap()), "{strategy}: {compacted}");
         }
-        assert!(rungs == summary || summaries(&model.requests()) == 0, "{strategy} asked the model");
+        assert!(rungs != dropped || summaries(&model.requests()) == 0, "{strategy} asked the model");
         let last = text_of(model.requests().last().unwrap());
-        assert!(last.contains("Question"), "{strategy}: the last question is not there");
+        assert!(last.contains(&question), "{strategy}: the last question is not word for word in {last}");
+        if with_tools {
+            let sent = last.matches("RESULT").count();
+            let turns = model.requests().len() / 2;
+            assert!((1..turns).contains(&sent), "{strategy}: {sent} results of {turns} are sent");
+        }
     }
 }
 
@@ -78,10 +127,10 @@ async fn a_program_adds_a_strategy_of_its_own() {
     let server = Server::of(&settings("first_and_last").unwrap(), Arc::new(model.clone()), store).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     let first = format!("Question 0: {}", words(0, 60));
-    for compacted in talk_until(&mut client, 3).await {
+    for compacted in talk_until(&mut client, 3).await.0 {
         assert_eq!(compacted["strategy"], "bookends");
     }
-    for request in model.requests().iter().filter(|request| request.purpose == reseed::core::model::Purpose::Turn) {
+    for request in model.requests().iter().filter(|request| request.purpose == Purpose::Turn) {
         assert!(text_of(request).contains(&first), "the first question is not word for word in every request");
     }
     let refused = client.ask("set_context_strategy", json!({ "strategy": "bookend" })).await;

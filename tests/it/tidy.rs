@@ -79,7 +79,7 @@ type Rule = fn(path: &str, text: &str) -> Vec<String>;
 
 /// Rules for what is built into the server, by the folder they hold in.
 const RULES: &[(&str, Rule)] =
-    &[("src/", imports), ("src/core/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts)];
+    &[("src/", imports), ("src/core/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts), ("tests/", absent)];
 
 /// Rules for every Rust file, tests too.
 const RULES_FOR_ALL: &[Rule] = &[head, length];
@@ -123,6 +123,22 @@ fn shortcuts(path: &str, text: &str) -> Vec<String> {
         SHORTCUTS.iter().filter(|call| line.contains(**call)).map(move |call| (index + 1, *call))
     });
     calls.map(|(line, call)| format!("{path}:{line}: `{call}` outside tests")).collect()
+}
+
+/// A test compares numbers, not `Option`s: an absent left side is less than everything. `support::json` reads them.
+fn absent(path: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let readings = ["as_u64()", "as_i64()", "as_f64()", "as_str()"];
+    let mut violations = Vec::new();
+    for (at, _) in code.match_indices(".as_") {
+        let Some(reading) = readings.iter().find(|reading| code[at + 1..].starts_with(**reading)) else { continue };
+        let behind = code[at + 1 + reading.len()..].trim_start();
+        if behind.starts_with(['<', '>']) {
+            let line = code[..at].lines().count();
+            violations.push(format!("{path}:{line}: `{reading}` is compared although it may be absent"));
+        }
+    }
+    violations
 }
 
 /// A file opens with what it is for.
@@ -303,6 +319,8 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
             0,
         ),
         (shortcuts, "src/a.rs", "#[cfg(test)]\nconst A: [u8; 1] = [1];\nfn a() { b.unwrap() }", 1),
+        (absent, "tests/a.rs", "assert!(a[\"b\"].as_u64() < Some(3) && a.as_f64()\n    >= c.as_f64());", 2),
+        (absent, "tests/a.rs", "assert!(whole(&a) < 3 && a.as_u64() == Some(3)); // a.as_u64() < b", 0),
         (head, "src/a.rs", "use b;\n", 1),
         (head, "src/a.rs", "//! A file.\n", 0),
         (length, "src/a.rs", &long, 1),

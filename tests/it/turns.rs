@@ -6,26 +6,34 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_turn_streams_and_ends_once() {
-    let model = Scripted::new();
-    model.push(Reply::text("Hello there, friend.").in_pieces(4).usage(20, 5));
+    let (model, gate) = (Scripted::new(), Gate::new());
+    // The last of four pieces of five letters waits for the gate.
+    model.push(Reply::text("Hello there, friend!").in_pieces(4).usage(20, 5).held_by(&gate));
     let server = Server::start(model.clone(), &[]).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     assert_eq!(opened["asOfSeq"], 1);
     let accepted = client.ask("user_input", json!({ "input": "Hi" })).await;
     assert_eq!(accepted["payload"]["queued"], false);
+    let mut shown = String::new();
+    while shown != "Hello there, fr" {
+        let delta = client.event("item_delta").await["payload"].clone();
+        assert_eq!(delta["offset"], shown.encode_utf16().count());
+        shown.push_str(delta["text"].as_str().unwrap());
+        assert!("Hello there, fr".starts_with(&shown), "{shown}");
+    }
+    gate.open();
     let finished = client.event("turn_finished").await;
     assert_eq!(finished["payload"]["status"], "completed");
-    let mut seqs = Vec::new();
-    let mut shown = String::new();
-    for frame in &client.seen {
-        seqs.extend(frame["seq"].as_u64());
-        if frame["type"] == "item_delta" {
-            assert_eq!(frame["payload"]["offset"], shown.encode_utf16().count());
-            shown.push_str(frame["payload"]["text"].as_str().unwrap());
-        }
-    }
+    let seqs: Vec<u64> = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).collect();
     assert_eq!(seqs, (2..2 + seqs.len() as u64).collect::<Vec<_>>(), "no gap");
-    assert!("Hello there, friend.".starts_with(&shown) && !shown.is_empty(), "{shown}");
+    let said: Vec<&str> = client
+        .seen
+        .iter()
+        .filter(|frame| frame["type"] == "entry_appended")
+        .map(|frame| frame["payload"]["entry"]["content"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(said, ["Hi", "Hello there, friend!"]);
+    assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "turn_finished").count(), 1);
     assert_eq!(model.requests().len(), 1);
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod binary;
 pub(crate) mod client;
 pub(crate) mod conversation;
 pub(crate) mod http;
+pub(crate) mod json;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod upstream;

@@ -215,7 +215,7 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
             client.ask("manual_compact", json!({})).await;
             client.event("context_compacted").await;
         }
-        drop(server);
+        server.kill().await;
 
         let settings = [&usual[..], &[("INSTRUCTIONS", after)]].concat();
         let server = Binary::start(folder.path(), &settings).await;

@@ -6,6 +6,7 @@ use crate::support::{
     binary::{Binary, LOG},
     client::Client,
     http,
+    json::whole,
     talk::{is_summary, reply_to, words},
     upstream::{Reply, Upstream},
 };
@@ -24,7 +25,7 @@ async fn fill(client: &mut Client) {
     for number in 0..40 {
         let finished = client.turn(&words(number, 100)).await;
         assert_eq!(finished["status"], "completed", "{finished}");
-        if finished["contextInfo"]["tokenCount"].as_u64() >= Some(WORTH_TOKENS) {
+        if whole(&finished["contextInfo"]["tokenCount"]) >= WORTH_TOKENS {
             return;
         }
     }
