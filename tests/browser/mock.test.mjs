@@ -34,6 +34,7 @@ onPage("a streaming view ends as the whole text does, at every cut", {}, async (
     const texts = [
       "# T\n\npara *a* **b\nc** `d`\n\n- x\n  - y\n\n    z\n- w\n\n> q\n> r\n\n```js\nlet a = `b`;\n\n\n~~~\n```\n\n| a | b |\n|---|:-:|\n| 1 | 2 |\n\nend",
       "a\n- b\n-c\n1. d\n```\nopen\n  code\n", "   ```\n   in\n  out\n   ```\n", "x\r\ny\r\n\r\nz", "```\n\n\nafter", "<b>x</b>\n\n<script>1</script>\n\n![p](https://a.example/p.png)",
+      "- [ ] a\n- [x] b\n\n$$\nx_1 \\\\\n$$\n\nso \\(a\\) &amp; $b^2$ &lt;\n\n|a|b|\n|-|-|\n|1|\n\n\\begin{x}\ny\n\\end{x}\nend",
     ];
     const wrong = [];
     for (const text of texts) {

@@ -50,7 +50,7 @@ const INPUTS = {
       await swipe(page, 390);
     },
     async down(page) {
-      for (let turn = 0; turn < 12 && (await place(page)).below > 1; turn += 1) await swipe(page, -350);
+      for (let turn = 0; turn < 60 && (await page.locator("#jump").isVisible()); turn += 1) await swipe(page, -350);
     },
   },
   keys: {

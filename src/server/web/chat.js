@@ -24,6 +24,8 @@ import { Stretch } from "./stretch.js";
 /** Milliseconds for which a message that was looked for is marked. */
 const FOUND_MS = 1600;
 
+/** Pixels from the first and the last row that is drawn at which more are drawn. */
+const NEAR_PIXELS = 600;
 /** Share of the view's height that a page key moves it by. */
 const PAGE_SHARE = 0.85;
 
@@ -50,7 +52,10 @@ export class ChatView {
     this.jump = byId("jump", HTMLButtonElement);
     this.welcome = byId("welcome", HTMLElement);
     this.stretch = new Stretch();
-    this.follow = new Follow(this.scroller, byId("column", HTMLElement), () => this.moved());
+    this.follow = new Follow(this.scroller, byId("column", HTMLElement), {
+      isEnd: () => this.drawn.to === this.entries.length,
+      onChange: () => (this.jump.hidden = this.follow.on),
+    });
     /** @type {string | null} */
     this.sessionId = null;
     /** @type {State["entries"]} the path that is shown */
@@ -76,7 +81,7 @@ export class ChatView {
     this.older.addEventListener("click", () => this.loadOlder());
     this.newer.addEventListener("click", () => this.loadNewer());
     for (const [button, load] of /** @type {const} */ ([[this.older, () => this.nearTop()], [this.newer, () => this.loadNewer()]])) {
-      new IntersectionObserver(([seen]) => seen.isIntersecting && load(), { root: this.scroller }).observe(button);
+      new IntersectionObserver(([seen]) => seen.isIntersecting && load(), { root: this.scroller, rootMargin: `${NEAR_PIXELS}px 0px` }).observe(button);
     }
   }
 
@@ -130,7 +135,7 @@ export class ChatView {
   /** Loads more for a reader who is still at the top, and so sees no change that would ask for it. */
   loadMore() {
     requestAnimationFrame(() => {
-      const seen = !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top;
+      const seen = !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top - NEAR_PIXELS;
       if (seen) this.nearTop();
     });
   }
@@ -338,12 +343,6 @@ export class ChatView {
     row.classList.add("found");
     setTimeout(() => row.classList.remove("found"), FOUND_MS);
     return true;
-  }
-
-  /** The view has moved. */
-  moved() {
-    this.jump.hidden = this.follow.on && !this.tail.hidden;
-    if (this.follow.on && this.tail.hidden) this.loadNewer();
   }
 
   /**

@@ -3,6 +3,7 @@
 import { CommandMenu } from "./command-menu.js";
 import { byId } from "./dom.js";
 import { isHeldUp } from "./fold.js";
+import { FIELD_CHARS_MAX, LongText } from "./long-text.js";
 
 export class ComposerView {
   /**
@@ -18,6 +19,10 @@ export class ComposerView {
     this.send = byId("send", HTMLButtonElement);
     this.stop = byId("stop", HTMLButtonElement);
     this.steer = byId("steer", HTMLButtonElement);
+    this.long = new LongText(() => {
+      this.render();
+      this.input.focus();
+    });
     /** @type {Map<string, string>} what was begun, by session */
     this.drafts = new Map();
     this.draftOf = "";
@@ -55,22 +60,36 @@ export class ComposerView {
 
   /** @param {"steer"} [whenBusy] */
   async submit(whenBusy) {
-    const text = this.input.value;
+    const { text } = this;
     if (text.trim() === "" || this.send.disabled) return;
     const session = this.draftOf;
-    this.input.value = "";
-    this.changed();
+    this.put("");
     const taken = await this.onSubmit(text, whenBusy);
     if (taken) return;
-    if (session === this.draftOf && this.input.value === "") {
-      this.input.value = text;
-      this.changed();
-    } else if (!this.drafts.get(session)) {
-      this.drafts.set(session, text);
-    }
+    if (session === this.draftOf && this.text === "") this.put(text);
+    else if (!this.drafts.get(session)) this.drafts.set(session, text);
+  }
+
+  /** All that was written, with what is too long for the field. */
+  get text() {
+    return this.long.with(this.input.value);
+  }
+
+  /**
+   * Replaces all that was written.
+   * @param {string} text
+   */
+  put(text) {
+    this.long.set([]);
+    this.input.value = text;
+    this.changed();
   }
 
   changed() {
+    if (this.input.value.length > FIELD_CHARS_MAX) {
+      this.long.add(this.input.value);
+      this.input.value = "";
+    }
     this.fit();
     this.menu.update();
     this.render();
@@ -97,8 +116,7 @@ export class ComposerView {
    */
   give(text) {
     this.render();
-    this.input.value = this.input.value.trim() === "" ? text : `${text}\n\n${this.input.value}`;
-    this.changed();
+    this.put(this.text.trim() === "" ? text : `${text}\n\n${this.text}`);
     this.focus();
   }
 
@@ -113,7 +131,7 @@ export class ComposerView {
     const session = app.target ?? "";
     if (session !== this.draftOf) this.changeDraft(session);
     this.stop.hidden = app.readOnly || !state || !(state.turnId || isHeldUp(state));
-    this.send.disabled = app.readOnly || this.input.value.trim() === "" || ["stopped", "login"].includes(app.status.phase);
+    this.send.disabled = app.readOnly || this.text.trim() === "" || ["stopped", "login"].includes(app.status.phase);
     this.input.disabled = app.readOnly;
     this.input.placeholder = app.readOnly ? "You are reading along" : "Message, or / for commands";
     const running = Boolean(state?.turnId);
@@ -130,8 +148,7 @@ export class ComposerView {
     const before = this.draftOf;
     this.draftOf = session;
     if (made) return;
-    this.drafts.set(before, this.input.value);
-    this.input.value = this.drafts.get(session) ?? "";
-    this.changed();
+    this.drafts.set(before, this.text);
+    this.put(this.drafts.get(session) ?? "");
   }
 }

@@ -4,13 +4,16 @@
  * @typedef {Node | string | null | undefined | false} Child
  */
 
+/** Children that are appended by one call: a call takes a bounded number of arguments. */
+const CHILDREN_AT_ONCE = 1000;
+
 /**
  * An element with attributes and children. `class` and `aria-…` are attributes, `on…` listeners, `true` an empty
- * attribute; what is null, undefined or false is left out.
+ * attribute; what is null, undefined or false is left out. A list of children may be of any length.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Record<string, unknown>} [attributes]
- * @param {...Child} children
+ * @param {...(Child | Child[])} children
  * @returns {HTMLElementTagNameMap[T]}
  */
 export function el(tag, attributes = {}, ...children) {
@@ -20,7 +23,8 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter(isChild));
+  const all = children.flat().filter(isChild);
+  for (let at = 0; at < all.length; at += CHILDREN_AT_ONCE) element.append(...all.slice(at, at + CHILDREN_AT_ONCE));
   return element;
 }
 

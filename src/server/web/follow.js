@@ -26,11 +26,14 @@ export class Follow {
   /**
    * @param {HTMLElement} scroller
    * @param {HTMLElement} content what it scrolls
-   * @param {() => void} onChange the view began or ceased to follow, or has moved
+   * @param {object} options
+   * @param {() => boolean} options.isEnd whether the end of what is drawn is the end of the chat
+   * @param {() => void} options.onChange the view began or ceased to follow, or has moved
    */
-  constructor(scroller, content, onChange) {
+  constructor(scroller, content, { isEnd, onChange }) {
     this.scroller = scroller;
     this.content = content;
+    this.isEnd = isEnd;
     this.onChange = onChange;
     this.on = true;
     /** Where the view was at the last look. */
@@ -90,8 +93,8 @@ export class Follow {
     const { scrollTop } = this.scroller;
     const { rest } = this;
     // A move down to the end resumes, and so does content that has shrunk until the end is in view.
-    if (scrollTop < this.top - 1) this.on = rest <= 1;
-    else if (scrollTop > this.top && rest <= END_PIXELS) this.on = true;
+    if (scrollTop < this.top - 1) this.on = rest <= 1 && this.isEnd();
+    else if (scrollTop > this.top && rest <= END_PIXELS) this.on = this.isEnd();
     this.look();
     this.onChange();
   }
@@ -99,7 +102,7 @@ export class Follow {
   /** Brings the view back to where the reader is, after something has changed. */
   hold() {
     const { scroller, mark } = this;
-    if (this.on || scroller.scrollHeight - scroller.clientHeight <= 1) {
+    if (this.on || (this.isEnd() && scroller.scrollHeight - scroller.clientHeight <= 1)) {
       this.on = true;
       scroller.scrollTop = scroller.scrollHeight;
     } else if (mark?.node.isConnected && Math.abs(scroller.scrollTop - this.top) < 1) {

@@ -12,22 +12,32 @@
  * @typedef {{ type: "code", language: string, text: string, open: boolean }} Code `open`: more lines may follow.
  * @typedef {{ type: "rule" }} Rule
  * @typedef {{ type: "quote", blocks: Block[] }} Quote
- * @typedef {{ type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][] }} List
- * @typedef {{ type: "table", align: Align[], rows: string[][] }} Table The first row is the header.
+ * @typedef {{ type: "math", text: string }} Math With its marks and backslashes, as it was written.
+ * @typedef {{ type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][], checks: (boolean | null)[] }} List
+ *   `checks`: for each item that is a task whether it is done.
+ * @typedef {{ type: "table", align: Align[], rows: string[][] }} Table The first row is the header. A row may be short.
  * @typedef {"left" | "center" | "right" | null} Align
- * @typedef {Paragraph | Heading | Code | Rule | Quote | List | Table} Block
+ * @typedef {Paragraph | Heading | Code | Rule | Quote | Math | List | Table} Block
  * @typedef {Block & { line: number }} PlacedBlock `line` is the line it begins on.
  */
 
 /** Quotes and lists inside each other beyond this depth are shown as text: each level costs another pass. */
 const DEPTH_MAX = 8;
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$/;
+/** Columns of a table. What has more is text: a row of bars alone would make thousands of cells. */
+const COLUMNS_MAX = 100;
+/** Characters of a line that is looked at as a heading, a rule or the marks of a table. Nobody writes longer ones. */
+const LINE_CHARS_MAX = 2000;
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
 const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])([ \t]+|$)/;
-const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*(?:\|[ \t]*)?$/;
+const TASK = /^\[([ xX])\][ \t]+(?=\S)/;
+/** What a formula on lines of its own begins with, and what ends it. */
+const MATH = /^ {0,3}(\$\$|\\\[|\\begin\{([A-Za-z]+\*?)\})/;
 
 /**
  * @param {string} text
@@ -69,17 +79,19 @@ function parseBlock(lines, at, depth) {
   const line = lines[at];
   const fence = FENCE.exec(line);
   if (fence) return parseFence(lines, at, fence);
-  const heading = HEADING.exec(line);
+  const math = mathEnd(lines, at);
+  if (math !== null) return [{ type: "math", text: lines.slice(at, math).map((l) => l.trim()).join("\n") }, math];
+  const heading = line.length <= LINE_CHARS_MAX ? HEADING.exec(line) : null;
   if (heading) {
-    const text = (heading[2] ?? "").replace(/(^|[ \t]+)#+[ \t]*$/, "").trim();
+    const text = (heading[2] ?? "").trim().replace(/(?<![^ \t])#+$/, "").trim();
     return [{ type: "heading", level: heading[1].length, text }, at + 1];
   }
-  if (RULE.test(line)) return [{ type: "rule" }, at + 1];
+  if (isRule(line)) return [{ type: "rule" }, at + 1];
   if (depth < DEPTH_MAX && QUOTE.test(line)) return parseQuote(lines, at, depth);
   if (depth < DEPTH_MAX && ITEM.test(line)) return parseList(lines, at, depth);
   if (isTable(lines, at)) return parseTable(lines, at);
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines[end], depth)) end += 1;
+  while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines, end, depth)) end += 1;
   const text = lines.slice(at, end).map((l) => l.replace(/^[ \t]+/, "")).join("\n");
   return [{ type: "paragraph", text: text.trimEnd() }, end];
 }
@@ -89,13 +101,44 @@ function isBlank(line) {
   return line.trim() === "";
 }
 
+/** @param {string} line */
+function isRule(line) {
+  return line.length <= LINE_CHARS_MAX && RULE.test(line);
+}
+
+/**
+ * The line after the formula that begins here; null where none does. It ends with its closing mark, and at the latest
+ * with the paragraph: there are no blank lines in a formula.
+ * @param {string[]} lines
+ * @param {number} at
+ * @returns {number | null}
+ */
+function mathEnd(lines, at) {
+  const found = MATH.exec(lines[at]);
+  if (!found) return null;
+  const close = found[1] === "$$" ? "$$" : found[1] === "\\[" ? "\\]" : `\\end{${found[2]}}`;
+  let rest = lines[at].slice(found[0].length);
+  // Dollars at the beginning of a sentence are money.
+  if (close === "$$" && rest.trim() !== "" && !rest.includes(close)) return null;
+  for (let end = at; ; rest = lines[end]) {
+    const place = rest.indexOf(close);
+    end += 1;
+    // A formula in the middle of a sentence is the paragraph's.
+    if (place >= 0) return end - 1 === at && rest.slice(place + close.length).trim() !== "" ? null : end;
+    if (end === lines.length || isBlank(lines[end])) return end;
+  }
+}
+
 /**
  * Whether a line ends the paragraph before it.
- * @param {string} line
+ * @param {string[]} lines
+ * @param {number} at
  * @param {number} depth
  */
-function interrupts(line, depth) {
-  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line)) return true;
+function interrupts(lines, at, depth) {
+  const line = lines[at];
+  if (FENCE.test(line) || (line.length <= LINE_CHARS_MAX && HEADING.test(line)) || isRule(line)) return true;
+  if (mathEnd(lines, at) !== null) return true;
   return depth < DEPTH_MAX && (QUOTE.test(line) || ITEM.test(line));
 }
 
@@ -153,15 +196,18 @@ function parseList(lines, at, depth) {
     if (isBlank(line)) {
       blanks += 1;
     } else if (items.length > 0 && indentOf(line) >= indent) {
-      items[items.length - 1].push(...Array(blanks).fill(""), dedent(line, indent));
-      loose ||= blanks > 0;
-      blanks = 0;
-    } else if (item && markKind(item[2]) === kind && !RULE.test(line)) {
+      const item = items[items.length - 1];
+      for (; blanks > 0; blanks -= 1) {
+        item.push("");
+        loose = true;
+      }
+      item.push(dedent(line, indent));
+    } else if (item && markKind(item[2]) === kind && !isRule(line)) {
       loose ||= blanks > 0;
       blanks = 0;
       indent = contentIndent(item);
       items.push([line.slice(item[0].length > indent ? indent : item[0].length)]);
-    } else if (blanks === 0 && items.length > 0 && !item && !interrupts(line, depth)) {
+    } else if (blanks === 0 && items.length > 0 && !item && !interrupts(lines, end, depth)) {
       items[items.length - 1].push(line.trimStart());
     } else {
       break;
@@ -169,8 +215,14 @@ function parseList(lines, at, depth) {
     end += 1;
   }
   const start = Number.parseInt(first[2], 10);
+  const checks = items.map((item) => {
+    const task = TASK.exec(item[0]);
+    if (!task) return null;
+    item[0] = item[0].slice(task[0].length);
+    return task[1] !== " ";
+  });
   const parsed = items.map((item) => parseLines(item, depth + 1));
-  return [{ type: "list", ordered: kind !== first[2], start: Number.isNaN(start) ? 1 : start, loose, items: parsed }, end - blanks];
+  return [{ type: "list", ordered: kind !== first[2], start: Number.isNaN(start) ? 1 : start, loose, items: parsed, checks }, end - blanks];
 }
 
 /**
@@ -211,8 +263,9 @@ function dedent(line, count) {
  */
 function isTable(lines, at) {
   const next = lines[at + 1];
-  if (next === undefined || !lines[at].includes("|") || !DELIMITERS.test(next)) return false;
-  return cells(lines[at]).length === cells(next).length;
+  if (next === undefined || !lines[at].includes("|") || next.length > LINE_CHARS_MAX || !DELIMITERS.test(next)) return false;
+  const columns = cells(next).length;
+  return columns <= COLUMNS_MAX && cells(lines[at]).length === columns;
 }
 
 /**
@@ -230,8 +283,7 @@ function parseTable(lines, at) {
   const rows = [header];
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|") && !isBlank(lines[end])) {
-    const row = cells(lines[end]).slice(0, header.length);
-    rows.push([...row, ...Array(header.length - row.length).fill("")]);
+    rows.push(cells(lines[end]).slice(0, header.length));
     end += 1;
   }
   return [{ type: "table", align, rows }, end];

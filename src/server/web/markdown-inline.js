@@ -1,18 +1,20 @@
 /**
- * What stands inside a line of Markdown: emphasis, code, links and line breaks, as plain data.
+ * What stands inside a line of Markdown: emphasis, code, formulas, links and line breaks, as plain data.
  *
  * What always holds:
  * - any text parses and nothing of it is lost; what is no mark is text, HTML included;
  * - a link's address is `http:`, `https:` or `mailto:` with the scheme written out; any other link is text;
  * - pictures are links to them: the page loads nothing from elsewhere;
- * - the time is linear in the text, but for runs of marks, whose search is bounded as CommonMark bounds it.
+ * - a formula keeps its marks and backslashes;
+ * - of a long text the beginning is read and the rest is text, so the number of nodes is bounded.
  *
  * @typedef {{ type: "text", text: string }} Text
  * @typedef {{ type: "code", text: string }} CodeSpan
+ * @typedef {{ type: "math", text: string }} Math
  * @typedef {{ type: "break" }} Break
  * @typedef {{ type: "link", href: string, children: Inline[] }} Link
  * @typedef {{ type: "strong" | "emphasis" | "deleted", children: Inline[] }} Styled
- * @typedef {Text | CodeSpan | Break | Link | Styled} Inline
+ * @typedef {Text | CodeSpan | Math | Break | Link | Styled} Inline
  *
  * @typedef {object} Run A run of emphasis marks that may still open or close something.
  * @property {"*" | "_" | "~"} mark
@@ -21,12 +23,23 @@
  * @property {boolean} closes
  */
 
+import { referenceAt, withoutReferences } from "./markdown-entities.js";
+
+/**
+ * Characters that are read of one paragraph, heading or cell. No prose has longer ones; while such a text grows, all of it
+ * is read again and again.
+ */
+export const INLINE_CHARS_MAX = 16_384;
+/** Characters of a formula within a line. */
+const MATH_CHARS_MAX = 1000;
 /** Characters of a link's address that are looked at. Longer ones are text. */
 const ADDRESS_CHARS_MAX = 2000;
 /** Links in links and emphasis in emphasis beyond this depth are text: the page's own tree must stay shallow. */
 const DEPTH_MAX = 16;
 
-const SPECIAL = /[\\`*_~[\]!<\n]|https?:\/\//g;
+const SPECIAL = /[\\`*_~[\]!<&$\n]|https?:\/\//g;
+/** What makes `$…$` a formula and not two amounts of money. */
+const MATHS = /[\\^_={}<>+]|^[A-Za-z]\w{0,2}$/;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const AUTOLINK = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i;
 const BARE = /^https?:\/\/[^\s<>"'`\\|]{1,2000}/i;
@@ -51,7 +64,15 @@ export function safeAddress(address) {
  * @returns {Inline[]}
  */
 export function parseInline(text) {
-  return new Scanner(text).scan();
+  if (text.length <= INLINE_CHARS_MAX) return new Scanner(text).scan();
+  // A cut in the middle of a character would show as two broken ones.
+  const end = isHighSurrogate(text.charCodeAt(INLINE_CHARS_MAX - 1)) ? INLINE_CHARS_MAX - 1 : INLINE_CHARS_MAX;
+  return [...new Scanner(text.slice(0, end)).scan(), { type: "text", text: text.slice(end) }];
+}
+
+/** @param {number} code */
+function isHighSurrogate(code) {
+  return code >= 0xd800 && code <= 0xdbff;
 }
 
 class Scanner {
@@ -61,10 +82,14 @@ class Scanner {
     this.at = 0;
     /** @type {(Inline | Run)[]} */
     this.nodes = [];
-    /** @type {{ index: number, linkable: boolean, image: boolean }[]} where `[` stands in `nodes` */
+    /** @type {{ index: number, image: boolean }[]} where `[` stands in `nodes` */
     this.brackets = [];
-    /** @type {Map<number, number[]>} where runs of so many backticks begin */
+    /** Brackets below this place in the stack hold a link already: a link holds no links. */
+    this.closedBelow = 0;
+    /** @type {Map<number, { places: number[], next: number }>} where runs of so many backticks begin */
     this.ticks = backticks(text);
+    /** @type {Map<string, number>} where a mark stands next, as far as it was looked for; -1: nowhere */
+    this.marks = new Map();
   }
 
   /** @returns {Inline[]} */
@@ -98,6 +123,8 @@ class Scanner {
         if (this.text[this.at + 1] === "[") return this.open(true);
         return this.literal(1);
       case "<": return this.autolink();
+      case "&": return this.reference();
+      case "$": return this.dollars();
       case "\n":
         this.nodes.push({ type: "break" });
         this.at += 1;
@@ -114,6 +141,8 @@ class Scanner {
 
   escape() {
     const next = this.text[this.at + 1] ?? "";
+    if (next === "(" && this.math("\\(", "\\)", () => true)) return;
+    if (next === "[" && this.math("\\[", "\\]", (inner) => MATHS.test(inner.trim()))) return;
     this.at += 1;
     if (next === "\n") return;
     if (PUNCTUATION.test(next)) return this.literal(1);
@@ -124,14 +153,64 @@ class Scanner {
     const { text, at } = this;
     let count = 1;
     while (text[at + count] === "`") count += 1;
-    const places = this.ticks.get(count) ?? [];
-    while (places.length > 0 && places[0] <= at) places.shift();
-    const close = places[0];
+    const runs = this.ticks.get(count) ?? { places: [], next: 0 };
+    while (runs.next < runs.places.length && runs.places[runs.next] <= at) runs.next += 1;
+    const close = runs.places[runs.next];
     if (close === undefined) return this.literal(count);
     const inner = text.slice(at + count, close).replaceAll("\n", " ");
     const padded = inner.startsWith(" ") && inner.endsWith(" ") && inner.trim() !== "";
     this.nodes.push({ type: "code", text: padded ? inner.slice(1, -1) : inner });
     this.at = close + count;
+  }
+
+  reference() {
+    const found = referenceAt(this.text, this.at);
+    if (!found) return this.literal(1);
+    this.push(found.text);
+    this.at += found.length;
+  }
+
+  dollars() {
+    const { text, at } = this;
+    if (text[at + 1] === "$") {
+      if (!this.math("$$", "$$", () => true)) this.literal(2);
+      return;
+    }
+    const isMath = (/** @type {string} */ inner, /** @type {string} */ after) =>
+      MATHS.test(inner) && !/^[\s{]|[\s\\]$/.test(inner) && !/\d/.test(after);
+    if (!this.math("$", "$", isMath)) this.literal(1);
+  }
+
+  /**
+   * Takes a formula that begins here.
+   * @param {string} open
+   * @param {string} close
+   * @param {(inner: string, after: string) => boolean} isMath
+   */
+  math(open, close, isMath) {
+    const { text, at } = this;
+    const from = at + open.length;
+    const end = this.find(close, from);
+    if (end <= from || end - from > MATH_CHARS_MAX) return false;
+    const inner = text.slice(from, end);
+    if (!isMath(inner, text[end + close.length] ?? "")) return false;
+    this.at = end + close.length;
+    this.nodes.push({ type: "math", text: text.slice(at, this.at) });
+    return true;
+  }
+
+  /**
+   * Where a mark stands next. Each part of the text is searched once for it.
+   * @param {string} mark
+   * @param {number} from
+   */
+  find(mark, from) {
+    let place = this.marks.get(mark);
+    if (place === undefined || (place >= 0 && place < from)) {
+      place = this.text.indexOf(mark, from);
+      this.marks.set(mark, place);
+    }
+    return place;
   }
 
   /** @param {"*" | "_" | "~"} mark */
@@ -155,26 +234,22 @@ class Scanner {
 
   /** @param {boolean} image */
   open(image) {
-    this.brackets.push({ index: this.nodes.length, linkable: true, image });
+    this.brackets.push({ index: this.nodes.length, image });
     this.literal(image ? 2 : 1);
   }
 
   close() {
     const bracket = this.brackets.pop();
-    const target = bracket?.linkable ? destination(this.text, this.at + 1) : null;
-    if (!bracket || !target) return this.literal(1);
-    const href = safeAddress(target.address);
-    const source = this.text.slice(this.at, target.end);
+    const isOpen = this.brackets.length >= this.closedBelow || bracket?.image;
+    this.closedBelow = Math.min(this.closedBelow, this.brackets.length);
+    const target = bracket && isOpen ? destination(this.text, this.at + 1) : null;
+    const href = target && safeAddress(target.address);
+    if (!bracket || !target || href === null) return this.literal(target ? target.end - this.at : 1);
     const inner = this.nodes.splice(bracket.index);
     this.at = target.end;
-    if (href === null) {
-      this.nodes.push(...inner, { type: "text", text: source });
-      return;
-    }
     const children = resolve(inner.slice(1));
     this.nodes.push({ type: "link", href, children: children.length > 0 ? children : [{ type: "text", text: href }] });
-    // A link holds no links.
-    if (!bracket.image) for (const outer of this.brackets) outer.linkable &&= outer.image;
+    if (!bracket.image) this.closedBelow = this.brackets.length;
   }
 
   autolink() {
@@ -188,7 +263,7 @@ class Scanner {
   bare() {
     const found = BARE.exec(this.text.slice(this.at, this.at + ADDRESS_CHARS_MAX));
     const address = found ? trimAddress(found[0]) : "";
-    const inLink = this.brackets.some((bracket) => bracket.linkable && !bracket.image);
+    const inLink = this.brackets.slice(this.closedBelow).some((bracket) => !bracket.image);
     const href = inLink ? null : safeAddress(address);
     if (href === null) return this.literal(4);
     this.nodes.push({ type: "link", href, children: [{ type: "text", text: address }] });
@@ -201,23 +276,27 @@ class Scanner {
  * @param {string} address
  */
 function trimAddress(address) {
-  let end = address.replace(/[.,:;!?*_~\]]+$/, "");
-  while (end.endsWith(")") && end.split(")").length > end.split("(").length) {
-    end = end.slice(0, -1).replace(/[.,:;!?*_~\]]+$/, "");
+  let end = address.length;
+  let surplus = 0;
+  for (const char of address) surplus += char === ")" ? 1 : char === "(" ? -1 : 0;
+  for (; end > 0; end -= 1) {
+    const last = address[end - 1];
+    if (last === ")" && surplus > 0) surplus -= 1;
+    else if (!".,:;!?*_~]".includes(last)) break;
   }
-  return end;
+  return address.slice(0, end);
 }
 
 /** @param {string} text */
 function backticks(text) {
-  /** @type {Map<number, number[]>} */
-  const places = new Map();
+  /** @type {Map<number, { places: number[], next: number }>} */
+  const runs = new Map();
   for (const run of text.matchAll(/`+/g)) {
-    const known = places.get(run[0].length) ?? [];
-    known.push(run.index);
-    places.set(run[0].length, known);
+    const known = runs.get(run[0].length) ?? { places: [], next: 0 };
+    known.places.push(run.index);
+    runs.set(run[0].length, known);
   }
-  return places;
+  return runs;
 }
 
 /** @param {string} char */
@@ -236,7 +315,7 @@ function destination(text, at) {
   const rest = text.slice(at, at + ADDRESS_CHARS_MAX);
   const found = /^\(\s*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(rest);
   if (!found) return null;
-  const address = (found[1] ?? found[2] ?? "").replace(/\\([!-/:-@[-`{-~])/g, "$1");
+  const address = withoutReferences((found[1] ?? found[2] ?? "").replace(/\\([!-/:-@[-`{-~])/g, "$1"));
   return { address, end: at + found[0].length };
 }
 
@@ -318,7 +397,7 @@ function tidy(nodes, depth) {
     } else if (node.type === "text") {
       if (node.text !== "") out.push({ ...node });
     } else if ("children" in node) {
-      if (depth >= DEPTH_MAX) out.push({ type: "text", text: plain(node) });
+      if (depth >= DEPTH_MAX) out.push({ type: "text", text: inlineText(node) });
       else out.push({ ...node, children: tidy(node.children, depth + 1) });
     } else {
       out.push(node);
@@ -331,11 +410,11 @@ function tidy(nodes, depth) {
  * The text of a node without its marks. Without recursion: what is nested too deeply is what comes here.
  * @param {Inline} node
  */
-function plain(node) {
+export function inlineText(node) {
   let text = "";
   const rest = [node];
   for (let next = rest.pop(); next; next = rest.pop()) {
-    if ("children" in next) rest.push(...[...next.children].reverse());
+    if ("children" in next) for (const child of next.children.toReversed()) rest.push(child);
     else if (next.type === "break") text += "\n";
     else text += next.text;
   }

@@ -17,6 +17,11 @@ import { transformLine } from "./transform.js";
 /** Characters of a tool call's arguments that are seen before it is unfolded. */
 const PREVIEW_CHARS = 80;
 
+/** Characters of a message that are shown at once: laying out a very long line takes a second and more. */
+const SAID_CHARS_MAX = 10_000;
+/** Characters that are shown of a longer one. */
+const SAID_CHARS_SHOWN = 2000;
+
 /** @type {Record<string, string>} */
 const CUTS = {
   length: "Cut off: the answer reached the output limit.",
@@ -98,9 +103,23 @@ export function userMessage(content, entryId) {
     el("span", { class: "visually-hidden" }, "You: "), el("div", { class: "bubble" }, ...content.map(saidPart)));
 }
 
+/**
+ * A text of the user's; of a very long one the beginning.
+ * @param {string} text
+ */
+function saidText(text) {
+  if (text.length <= SAID_CHARS_MAX) return el("div", {}, text);
+  const words = document.createTextNode(`${text.slice(0, SAID_CHARS_SHOWN)}…`);
+  const more = el("button", { type: "button", class: "button small", onclick: () => {
+    words.data = text;
+    more.remove();
+  } }, `Show all ${number(text.length)} characters`);
+  return el("div", {}, words, more);
+}
+
 /** @param {Part} part */
 function saidPart(part) {
-  if (part.type === "text") return el("div", {}, part.text);
+  if (part.type === "text") return saidText(part.text);
   if (part.type !== "image") return null;
   if (/^data:image\/(?:png|jpeg|gif|webp);/i.test(part.url)) return el("img", { src: part.url, alt: "Picture" });
   return el("div", {}, `Picture: ${part.url}`);

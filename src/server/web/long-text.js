@@ -1,0 +1,53 @@
+/**
+ * What was put into the message field and is too long for it: a browser lays all of a field's text out anew at every key.
+ * It waits beside the field, in front of what is typed there, and is sent with it.
+ */
+
+import { byId, el, iconButton, number } from "./dom.js";
+
+/** Characters that the message field holds. */
+export const FIELD_CHARS_MAX = 20_000;
+/** Characters of its beginning that stand on the chip. */
+const PREVIEW_CHARS = 60;
+
+export class LongText {
+  /** @param {() => void} onChange */
+  constructor(onChange) {
+    this.onChange = onChange;
+    this.list = byId("long-texts", HTMLElement);
+    /** @type {string[]} */
+    this.texts = [];
+  }
+
+  /** @param {string[]} texts */
+  set(texts) {
+    this.texts = texts;
+    this.list.hidden = texts.length === 0;
+    this.list.replaceChildren(...texts.map((text, index) => {
+      const preview = text.slice(0, PREVIEW_CHARS * 4).trim().replace(/\s+/g, " ").slice(0, PREVIEW_CHARS);
+      return el("li", {},
+        el("span", { class: "what", dir: "auto" }, `${preview}…`),
+        el("span", { class: "size" }, `${number(text.length)} characters`),
+        iconButton("close", "Remove this text", () => {
+          this.set(this.texts.filter((_, other) => other !== index));
+          this.onChange();
+        }));
+    }));
+  }
+
+  /**
+   * Takes a text in that the field is not to hold.
+   * @param {string} text
+   */
+  add(text) {
+    this.set([...this.texts, text]);
+  }
+
+  /**
+   * All that would be sent.
+   * @param {string} typed what the field holds
+   */
+  with(typed) {
+    return [...this.texts, ...(typed === "" ? [] : [typed])].join("\n\n");
+  }
+}

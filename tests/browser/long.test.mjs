@@ -1,0 +1,171 @@
+/** Texts and chats that are far longer than usual. */
+
+import assert from "node:assert/strict";
+import { say, settled } from "./browser.mjs";
+import { SCREENS, mockPages } from "./mock-page.mjs";
+import { ELEMENTS_MAX } from "../../src/server/web/markdown.js";
+import { ROWS_MAX } from "../../src/server/web/stretch.js";
+
+const onPage = mockPages();
+
+/** Elements of a row beside those of its text: the bubble, the buttons below it and their icons. */
+const ROW_ELEMENTS = 60;
+
+/** A chat with so many turns, which the page then opens. */
+async function chat(page, server, turns, answer = (turn) => `Answer ${turn}: **so** it \`is\`.`) {
+  const world = server.make();
+  for (let turn = 1; turn <= turns; turn += 1) {
+    world.say(`question ${turn}`, `command-${turn}`);
+    world.append({ type: "message", role: "assistant", content: [{ type: "text", text: answer(turn) }], stopReason: "stop" });
+  }
+  await page.evaluate((id) => (location.hash = `#session=${id}`), world.sessionId);
+  await page.waitForSelector("#log .assistant");
+  return world;
+}
+
+const count = (page, selector = "*") => page.evaluate((all) => document.querySelectorAll(all).length, selector);
+
+onPage("500 turns: the number of elements is bounded, at the end, on the way up and at the beginning", {}, async ({ page, server }) => {
+  const bare = await count(page);
+  await chat(page, server, 500);
+  const most = bare + ROWS_MAX * ROW_ELEMENTS;
+  let seen = await count(page);
+  for (let tries = 0; tries < 400; tries += 1) {
+    const text = await page.evaluate(() => {
+      document.querySelector("#chat").scrollTop = 0;
+      return document.querySelector("#log > li").innerText;
+    });
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    seen = Math.max(seen, await count(page));
+    if (/question 1$/.test(text)) break;
+  }
+  assert.match(await page.innerText("#log > li"), /question 1$/);
+  assert.ok(seen <= most, `${seen} elements, at most ${most}`);
+  assert.ok((await count(page, "#log > li")) <= ROWS_MAX);
+  // Down again: every question is there once, in order.
+  const questions = new Set();
+  for (let tries = 0; tries < 400 && !questions.has(500); tries += 1) {
+    const numbers = await page.evaluate(() => [...document.querySelectorAll("#log .user .bubble")].map((node) => Number(node.innerText.split(" ")[1])));
+    numbers.forEach((number, index) => assert.ok(index === 0 || number === numbers[index - 1] + 1));
+    for (const number of numbers) questions.add(number);
+    await page.evaluate(() => (document.querySelector("#chat").scrollTop = 1e7));
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  }
+  assert.equal(questions.size, 500);
+  assert.ok(await count(page) <= most);
+  // And one who is far up gets to the end, and what is said there is seen.
+  for (let tries = 0; tries < 6; tries += 1) await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
+  await page.click("#jump");
+  await page.waitForSelector("#log .user:has-text('question 500')");
+  await say(page, "one more");
+  await page.waitForSelector("#log > li:last-child.assistant:has-text('one more')");
+  assert.ok(await count(page) <= most);
+});
+
+onPage("what is read stays in place while the rows above and below it go and come", {}, async ({ page, server }) => {
+  await chat(page, server, 200, (turn) => `Answer ${turn}. ${"It goes on. ".repeat(30)}`);
+  await page.mouse.move(700, 400);
+  for (let step = 0; step < 30; step += 1) {
+    const before = await page.evaluate(() => {
+      const { top } = document.querySelector("#chat").getBoundingClientRect();
+      const row = [...document.querySelectorAll("#log > li")].find((node) => node.getBoundingClientRect().bottom > top + 40);
+      return { entry: row.dataset.entry, y: row.getBoundingClientRect().top };
+    });
+    await page.evaluate(() => (document.querySelector("#chat").scrollTop -= 300));
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    const after = await page.evaluate((entry) => document.querySelector(`[data-entry="${entry}"]`)?.getBoundingClientRect().top, before.entry);
+    assert.ok(Math.abs(after - before.y - 300) <= 2, `step ${step}: the row moved by ${after - before.y}, not by 300`);
+  }
+});
+
+const HOSTILE = {
+  "runs of marks": "*_".repeat(64_000),
+  "a list": "- a\n".repeat(60_000),
+  "a table": `a|b\n-|-\n${"|\n".repeat(100_000)}`,
+  lines: "a\n".repeat(100_000),
+  paragraphs: "*a*\n\n".repeat(50_000),
+  "one line": "x".repeat(350_000),
+  quotes: "> > > a\n\n".repeat(30_000),
+  links: "[a](https://b.example) ".repeat(15_000),
+};
+
+for (const [name, text] of Object.entries(HOSTILE)) {
+  onPage(`an answer of ${name} without end does not break the page`, {}, async ({ page, server }) => {
+    const began = Date.now();
+    await chat(page, server, 1, () => text);
+    assert.ok(Date.now() - began < 8000, `${Date.now() - began} ms`);
+    const made = await count(page, "#log .assistant .parts *");
+    assert.ok(made <= ELEMENTS_MAX + 50, `${made} elements`);
+    // Streamed, it ends the same, and one can go on talking.
+    const wrong = await page.evaluate(async (whole) => {
+      const { MarkdownView, markdown } = await import("/assets/markdown.js");
+      const root = document.createElement("div");
+      const view = new MarkdownView(root);
+      for (let end = 4000; end < whole.length; end += Math.ceil(whole.length / 25)) view.update(whole.slice(0, end));
+      view.update(whole);
+      return root.textContent === markdown(whole).textContent ? null : [root.textContent.length, markdown(whole).textContent.length];
+    }, text);
+    assert.equal(wrong, null);
+    await say(page, "and on");
+    await settled(page, 2);
+    await page.reload();
+    await page.waitForSelector("#log .assistant:has-text('and on')");
+  });
+}
+
+/** Milliseconds that a key takes until the page has been drawn again, the slowest of some. */
+function keyCost(page) {
+  return page.evaluate(async () => {
+    const input = document.querySelector("#input");
+    input.focus();
+    input.setSelectionRange(input.value.length, input.value.length);
+    let most = 0;
+    for (let turn = 0; turn < 5; turn += 1) {
+      const began = performance.now();
+      document.execCommand("insertText", false, "x");
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+      most = Math.max(most, performance.now() - began);
+    }
+    return most;
+  });
+}
+
+onPage("a line of 500 KB in the message field costs little a key, and is sent whole", {}, async ({ page }) => {
+  const line = "word ".repeat(100_000).trim();
+  await page.fill("#input", line);
+  const cost = await keyCost(page);
+  assert.ok(cost < 500, `${Math.round(cost)} ms a key`);
+  await page.press("#input", "Enter");
+  await settled(page, 1);
+  const later = await keyCost(page);
+  assert.ok(later < 500, `${Math.round(later)} ms a key beside the message`);
+  // Of the message its beginning is shown; the rest is there on demand.
+  const shown = async () => (await page.locator("#log .user .bubble").textContent()).length;
+  assert.ok((await shown()) < 20_000);
+  await page.click("#log .user button:has-text('Show all')");
+  assert.ok((await shown()) >= line.length);
+});
+
+for (const [name, viewport] of Object.entries(SCREENS)) {
+  onPage(`tables scroll and break no word: ${name}`, { viewport, touch: name === "phone" }, async ({ page, server }) => {
+    const table = "| Name | Price | Description of what it is | Availability | Manufacturer | Recommendation |\n|---|---:|---|---|---|---|\n| Thunderbird | 1,299.00 | A very long description that goes on and on | immediately | Internationale Gesellschaft | unconditionally |";
+    await chat(page, server, 1, () => `${table}\n\n- [x] done\n- [ ] to do &amp; more\n\nso \\(x_1 \\le y\\) and\n\n\\[\n\\frac{a}{b} \\\\\n\\]`);
+    const found = await page.evaluate(() => {
+      const broken = [];
+      for (const cell of document.querySelectorAll("#log th, #log td")) {
+        const range = document.createRange();
+        const text = cell.firstChild;
+        for (const word of text.data.matchAll(/\S+/g)) {
+          range.setStart(text, word.index);
+          range.setEnd(text, word.index + word[0].length);
+          if (range.getClientRects().length > 1) broken.push(word[0]);
+        }
+      }
+      const boxes = [...document.querySelectorAll("#log li.task input")].map((box) => [box.checked, box.disabled]);
+      return { broken, boxes, wide: document.documentElement.scrollWidth > innerWidth, math: [...document.querySelectorAll("#log .math")].map((node) => node.textContent) };
+    });
+    assert.deepEqual(found, { broken: [], boxes: [[true, true], [false, true]], wide: false, math: ["\\(x_1 \\le y\\)", "\\[\n\\frac{a}{b} \\\\\n\\]"] });
+    assert.match(await page.innerText("#log .assistant"), /to do & more/);
+    if (name === "phone") assert.ok(await page.evaluate(() => document.querySelector("#log .table").scrollWidth > document.querySelector("#log .table").clientWidth));
+  });
+}
