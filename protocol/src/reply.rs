@@ -147,6 +147,11 @@ replies! {
         /// The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_turn: Option<EndedTurn>,
+        /// The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn` is
+        /// among them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
+        unanswered_turns: Vec<UnansweredTurn>,
         /// The running compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compaction: Option<RunningCompaction>,
@@ -216,6 +221,20 @@ replies! {
         /// What went wrong, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
+    }
+
+    /// A turn that ended without an answer, at its place in the history.
+    struct UnansweredTurn {
+        /// The turn.
+        turn_id: TurnId,
+        /// How it ended.
+        status: TurnStatus,
+        /// What went wrong, on `failed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+        /// The newest entry when it ended; `null` if there was none.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        leaf_id: Option<EntryId>,
     }
 
     /// An item that is being streamed.

@@ -106,6 +106,11 @@ export interface SessionOpened {
   turn?: RunningTurn;
   /** The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry. */
   lastTurn?: EndedTurn;
+  /**
+   * The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn` is
+   * among them.
+   */
+  unansweredTurns?: Array<UnansweredTurn>;
   /** The running compaction. */
   compaction?: RunningCompaction;
   /** Inputs that wait. */
@@ -164,6 +169,18 @@ export interface EndedTurn {
   status: TurnStatus;
   /** What went wrong, on `failed`. */
   error?: ErrorBody;
+}
+
+/** A turn that ended without an answer, at its place in the history. */
+export interface UnansweredTurn {
+  /** The turn. */
+  turnId: TurnId;
+  /** How it ended. */
+  status: TurnStatus;
+  /** What went wrong, on `failed`. */
+  error?: ErrorBody;
+  /** The newest entry when it ended; `null` if there was none. */
+  leafId: EntryId | null;
 }
 
 /** A compaction that is running. */

@@ -403,6 +403,7 @@ fn session_opened(
         entries: entries.map(|page| page.items),
         turn: turn.map(|turn_id| RunningTurn { turn_id, items }),
         last_turn,
+        unanswered_turns: attached.snapshot.unanswered_turns.clone(),
         compaction,
         queue,
         pending,

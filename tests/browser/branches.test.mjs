@@ -122,7 +122,7 @@ onPage("what waits is taken back, put in order and told to the running turn", { 
   for (const text of ["Count to 3", "Count to 4", "Count to 5"]) await say(page, text);
   await page.waitForFunction(() => document.querySelectorAll("[data-queued]").length === 3);
   const order = (texts) => page.waitForFunction((expected) => [...document.querySelectorAll("[data-queued] .bubble")].map((node) => node.innerText).join() === expected, texts);
-  await page.locator("[data-queued]").nth(2).locator("[aria-label='Nearer to its turn']").click();
+  await page.locator("[data-queued]").nth(2).locator("[aria-label='Send earlier']").click();
   await order("Count to 3,Count to 5,Count to 4");
   await page.locator("[data-queued]").nth(0).locator("[aria-label='Take it back']").click();
   await order("Count to 5,Count to 4");
@@ -145,7 +145,7 @@ onPage("labels and forks", {}, async ({ page }) => {
   await page.waitForSelector("#log .note:has-text('Label “the start”')");
   await page.waitForSelector("#log .label-chip:has-text('the start')");
   const from = page.url();
-  await press(page, "user", 1, "Fork into a new session");
+  await press(page, "user", 1, "Fork into a new chat");
   await page.waitForFunction((url) => location.href !== url, from);
   await shows(page, ["Count to 3"]);
   assert.equal(await page.inputValue("#input"), "Count to 4");

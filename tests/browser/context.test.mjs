@@ -87,9 +87,9 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
   await talk(page, ["one"]);
   await compactDialog(page);
   await page.click("dialog button:has-text('Preview')");
-  await page.waitForSelector("dialog .said.wrong:has-text('too little to gain')");
+  await page.waitForSelector("dialog .said.wrong:has-text('nothing worth summarising')");
   await page.click("dialog button:has-text('Compact now')");
-  await page.waitForSelector("dialog .said.wrong:has-text('too little to gain')");
+  await page.waitForSelector("dialog .said.wrong:has-text('nothing worth summarising')");
   await page.keyboard.press("Escape");
   await page.waitForSelector("dialog", { state: "detached" });
   await talk(page, ["two"], 1);
@@ -98,7 +98,7 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
   assert.equal(await page.inputValue("#compact-about"), "first wish");
   await page.fill("#compact-about", "please refuse");
   await page.click("dialog button:has-text('Preview')");
-  await page.waitForSelector("dialog .said.wrong:has-text('did not answer')");
+  await page.waitForSelector("dialog .said.wrong:has-text('model’s server failed')");
   assert.equal(await page.inputValue("#compact-about"), "please refuse");
   server.wordMillis = 400;
   await page.click("dialog button:has-text('Preview')");
@@ -129,7 +129,7 @@ onPage("a preview that expired, or whose history moved, says so and offers anoth
   await preview(page, "again");
   world().move(world().path()[1].entryId);
   await page.click("dialog button:has-text('Apply')");
-  await page.waitForSelector("dialog .said.wrong:has-text('history moved on')");
+  await page.waitForSelector("dialog .said.wrong:has-text('has changed since this preview')");
   assert.equal(await page.locator("dialog .preview.over").count(), 1);
   world().say("four", "command-0004");
   world().say("five", "command-0005");

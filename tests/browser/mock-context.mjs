@@ -72,7 +72,7 @@ export const contextCommands = {
       }
     }
     world.previewing = null;
-    if (/\brefuse\b/.test(instructions ?? "")) return refuse("upstream_unavailable", "the model's server did not answer");
+    if (/\brefuse\b/.test(instructions ?? "")) return refuse("upstream_error", "the model's server did not answer");
     const { rung, failedRungs, retained, summaryUsage } = courseOf(instructions);
     const asked = [instructions, strategy, rebuild && "anew"].filter(Boolean).join(", ");
     const outcome = world.outcome(`${SUMMARY}\n\nAsked for: ${asked || "nothing"}. <img src=x onerror="window.hacked = 1">`, rung);
@@ -146,7 +146,7 @@ export const contextCommands = {
       if (cancelled) return world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is as it was");
       world.progress(done + 1, 3);
     }
-    if (/\brefuse\b/.test(instructions ?? "")) return world.failCompaction("upstream_unavailable", "the model's server did not answer", commandId);
+    if (/\brefuse\b/.test(instructions ?? "")) return world.failCompaction("upstream_error", "the model's server did not answer", commandId);
     // What nobody waits for is put in place between two requests.
     while (job.background && world.turn) {
       await this.pause(job.jobId, 5);

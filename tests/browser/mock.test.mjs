@@ -87,7 +87,9 @@ onPage("/compact, its progress, and cancelling it", { wordMillis: 1 }, async ({ 
   await settled(page, 1);
   await say(page, "/compact");
   await page.waitForSelector(".toast.error");
-  assert.match(await page.innerText(".toast.error"), /nothing_to_compact/);
+  assert.match(await page.innerText(".toast.error"), /^There is nothing worth summarising yet\. Go on; there is room\.\s+Details$/);
+  await page.click(".toast.error summary");
+  assert.match(await page.innerText(".toast.error code"), /^nothing_to_compact: /);
   await page.click(".toast .icon-button");
   await say(page, "two");
   await settled(page, 2);
@@ -132,7 +134,9 @@ onPage("Escape stops an answer; what was shown is kept and marked", { wordMillis
 onPage("a failed turn says so and can be retried", {}, async ({ page }) => {
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");
-  assert.match(await page.innerText("[data-ended]"), /the answer stopped in the middle\s+upstream_truncated · trying again may help/);
+  assert.match(await page.innerText("[data-ended]"), /^The answer broke off in the middle\. Try again\.\s+Details\s+Try again$/);
+  await page.click("[data-ended] summary");
+  assert.equal(await page.innerText("[data-ended] code"), "upstream_truncated: the answer stopped in the middle");
   assert.match(await page.innerText("#tail .void"), /is void/);
   await page.reload();
   await page.click("[data-ended=failed] button");

@@ -87,7 +87,7 @@ test("a summary is one, pictures are pictures, and what is not counted or not kn
 test("the words around it", () => {
   const meta = { model: "m", windowTokens: 8000, request: 1, tokens: 1200 };
   assert.equal(aboutText(meta, 1200), "m · 1,200 of 8,000 tokens");
-  assert.equal(aboutText({ ...meta, turnId: "t", request: 2 }, 1200), "m · 1,200 of 8,000 tokens · request 2 of the running turn");
+  assert.equal(aboutText({ ...meta, turnId: "t", request: 2 }, 1200), "m · 1,200 of 8,000 tokens · request 2 for the answer that is being written");
   assert.equal(aboutText(undefined, 7), "7 tokens");
   assert.equal(optionsText({}), "");
   assert.equal(optionsText({ temperature: 0, maxOutputTokens: 1000, reasoningEffort: "low" }), "temperature 0 · at most 1,000 tokens of answer · reasoning effort low");
@@ -174,7 +174,7 @@ onPage("copying takes what is shown", {}, async ({ page, world, url }) => {
 onPage("hooks: their lines in the chat, a notice where one failed, and what they added for one request", {}, async ({ page, world }) => {
   await say(page, "ask the hooks, and use a tool");
   await settled(page, 2);
-  await page.waitForSelector(".toast:has-text('The hook “redact” failed: it took longer than 5 s'):has-text('hook_timeout')");
+  await page.waitForSelector(".toast:has-text('The extension “redact” failed.'):has-text('hook_timeout: it took longer than 5 s')");
   const lines = (await conversation(page)).filter((row) => /hook|Masked/.test(row)).slice(1, 3);
   assert.deepEqual(lines, ["The hook “policy” changed what the model sees: the policy has changed", "Masked: 2 names"]);
   assert.equal(await page.locator("#log .note").count(), 2, "what is of an unknown form is not shown");
@@ -196,10 +196,10 @@ onPage("while an answer is written it is the request after it; a compaction's su
   await talk(page, ["one", "two"]);
   await open(page);
   await say(page, "a long one");
-  await page.waitForSelector("#request .about:has-text('request 1 of the running turn')");
+  await page.waitForSelector("#request .about:has-text('request 1 for the answer that is being written')");
   await page.click("#stop");
   await page.waitForSelector("[data-ended=cancelled]");
-  await page.waitForFunction(() => !document.querySelector("#request .about").textContent.includes("running turn"));
+  await page.waitForFunction(() => !document.querySelector("#request .about").textContent.includes("being written"));
   await say(page, "/compact");
   await page.waitForSelector("#log .compaction");
   await page.waitForSelector("#request details[data-kind=summary]");
@@ -248,7 +248,8 @@ onPage("what others wrote stays text, and many messages are drawn in parts", { w
   await page.waitForSelector("#request details[open] pre:has-text('window.hacked = 1')");
   assert.deepEqual(await page.evaluate(() => [window.hacked ?? null, document.querySelectorAll("#request :is(a, img, script)").length]), [null, 0]);
   const before = server.looks;
-  await talk(page, ["x"], 1);
+  await say(page, "x");
+  await page.waitForSelector("#log > li:last-child.assistant:has-text('“x”')");
   await page.waitForFunction(() => document.querySelectorAll("#request details").length === 301);
   assert.ok(server.looks - before <= 6, `${server.looks - before} questions for one turn`);
 });

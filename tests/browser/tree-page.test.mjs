@@ -225,7 +225,7 @@ onPage("labels are chips, quiet lines and names in the tree; a fork is another s
   const from = page.url();
   const second = page.locator("#log .message.user").nth(1);
   await second.hover();
-  await second.locator("[aria-label='Fork into a new session']").click();
+  await second.locator("[aria-label='Fork into a new chat']").click();
   await page.waitForFunction((url) => location.href !== url, from);
   await shows(page, ["one"]);
   assert.equal(await page.inputValue("#input"), "two");
@@ -239,10 +239,10 @@ onPage("what waits can be taken back, put in order, and told to the running turn
   await page.waitForFunction(() => document.querySelectorAll("[data-queued]").length === 3);
   const waiting = () => page.locator("[data-queued] .bubble").allInnerTexts();
   const order = (expected) => page.waitForFunction((texts) => [...document.querySelectorAll("[data-queued] .bubble")].map((node) => node.innerText).join() === texts, expected);
-  assert.match(await page.locator("[data-queued]").nth(1).innerText(), /Waits for its turn, 2 of 3/);
-  await page.locator("[data-queued]").nth(2).locator("[aria-label='Nearer to its turn']").click();
+  assert.match(await page.locator("[data-queued]").nth(1).innerText(), /Waiting, 2 of 3/);
+  await page.locator("[data-queued]").nth(2).locator("[aria-label='Send earlier']").click();
   await order("first,third,second");
-  await page.locator("[data-queued]").first().locator("[aria-label='Further from its turn']").click();
+  await page.locator("[data-queued]").first().locator("[aria-label='Send later']").click();
   await order("third,first,second");
   await page.locator("[data-queued]").nth(1).locator("[aria-label='Take it back']").click();
   await order("third,second");
@@ -337,7 +337,7 @@ onPage("clients' messages, models and names are lines of the chat", {}, async ({
   world.append({ type: "foreign", foreignType: "odd", data: {} });
   await page.waitForSelector("#log .note:has-text('Birds')");
   const rows = (await conversation(page)).slice(2).map((row) => row.replace(/\s+/g, " "));
-  assert.deepEqual(rows, ["weather It rains.", "The model is mock-2 from here on.", "Reasoning effort: high from here on.", "The session is called “Birds”."]);
+  assert.deepEqual(rows, ["weather It rains.", "The model is mock-2 from here on.", "Reasoning effort: high from here on.", "The chat is called “Birds”."]);
 });
 
 onPage("on a phone the tree fills the screen and closes when one goes somewhere", { viewport: { width: 360, height: 640 } }, async ({ page }) => {

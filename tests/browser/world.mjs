@@ -33,6 +33,7 @@ export class World {
     this.pending = [];
     this.turn = null;
     this.lastTurn = null;
+    this.unanswered = [];
     this.compaction = null;
     /** The move that waits for its summary, and how to answer it. */
     this.leaving = null;
@@ -177,6 +178,7 @@ export class World {
     this.turn = null;
     this.pending = [];
     this.lastTurn = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
+    if (this.lastTurn) this.unanswered = [...this.unanswered, { ...this.lastTurn, leafId: this.leafId }].slice(-16);
     this.durable("turn_finished", { turnId, status, ...(error ? { error } : {}), contextInfo: this.contextInfo() });
   }
 
@@ -193,6 +195,7 @@ export class World {
       settings: this.settings, contextInfo: this.contextInfo(),
       entries: entries === 0 ? [] : this.entries.slice(-entries), more: this.entries.length > entries,
       ...(this.turn ? { turn: this.turn } : {}), ...(this.lastTurn ? { lastTurn: this.lastTurn } : {}),
+      ...(this.unanswered.length > 0 ? { unansweredTurns: this.unanswered } : {}),
       ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase, ...(this.compaction.background ? { background: true } : {}) } } : {}),
       queue: this.queue, pending: this.pending,
       ...(this.pins.length > 0 ? { pins: this.pins } : {}), ...(this.undone.length > 0 ? { undone: this.undone } : {}),

@@ -523,6 +523,7 @@ fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View {
         generation: snapshot.generation,
         turn: snapshot.turn,
         last_turn: snapshot.last_turn,
+        unanswered: snapshot.unanswered_turns,
         queue: snapshot.queue,
         pending: snapshot.pending,
         pins: snapshot.pins,

@@ -6,9 +6,12 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Part, TurnId,
     content::utf16_len,
     event::{EphemeralEvent, Event, ItemDelta, TurnStatus},
-    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings},
+    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// As many as PROTOCOL says that the server tells of.
+const UNANSWERED_TURNS_MAX: usize = 16;
 
 /// Where a session stands, as a client knows it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +26,7 @@ pub(crate) struct View {
     pub(crate) generation: u64,
     pub(crate) turn: Option<TurnId>,
     pub(crate) last_turn: Option<EndedTurn>,
+    pub(crate) unanswered: Vec<UnansweredTurn>,
     pub(crate) queue: Vec<QueueItem>,
     pub(crate) pending: Vec<PendingCall>,
     pub(crate) pins: Vec<Pin>,
@@ -75,6 +79,16 @@ impl View {
                     status: finished.status,
                     error: finished.error.clone(),
                 });
+                if finished.status != TurnStatus::Completed {
+                    self.unanswered.push(UnansweredTurn {
+                        turn_id: finished.turn_id.clone(),
+                        status: finished.status,
+                        error: finished.error.clone(),
+                        leaf_id: self.leaf.clone(),
+                    });
+                    let surplus = self.unanswered.len().saturating_sub(UNANSWERED_TURNS_MAX);
+                    self.unanswered.drain(..surplus);
+                }
             }
             Event::ToolCall(call) => self.pending.push(PendingCall {
                 call_id: call.call_id.clone(),
@@ -182,6 +196,7 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
             ("generation", view.generation.to_string()),
             ("turn", format!("{:?}", view.turn)),
             ("last turn", format!("{:?}", view.last_turn)),
+            ("unanswered turns", format!("{:?}", view.unanswered)),
             ("queue", format!("{:?}", view.queue)),
             ("pending calls", format!("{:?}", view.pending)),
             ("pins", format!("{:?}", view.pins)),

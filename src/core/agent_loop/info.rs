@@ -6,7 +6,9 @@ use reseed_protocol::{
     EntryId, TurnId,
     context::{BreakerReason, ContextInfo},
     event::{Event, SessionUpdated},
-    reply::{Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState},
+    reply::{
+        Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState, UnansweredTurn,
+    },
 };
 
 /// Where a session stands, for a client that joins it.
@@ -34,6 +36,8 @@ pub struct Snapshot {
     pub turn: Option<TurnId>,
     /// The last turn, where it can be retried.
     pub last_turn: Option<EndedTurn>,
+    /// The newest turns that ended without an answer.
+    pub unanswered_turns: Vec<UnansweredTurn>,
     /// The running compaction.
     pub compaction: Option<RunningCompaction>,
     /// Inputs that wait.
@@ -126,6 +130,7 @@ impl AgentLoop {
             context_info: self.context_info(),
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
+            unanswered_turns: state.unanswered_turns.clone(),
             compaction,
             queue: state.queue.clone(),
             pending: state.pending.clone(),

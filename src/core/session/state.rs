@@ -8,13 +8,17 @@ use reseed_protocol::{
     CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
     entry::BranchSummary,
-    event::{CompactionTrigger, EntryAppended, Event, TurnStatus},
-    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings},
+    event::{CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
+    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. Another one is folded anew from the log.
-pub const STATE_VERSION: u32 = 3;
+pub const STATE_VERSION: u32 = 4;
+
+/// Unanswered turns that are remembered. This state is stored with every append, so the list is short: what a chat shows
+/// of older failures is of no use any more.
+const UNANSWERED_TURNS_MAX: usize = 16;
 
 /// After an undone compaction the request may grow by this part of the window before another compaction is made: who
 /// brought the old context back wants to use it.
@@ -67,6 +71,8 @@ pub struct SessionState {
     pub turn: Option<OpenTurn>,
     /// The last turn, where it ended without an answer and nothing was said since: what a retry would retry.
     pub last_turn: Option<EndedTurn>,
+    /// The newest turns that ended without an answer, oldest first.
+    pub unanswered_turns: Vec<UnansweredTurn>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
 }
@@ -129,6 +135,7 @@ impl Default for SessionState {
             queue: Vec::new(),
             turn: None,
             last_turn: None,
+            unanswered_turns: Vec::new(),
             pending: Vec::new(),
         }
     }
@@ -193,6 +200,7 @@ impl SessionState {
                     status: finished.status,
                     error: finished.error.clone(),
                 });
+                self.remember_unanswered(finished);
             }
             Event::ToolCall(call) => self.pending.push(PendingCall {
                 call_id: call.call_id.clone(),
@@ -249,6 +257,20 @@ impl SessionState {
                 self.rest_tokens = Some(info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART));
             }
         }
+    }
+
+    fn remember_unanswered(&mut self, finished: &TurnFinished) {
+        if finished.status == TurnStatus::Completed {
+            return;
+        }
+        self.unanswered_turns.push(UnansweredTurn {
+            turn_id: finished.turn_id.clone(),
+            status: finished.status,
+            error: finished.error.clone(),
+            leaf_id: self.leaf.clone(),
+        });
+        let surplus = self.unanswered_turns.len().saturating_sub(UNANSWERED_TURNS_MAX);
+        self.unanswered_turns.drain(..surplus);
     }
 
     fn pay(&mut self, appended: &EntryAppended) {

@@ -11,15 +11,14 @@
  *
  * @typedef {object} Notice
  * @property {"error" | "info"} kind
- * @property {string} message
- * @property {string} [code]
- * @property {boolean} [retriable] whether trying again may help
+ * @property {string} message in people's words
+ * @property {string} [details] code and message, for those who unfold them
  * @property {{ label: string, run: () => void }} [action] what may be done about it
  *
  * @typedef {{ id: string, text: string }} Sending An input that the server has not taken yet.
  */
 
-import { CommandError, Connection, ConnectionLost, newId } from "./connection.js";
+import { CommandError, Connection, ConnectionLost, explainError, newId } from "./connection.js";
 import { Context } from "./context.js";
 import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
@@ -41,6 +40,7 @@ export class App {
    * @param {(notice: Notice) => void} listeners.onNotice
    * @param {(text: string) => void} listeners.onAnnounce what a screen reader should say
    * @param {(text: string) => void} listeners.onText a text that goes back to where one writes
+   * @param {() => void} listeners.onLeave another session is shown from here on
    * @param {(sessionId: string | null) => void} listeners.onTarget the session that the address should name
    */
   constructor(listeners) {
@@ -168,6 +168,7 @@ export class App {
   aim(sessionId) {
     this.target = sessionId;
     this.state = null;
+    this.listeners.onLeave();
     this.listeners.onTarget(sessionId);
     this.changed();
   }
@@ -195,9 +196,9 @@ export class App {
       if (this.target !== null && this.opened !== this.target) await this.open(this.target);
     } catch (error) {
       if (!(error instanceof CommandError)) return;
-      this.fail(error);
       if (error.retriable) setTimeout(() => void this.inTurn(() => this.settle()), error.retryAfterMs ?? REOPEN_MS);
       else if (this.target !== null) this.aim(null);
+      this.fail(error);
     }
   }
 
@@ -382,8 +383,8 @@ export class App {
   statusChanged(status) {
     if (status.phase !== "open") this.opened = null;
     if (status.phase === "stopped" && status.code === 4404) {
-      this.listeners.onNotice({ kind: "info", message: "This session was deleted." });
       this.aim(null);
+      this.listeners.onNotice({ kind: "info", message: "This chat was deleted." });
       void this.connection.connect();
     }
     this.changed();
@@ -452,8 +453,7 @@ export class App {
   fail(error) {
     // The line about the connection says so already.
     if (error instanceof ConnectionLost && this.status.phase !== "open") return;
-    const message = error instanceof Error ? error.message : String(error);
-    const { code, retriable } = error instanceof CommandError ? error : { code: undefined, retriable: undefined };
-    this.listeners.onNotice({ kind: "error", message, code, retriable });
+    const { text, details } = explainError(error);
+    this.listeners.onNotice({ kind: "error", message: text, details });
   }
 }

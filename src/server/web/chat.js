@@ -13,6 +13,7 @@
 import { CompactionRow, compactionLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
+import { explain, explainEnd } from "./errors.js";
 import { Follow } from "./follow.js";
 import { isHeldUp } from "./fold.js";
 import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
@@ -20,6 +21,7 @@ import { patch } from "./patch.js";
 import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
 import { Stretch } from "./stretch.js";
+import { detailsOf } from "./toasts.js";
 
 /** Milliseconds for which a message that was looked for is marked. */
 const FOUND_MS = 1600;
@@ -28,13 +30,6 @@ const FOUND_MS = 1600;
 const NEAR_PIXELS = 600;
 /** Share of the view's height that a page key moves it by. */
 const PAGE_SHARE = 0.85;
-
-/** @type {Record<string, string>} */
-const ENDINGS = {
-  failed: "The turn failed",
-  cancelled: "You stopped this turn",
-  interrupted: "The server stopped in the middle of this turn",
-};
 
 export class ChatView {
   /**
@@ -70,6 +65,8 @@ export class ChatView {
     this.lines = new Map();
     /** @type {unknown[]} what that was drawn of */
     this.known = [];
+    /** @type {unknown[]} what the traces of failures were drawn of */
+    this.traced = [];
     /** @type {Map<string, string>} names of tools by `callId` */
     this.tools = new Map();
     /** @type {Map<string, ItemView>} */
@@ -98,6 +95,7 @@ export class ChatView {
     ];
     if (known.some((part, index) => part !== this.known[index])) for (const line of this.lines.values()) line.render();
     this.known = known;
+    this.renderTraces(state);
     this.renderTail(state);
     this.showEnds();
     this.welcome.hidden = this.app.target !== null && (state === null || state.leafId !== null || state.turnId !== null)
@@ -127,6 +125,7 @@ export class ChatView {
   /** Draws what the stretch is now. */
   redraw() {
     this.renderRows();
+    this.renderTraces(this.app.state);
     this.showEnds();
     this.follow.hold();
     this.loadMore();
@@ -155,6 +154,7 @@ export class ChatView {
     this.tools.clear();
     this.items.clear();
     this.made.clear();
+    this.traced = [];
     this.log.replaceChildren();
     this.tail.replaceChildren();
     this.stretch.reset();
@@ -191,10 +191,34 @@ export class ChatView {
     for (const entry of entries) {
       const row = this.row(entry);
       if (!row) continue;
+      while (after?.hasAttribute("data-trace")) after = after.nextElementSibling;
       if (row === after) after = after.nextElementSibling;
       else this.log.insertBefore(row, after);
     }
     selected?.();
+  }
+
+  /**
+   * Shows what failed, where it did.
+   * @param {State | null} state
+   */
+  renderTraces(state) {
+    const of = [state?.unanswered, state?.failures, state?.lastTurn, state?.turnId, this.path, this.drawn.from, this.drawn.to];
+    if (of.every((part, index) => part === this.traced[index]) && this.traced.length > 0) return;
+    this.traced = of;
+    for (const row of this.log.querySelectorAll("[data-trace]")) row.remove();
+    const traces = tracesOf(state);
+    if (traces.size === 0) return;
+    const rows = (/** @type {string} */ entryId) => (traces.get(entryId) ?? []).map(({ explained, times }) => traceRow(explained, times));
+    if (this.drawn.from === 0 && !state?.more) this.log.prepend(...rows(""));
+    // Entries without a row do not keep a failure from being shown: it follows the row before them.
+    let row = null;
+    for (const entry of this.path) {
+      row = this.rows.get(entry.entryId) ?? row;
+      let last = row;
+      while (last?.nextElementSibling?.hasAttribute("data-trace")) last = /** @type {HTMLElement} */ (last.nextElementSibling);
+      if (last?.isConnected) last.after(...rows(entry.entryId));
+    }
   }
 
   /** @param {State["entries"][number]} entry */
@@ -391,15 +415,51 @@ function activity(pending) {
 }
 
 /**
+ * That the newest question has no answer, and what can be done about it.
  * @param {NonNullable<State["lastTurn"]>} turn
  * @param {(() => void) | null} retry
  */
 function endedRow({ status, error }, retry) {
-  const text = ENDINGS[status] ?? `The turn was ${status}`;
-  const hint = error && el("small", {}, el("code", {}, error.code), error.retriable ? " · trying again may help" : "");
+  const { text, details } = explainEnd(status, error);
   return el("li", { class: `ended ${status}`, role: "alert", "data-ended": status },
-    el("span", {}, error ? `${text}: ${error.message}` : `${text}.`, hint),
-    retry && el("button", { type: "button", class: "button small", onclick: retry }, "Retry"));
+    el("div", { class: "said" }, el("span", {}, text), detailsOf(details)),
+    retry && el("button", { type: "button", class: "button small", onclick: retry }, "Try again"));
+}
+
+/**
+ * What is left of a failure in the chat.
+ * @param {import("./errors.js").Explained} explained
+ * @param {number} times
+ */
+function traceRow({ text, details }, times) {
+  return el("li", { class: "trace", "data-trace": true },
+    el("span", {}, times > 1 ? `${text} (${times} times)` : text), detailsOf(details));
+}
+
+/**
+ * The failures of a chat by the entry after which they happened, the same ones in a row as one.
+ * @param {State | null} state
+ * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} under "" those before the first
+ */
+function tracesOf(state) {
+  /** @type {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} */
+  const traces = new Map();
+  const add = (/** @type {string | null} */ leafId, /** @type {import("./errors.js").Explained} */ explained) => {
+    const there = traces.get(leafId ?? "") ?? [];
+    const last = there[there.length - 1];
+    if (last?.explained.text === explained.text) last.times += 1;
+    else there.push({ explained, times: 1 });
+    traces.set(leafId ?? "", there);
+  };
+  for (const { turnId, status, error, leafId } of state?.unanswered ?? []) {
+    // An answer that was stopped says so itself.
+    const stopped = status === "cancelled" && leafId !== null ? state?.known.get(leafId) : undefined;
+    if (stopped?.type === "message" && stopped.incomplete) continue;
+    // The last one is shown below the chat, where it can be tried again.
+    if (turnId !== state?.lastTurn?.turnId || state?.turnId) add(leafId, explainEnd(status, error));
+  }
+  for (const { leafId, error } of state?.failures ?? []) add(leafId, explain(error));
+  return traces;
 }
 
 /**

@@ -10,7 +10,8 @@
  * @typedef {{ label: string, run: () => void, kind?: string }} Action
  */
 
-import { CommandError } from "./connection.js";
+import { CommandError, explainError } from "./connection.js";
+import { detailsOf } from "./toasts.js";
 import { previewView } from "./difference-view.js";
 import { INSTRUCTIONS_CHARS_MAX } from "./dialogs.js";
 import { el } from "./dom.js";
@@ -40,7 +41,7 @@ export class CompactDialog {
     this.about = el("textarea", { class: "field", id: "compact-about", rows: 2, dir: "auto", maxlength: INSTRUCTIONS_CHARS_MAX, placeholder: "What should the summary dwell on? (optional)", autofocus: true });
     this.about.value = instructions;
     this.strategy = el("select", { class: "field", id: "compact-strategy" },
-      el("option", { value: "" }, `As the session does (${app.state?.strategy ?? ""})`),
+      el("option", { value: "" }, `As the chat does (${app.state?.strategy ?? ""})`),
       ...STRATEGIES.filter(({ name }) => name !== "manual").map(({ name, does }) => el("option", { value: name, title: does }, name)));
     this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
     this.form = el("form", {},
@@ -124,9 +125,12 @@ export class CompactDialog {
     if (this.dialog.open) this.about.focus();
   }
 
-  /** @param {string} text */
-  wrong(text) {
-    this.said.textContent = text;
+  /**
+   * @param {string} text
+   * @param {string} [details]
+   */
+  wrong(text, details) {
+    this.said.replaceChildren(text, detailsOf(details) ?? "");
     this.said.hidden = false;
     this.said.classList.add("wrong");
   }
@@ -134,13 +138,14 @@ export class CompactDialog {
   /**
    * What is shown does not hold any more.
    * @param {string} text
+   * @param {string} [details]
    */
-  over(text) {
+  over(text, details) {
     clearTimeout(this.expiry);
     this.result.classList.add("over");
     const close = { label: "Close", run: () => this.dialog.close() };
     this.display(this.result.hidden ? "form" : "result", [close, { label: "New preview", run: () => void this.preview(), kind: "primary" }]);
-    this.wrong(text);
+    this.wrong(text, details);
     this.actions.querySelector("button:last-child")?.scrollIntoView({ block: "nearest" });
     /** @type {HTMLElement | null} */ (this.actions.querySelector("button:last-child"))?.focus();
   }
@@ -178,10 +183,10 @@ export class CompactDialog {
     } catch (error) {
       if (mine !== this.asked) return;
       this.working = false;
-      const message = error instanceof Error ? error.message : String(error);
-      if (error instanceof CommandError && OVER.includes(error.code)) return this.over(message);
+      const { text, details } = explainError(error);
+      if (error instanceof CommandError && OVER.includes(error.code)) return this.over(text, details);
       this.toForm();
-      this.wrong(message);
+      this.wrong(text, details);
     }
   }
 
@@ -241,9 +246,9 @@ export class CompactDialog {
     } catch (error) {
       if (mine !== this.asked) return this.app.fail(error);
       for (const button of buttons) button.disabled = false;
-      const message = error instanceof Error ? error.message : String(error);
-      if (error instanceof CommandError && OVER.includes(error.code)) this.over(message);
-      else this.wrong(message);
+      const { text, details } = explainError(error);
+      if (error instanceof CommandError && OVER.includes(error.code)) this.over(text, details);
+      else this.wrong(text, details);
     }
   }
 }

@@ -136,7 +136,7 @@ export class ComposerView {
     this.input.placeholder = app.readOnly ? "You are reading along" : "Message, or / for commands";
     const running = Boolean(state?.turnId);
     this.steer.hidden = !running || !app.can("steer") || this.send.disabled || this.input.value.startsWith("/");
-    this.send.title = running ? "Send when this turn is over (Enter)" : "Send (Enter)";
+    this.send.title = running ? "Send after this answer (Enter)" : "Send (Enter)";
   }
 
   /**

@@ -25,6 +25,8 @@
  * @property {(error: Error) => void} reject
  */
 
+import { explain } from "./errors.js";
+
 /**
  * What a command is answered with, unless it is refused.
  * @template {CommandName} T
@@ -65,6 +67,17 @@ export class ConnectionLost extends Error {
   constructor(message = "the connection was lost") {
     super(message);
   }
+}
+
+/**
+ * What went wrong, in people's words.
+ * @param {unknown} error
+ * @returns {import("./errors.js").Explained}
+ */
+export function explainError(error) {
+  if (error instanceof CommandError) return explain(error);
+  const message = error instanceof Error ? error.message : String(error);
+  return { text: `${message.charAt(0).toUpperCase()}${message.slice(1)}.` };
 }
 
 /** A name for a command or a client: a UUID, also where the page is not served safely. */
@@ -168,8 +181,8 @@ export class Connection {
     const frame = JSON.stringify({ id, type, payload });
     const bytes = new TextEncoder().encode(frame).length;
     if (bytes > this.bytesMax) {
-      const message = `this is too long: ${bytes} bytes, the server takes ${this.bytesMax}`;
-      return Promise.reject(new CommandError({ code: "input_too_large", message, retriable: false }));
+      const message = `This is too long: ${bytes} bytes, and the server takes ${this.bytesMax}`;
+      return Promise.reject(new Error(message));
     }
     return new Promise((resolve, reject) => {
       const writes = WRITING.has(type);

@@ -9,6 +9,7 @@
  */
 
 import { CommandError } from "./connection.js";
+import { explain } from "./errors.js";
 import { SUMMARISING_BRANCH, isHeldUp, withContextInfo } from "./fold.js";
 import { failedText } from "./report.js";
 
@@ -115,7 +116,7 @@ export class Context {
       case "hook_failed": {
         // What it means for the turn, if anything, stands in the chat.
         const { hook, code, message } = event.payload;
-        listeners.onNotice({ kind: "info", code, message: `The hook “${hook}” failed: ${message}` });
+        listeners.onNotice({ kind: "info", details: `${hook}, ${code}: ${message}`, message: `The extension “${hook}” failed.` });
         break;
       }
       case "compaction_started":
@@ -141,8 +142,10 @@ export class Context {
         // Whoever asked is told by the reply; what was only prepared is made again when it is due.
         if (code === "compaction_void" || (commandId && moves.asked.has(commandId))) break;
         const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
-        const kind = background || code === "compaction_cancelled" ? "info" : "error";
-        listeners.onNotice({ kind, code, message: event.payload.message + tried });
+        const { text, details = "" } = explain(event.payload);
+        // What failed while somebody waited stands in the chat.
+        if (background || code === "compaction_cancelled") listeners.onNotice({ kind: "info", message: text, details: details + tried });
+        else listeners.onAnnounce(text);
         void this.refresh();
         break;
       }

@@ -84,7 +84,7 @@ export async function prompt({ title, text, label, action, value = "", secret = 
  */
 export function summaryChoice(what) {
   const box = el("input", { type: "checkbox", name: "summarize" });
-  const about = el("input", { class: "field", type: "text", placeholder: "What should it dwell on? (optional)", "aria-label": "What the summary should dwell on", maxlength: INSTRUCTIONS_CHARS_MAX, hidden: true, autocomplete: "off" });
+  const about = el("input", { class: "field", type: "text", placeholder: "What should the summary focus on? (optional)", "aria-label": "What the summary should focus on", maxlength: INSTRUCTIONS_CHARS_MAX, hidden: true, autocomplete: "off" });
   box.addEventListener("change", () => {
     about.hidden = !box.checked;
     if (box.checked) about.focus();
@@ -128,7 +128,7 @@ export async function askToGo({ title, text, places = [], leaves, action }) {
 
 export async function help() {
   const commands = el("dl", {}, ...COMMANDS.flatMap(({ usage, does }) => [el("dt", {}, usage), el("dd", {}, does)]));
-  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: into the running turn"], ["Esc", "stop the answer"], ["/", "go to the message field"]];
+  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: add to the answer that is being written"], ["Esc", "stop the answer"], ["/", "go to the message field"]];
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);

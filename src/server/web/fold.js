@@ -42,6 +42,11 @@
  * @property {number} [total]
  * @property {number} [asOfSeq] up to which event this speaks, where the session was opened while it ran
  *
+ * @typedef {object} Failure A compaction that came to nothing, after the entry that was the newest then.
+ * @property {string} jobId
+ * @property {string | null} leafId
+ * @property {{ code: string, message: string, retriable?: boolean }} error
+ *
  * @typedef {object} State
  * @property {string} sessionId
  * @property {"owner" | "observer"} role
@@ -63,6 +68,8 @@
  * @property {string | null} turnId the running turn
  * @property {Item[]} items
  * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
+ * @property {NonNullable<SessionOpened["unansweredTurns"]>} unanswered the newest turns without an answer, oldest first
+ * @property {Failure[]} failures compactions that failed while this was shown
  * @property {RunningCompaction | null} compaction
  * @property {import("reseed-protocol").Pin[]} pins the entries that every compaction keeps
  * @property {string[]} undone the compactions that building the context passes over
@@ -77,6 +84,12 @@ export { SUMMARISING_BRANCH, inEffect, isHeldUp, pinOf } from "./fold-context.js
 
 /** Entries of a path below which the others are asked for without waiting for a reader to scroll there. */
 const PATH_ENTRIES_MIN = 20;
+
+/** Codes of compactions that ended without being made, and did not fail. */
+const NOT_FAILED = new Set(["compaction_cancelled", "compaction_void", "nothing_to_compact"]);
+
+/** Failures of each kind that are remembered: as many as the server tells of. */
+const FAILURES_MAX = 16;
 
 /**
  * The state that a snapshot speaks of.
@@ -105,6 +118,8 @@ export function fromSnapshot(opened) {
     turnId,
     items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
     lastTurn: opened.lastTurn ?? null,
+    unanswered: opened.unansweredTurns ?? [],
+    failures: [],
     queue: opened.queue,
     pending: opened.pending,
   };
@@ -248,7 +263,7 @@ function apply(state, event) {
     case "compaction_undone": return compactionUndone(state, event.payload);
     case "compaction_started": return compactionStarted(state, event.payload);
     case "compaction_progress": return compactionProgressed(state, event.payload);
-    case "compaction_failed": return { ...state, compaction: withoutJob(state, event.payload.jobId) };
+    case "compaction_failed": return compactionFailed(state, event.payload);
     case "context_warning": return { ...state, warning: event.payload.message };
     case "role_changed": return { ...state, role: event.payload.role };
     default: return state;
@@ -309,9 +324,25 @@ function finishTurn(state, { turnId, status, error, contextInfo }) {
     items: state.items.filter((item) => item.aborted || item.turnId !== turnId),
     pending: state.pending.filter((call) => call.turnId !== turnId),
     lastTurn: ended,
+    unanswered: ended ? [...state.unanswered, { ...ended, leafId: state.leafId }].slice(-FAILURES_MAX) : state.unanswered,
     contextInfo,
     warning: contextInfo.warning ?? null,
   };
+}
+
+/**
+ * A compaction has failed. Those that were cancelled, or whose work became pointless, are no failures.
+ * @param {State} state
+ * @param {import("reseed-protocol").CompactionFailed} failed
+ * @returns {State}
+ */
+function compactionFailed(state, { jobId, code, message, background }) {
+  const compaction = withoutJob(state, jobId);
+  // Whoever waits for the summary of a branch is told by the reply.
+  const aside = background || state.compaction?.phase === SUMMARISING_BRANCH;
+  if (aside || NOT_FAILED.has(code)) return { ...state, compaction };
+  const failure = { jobId, leafId: state.leafId, error: { code, message } };
+  return { ...state, compaction, failures: [...state.failures, failure].slice(-FAILURES_MAX) };
 }
 
 /**

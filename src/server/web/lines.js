@@ -11,7 +11,7 @@ const STOPPED = {
   4400: "The server did not understand this page. Reload it.",
   4403: "This page may not connect to the server.",
   4408: "The server waited too long for this page.",
-  4409: "This session is open in another window.",
+  4409: "This chat is open in another window.",
   4429: "Too many messages in a short time.",
 };
 
@@ -37,7 +37,7 @@ export class LinesView {
     const { state, welcome } = this.app;
     this.renderConnection();
     const observing = state?.role === "observer";
-    this.say(this.role, observing ? "This session is open elsewhere: here you can read along." : null, [
+    this.say(this.role, observing ? "This chat is open in another window. You have read-only access here." : null, [
       ["Use it here", () => this.app.takeOver()],
     ]);
     const notice = this.noticeClosed ? null : welcome?.server.notice ?? null;

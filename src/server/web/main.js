@@ -11,7 +11,7 @@ import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { RequestView } from "./request-view.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
-import { toast } from "./toasts.js";
+import { clearToasts, toast } from "./toasts.js";
 import { TreeView } from "./tree-view.js";
 
 /** Characters of an answer that a screen reader reads by itself; the rest is in the chat. */
@@ -36,6 +36,7 @@ let asked = false;
 const app = new App({
   onChange: schedule,
   onNotice: toast,
+  onLeave: clearToasts,
   onAnnounce: (text) => (announcer.textContent = text.slice(0, ANNOUNCE_CHARS_MAX)),
   onText: (text) => composer.give(text),
   onTarget: (sessionId) => {
@@ -120,7 +121,7 @@ async function submit(text, whenBusy) {
  */
 async function run(name, rest) {
   if (app.state === null && !["help", "new"].includes(name)) {
-    toast({ kind: "info", message: "Say something first: there is no session yet." });
+    toast({ kind: "info", message: "Write a message first: this chat is still empty." });
     return false;
   }
   switch (name) {
@@ -141,7 +142,7 @@ async function run(name, rest) {
     case "strategy":
     case "rename":
       if (!rest) {
-        toast({ kind: "error", message: `/${name} needs ${name === "steer" ? "a text" : "a name"} behind it.` });
+        toast({ kind: "error", message: `Write ${name === "steer" ? "a text" : "a name"} after /${name}.` });
         return false;
       }
       if (name === "steer") return app.send(rest, "steer");
@@ -155,7 +156,7 @@ async function run(name, rest) {
 /** @param {string} [instructions] */
 function openCompact(instructions) {
   if (app.context.mayCompact) new CompactDialog(app, instructions).show();
-  else toast({ kind: "info", message: app.readOnly ? "Here you can read along only." : "It is being compacted already." });
+  else toast({ kind: "info", message: app.readOnly ? "You have read-only access." : "The chat is being summarised already." });
 }
 
 /**
@@ -163,7 +164,7 @@ function openCompact(instructions) {
  * @param {string} value
  */
 async function rename(sessionId, value) {
-  const name = await prompt({ title: "Rename session", label: "Name", action: "Rename", value, charsMax: NAME_CHARS_MAX });
+  const name = await prompt({ title: "Rename chat", label: "Name", action: "Rename", value, charsMax: NAME_CHARS_MAX });
   if (name) await app.rename(sessionId, name);
 }
 
@@ -173,7 +174,7 @@ async function rename(sessionId, value) {
  */
 async function remove(sessionId, name) {
   const text = `“${name || "Untitled"}” and everything said in it will be gone for good.`;
-  if (await confirm("Delete this session?", text, "Delete")) await app.remove(sessionId);
+  if (await confirm("Delete this chat?", text, "Delete")) await app.remove(sessionId);
 }
 
 // The tree
@@ -244,7 +245,7 @@ async function switchTo(entryId, index, count) {
   if (left === null || here === null) return;
   const bring = async () => {
     const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";
-    const about = "What should it dwell on? (optional)";
+    const about = "What should the summary focus on? (optional)";
     const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", charsMax: INSTRUCTIONS_CHARS_MAX, mayBeEmpty: true });
     if (instructions !== null) await app.moves.bringSummary(left, here, { summarize: true, instructions });
   };

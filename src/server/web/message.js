@@ -61,7 +61,7 @@ export function entryRow(entry, tools, preview) {
     case "model_change": return note(entry, `The model is ${entry.model} from here on.`);
     case "thinking_level_change":
       return note(entry, entry.thinkingLevel === "default" ? "How long to think is left to the provider from here on." : `Reasoning effort: ${entry.thinkingLevel} from here on.`);
-    case "session_info": return note(entry, `The session is called “${entry.name}”.`);
+    case "session_info": return note(entry, `The chat is called “${entry.name}”.`);
     case "label": {
       const target = preview(entry.targetId);
       const what = target ? ` on “${target}”` : "";

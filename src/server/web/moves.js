@@ -137,7 +137,7 @@ export class Moves {
     this.app.sessions.listSoon();
     await this.app.show(forked.sessionId);
     if (forked.input) this.onText(textOfParts(forked.input));
-    this.app.listeners.onNotice({ kind: "info", message: "This is a new session. The one it came from is as it was." });
+    this.app.listeners.onNotice({ kind: "info", message: "This is a new chat. The one it came from is as it was." });
   }
 
   /**

@@ -37,13 +37,13 @@ export function queueRow(item, queue, { moves, mayEdit, maySteer }) {
   const row = userMessage(item.content);
   row.classList.add("waiting");
   row.dataset.queued = item.commandId;
-  const where = item.custom ? "A note that waits" : item.steer ? "Goes with the next request" : peers.length > 1 ? `Waits for its turn, ${at + 1} of ${peers.length}` : "Waits for its turn";
+  const where = item.custom ? "A note that waits" : item.steer ? "Goes with the next request to the model" : peers.length > 1 ? `Waiting, ${at + 1} of ${peers.length}` : "Waiting for the answer";
   row.append(el("footer", { class: "tools-row" },
     el("span", { class: "mark" }, where),
     mayEdit && el("span", { class: "row-actions" },
-      maySteer && !item.steer && !item.custom && el("button", { type: "button", class: "button small steer", title: "Tell it to the running turn", onclick: () => void moves.steer(item) }, icon("now"), "Send now"),
-      peers.length > 1 && move("up", "Nearer to its turn", -1, at > 0),
-      peers.length > 1 && move("down", "Further from its turn", 1, at < peers.length - 1),
+      maySteer && !item.steer && !item.custom && el("button", { type: "button", class: "button small steer", title: "Add it to the answer that is being written", onclick: () => void moves.steer(item) }, icon("now"), "Send now"),
+      peers.length > 1 && move("up", "Send earlier", -1, at > 0),
+      peers.length > 1 && move("down", "Send later", 1, at < peers.length - 1),
       iconButton("close", "Take it back", () => void moves.remove(item)))));
   return row;
 }

@@ -138,7 +138,7 @@ export function stackOf(sections, meta) {
 export function aboutText(meta, tokens) {
   if (!meta?.model) return `${number(tokens)} tokens`;
   const of = `${number(tokens)} of ${number(meta.windowTokens)} tokens`;
-  const turn = meta.turnId === undefined ? "" : ` · request ${meta.request} of the running turn`;
+  const turn = meta.turnId === undefined ? "" : ` · request ${meta.request} for the answer that is being written`;
   return `${meta.model} · ${of}${turn}`;
 }
 

@@ -68,7 +68,7 @@ export class RowTools {
       may && navigate && !isLeaf && iconButton("here", "Continue from here", () => actions.goOnFrom(entryId)),
       may && labels && iconButton("label", label ? "Change label" : "Label", () => actions.label(entryId)),
       mayPin && this.pinButton(pin),
-      may && fork && iconButton("fork", "Fork into a new session", () => actions.fork(entry)),
+      may && fork && iconButton("fork", "Fork into a new chat", () => actions.fork(entry)),
     ];
     this.buttons.replaceChildren(...buttons.filter((button) => button instanceof HTMLElement));
     if (focused) /** @type {HTMLElement | null} */ (this.buttons.querySelector(`[aria-label="${CSS.escape(focused)}"]`))?.focus();

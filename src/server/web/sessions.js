@@ -56,7 +56,7 @@ export class SessionsView {
     this.list.replaceChildren(...shown.map((item) => this.row(item, now)));
     if (focus) this.list.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.dispatchEvent(new Event("refocus"));
     this.empty.hidden = items.length > 0;
-    this.empty.textContent = search ? "No session has this in its name." : "No sessions yet.";
+    this.empty.textContent = search ? "No chat has this in its name." : "No chats yet.";
     this.more.hidden = !cursor;
   }
 

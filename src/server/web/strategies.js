@@ -23,7 +23,7 @@ export const SETTINGS = {
   minGain: { label: "Save at least, % of the request", kind: "percent" },
   reserveTokens: { label: "Keep free for the answer, tokens", kind: "count" },
   keepRecentTokens: { label: "Keep word for word, newest tokens", kind: "count" },
-  keepTurns: { label: "Keep word for word, newest turns", kind: "count" },
+  keepTurns: { label: "Keep word for word, newest questions with answers", kind: "count" },
   keepToolResults: { label: "Never clear, newest tool results", kind: "count" },
   summarise: { label: "Summarise what is taken out", kind: "choice" },
   steps: { label: "Strategies in order, gentle to drastic", kind: "names" },
@@ -32,10 +32,10 @@ export const SETTINGS = {
 /** @type {Strategy[]} */
 export const STRATEGIES = [
   { name: "threshold", does: "Summarises the older part when the window is nearly full.", settings: ["threshold", "target", "background", "keepRecentTokens"] },
-  { name: "sliding_window", does: "Keeps the newest turns word for word and folds older ones into a summary.", settings: ["keepTurns", "background", "threshold"] },
+  { name: "sliding_window", does: "Keeps the newest questions and answers word for word and folds older ones into a summary.", settings: ["keepTurns", "background", "threshold"] },
   { name: "tool_results", does: "Clears old tool results as soon as that makes room worth it; then as threshold.", settings: ["threshold", "keepToolResults", "minGain"] },
   { name: "importance", does: "Takes out what matters least.", settings: ["threshold", "target", "summarise", "keepRecentTokens"] },
-  { name: "truncate", does: "Leaves out the oldest turns, without asking the model.", settings: ["threshold", "target"] },
+  { name: "truncate", does: "Leaves out the oldest questions and answers, without asking the model.", settings: ["threshold", "target"] },
   { name: "pipeline", does: "Several of these in order, gentle to drastic.", settings: ["steps", "threshold", "target", "keepTurns", "keepToolResults"] },
   { name: "manual", does: "Off: never compacts by itself, also not when the window is full.", settings: ["keepRecentTokens"] },
 ];

@@ -1,9 +1,12 @@
-/** Short notices in the corner. Errors are spoken at once and stay until they are closed; the rest leaves by itself. */
+/**
+ * Short notices above the message field. They take room there instead of covering what is read, and belong to the chat in
+ * which they came up. Errors are spoken at once and stay until they are closed; the rest leaves by itself.
+ */
 
 import { byId, el, iconButton } from "./dom.js";
 
-/** Notices at once. An older one gives way: a flood of them would cover the page. */
-const TOASTS_MAX = 4;
+/** Notices at once. An older one gives way: a flood of them would fill the page. */
+const TOASTS_MAX = 3;
 /** Milliseconds for which a notice that is no error stays. */
 const INFO_MS = 6000;
 
@@ -11,11 +14,10 @@ const INFO_MS = 6000;
 const ACTION_MS = 10_000;
 
 /** @param {import("./app.js").Notice} notice */
-export function toast({ kind, message, code, retriable, action }) {
+export function toast({ kind, message, details, action }) {
   const root = byId("toasts", HTMLElement);
-  const words = [code, retriable ? "trying again may help" : null].filter(Boolean).join(" · ");
   const node = el("div", { class: `toast ${kind}`, role: kind === "error" ? "alert" : "status" },
-    el("div", {}, message, words && el("small", {}, words),
+    el("div", {}, el("span", {}, message), detailsOf(details),
       action && el("button", { type: "button", class: "button small", onclick: () => (node.remove(), action.run()) }, action.label)),
     iconButton("close", "Close notice", () => node.remove()));
   // The same thing twice is one thing.
@@ -29,4 +31,17 @@ export function toast({ kind, message, code, retriable, action }) {
     else node.remove();
   };
   setTimeout(leave, action ? ACTION_MS : INFO_MS);
+}
+
+/** Removes the notices of the chat that is left. */
+export function clearToasts() {
+  byId("toasts", HTMLElement).replaceChildren();
+}
+
+/**
+ * Details that can be unfolded; null where there are none.
+ * @param {string | undefined} details
+ */
+export function detailsOf(details) {
+  return details ? el("details", { class: "details" }, el("summary", {}, "Details"), el("code", {}, details)) : null;
 }

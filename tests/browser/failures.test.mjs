@@ -1,0 +1,160 @@
+/** What a person sees of what went wrong: in the chat, for good, and in their words. */
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { explain } from "../../src/server/web/errors.js";
+import { say, settled } from "./browser.mjs";
+import { SCREENS, mockPages } from "./mock-page.mjs";
+
+const onPage = mockPages();
+
+/** Words of the protocol and of programs that no person should have to know. */
+const JARGON = /_|\b(?:sessions?|turns?|commands?|payload|seq|rungs?|epoch|envelope|JSON|UUID|frames?)\b/i;
+
+test("every error has words for people", async () => {
+  const table = await readFile(new URL("../../protocol/ERRORS.md", import.meta.url), "utf8");
+  const codes = [...table.split("# Close codes")[0].matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, code]) => code);
+  assert.ok(codes.length > 50);
+  for (const code of [...codes, "one_of_tomorrow"]) {
+    const { text, details } = explain({ code, message: "send retry_turn", retriable: true, retryAfterMs: 2500 });
+    assert.doesNotMatch(text, JARGON, code);
+    assert.match(text, /^[A-Z].*\. The server asks to wait 3 s\.$/);
+    assert.equal(details, `${code}: send retry_turn`);
+  }
+  // What a person can cause has words of its own.
+  const plain = explain({ code: "one_of_tomorrow", message: "", retriable: false }).text;
+  const own = codes.filter((code) => explain({ code, message: "" }).text !== plain);
+  for (const code of codes.filter((one) => /^(?:upstream|compaction|context|store|hook|queue|turn|preview|nothing|too_many|unknown_(?:model|strategy)|input_too)/.test(one))) assert.ok(own.includes(code), code);
+});
+
+onPage("a failure stays in the chat after the next question, and after a reload", {}, async ({ page }) => {
+  await say(page, "please fail");
+  await page.waitForSelector("[data-ended=failed]");
+  assert.equal(await page.locator("[data-trace]").count(), 0);
+  await say(page, "go on");
+  await settled(page, 1);
+  assert.equal(await page.locator("[data-ended]").count(), 0);
+  const order = () => page.locator("#log > li").evaluateAll((rows) => rows.map((row) => (row.hasAttribute("data-trace") ? "trace" : row.className.split(" ")[1])));
+  const expected = ["user", "trace", "user", "assistant"];
+  assert.deepEqual(await order(), expected);
+  assert.match(await page.innerText("[data-trace]"), /^The answer broke off in the middle\. Try again\.\s*Details$/);
+  await page.click("[data-trace] summary");
+  assert.equal(await page.innerText("[data-trace] code"), "upstream_truncated: the answer stopped in the middle");
+  await page.reload();
+  await page.waitForSelector("#log .assistant");
+  assert.deepEqual(await order(), expected);
+  assert.doesNotMatch(await page.innerText("body"), /upstream_truncated|retry_turn/);
+});
+
+onPage("a failure that was tried again stays, several of a kind as one line", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const [world] = server.worlds.values();
+  world.say("and now?", "command-00000009");
+  for (let tries = 1; tries <= 3; tries += 1) {
+    world.startTurn();
+    world.finishTurn("failed", { code: "upstream_overloaded", message: "503", retriable: true });
+  }
+  await page.waitForSelector("[data-trace]:has-text('(2 times)')");
+  await page.click("[data-ended] button");
+  await settled(page, 2);
+  await page.waitForSelector("[data-trace]:has-text('overloaded. Wait a moment, then try again. (3 times)')");
+  assert.equal(await page.locator("[data-trace]").count(), 1);
+});
+
+onPage("an answer that was stopped is marked once", { wordMillis: 15 }, async ({ page, server }) => {
+  await say(page, "a long one");
+  await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("[data-ended=cancelled]:has-text('You stopped this answer.')");
+  server.wordMillis = 0;
+  await say(page, "go on");
+  await settled(page, 2);
+  assert.equal(await page.locator("[data-trace]").count(), 0);
+  assert.equal(await page.locator("#log .mark.cut:has-text('Stopped here')").count(), 1);
+});
+
+onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const [world] = server.worlds.values();
+  const failed = (jobId, code, background) => world.ephemeral("compaction_failed", { jobId, code, message: "ModelSummary: not_smaller", ...(background ? { background } : {}) });
+  failed("j1", "compaction_void");
+  failed("j2", "compaction_failed", true);
+  failed("j3", "compaction_failed");
+  await page.waitForSelector("[data-trace]:has-text('could not be summarised')");
+  await say(page, "go on");
+  await settled(page, 2);
+  assert.equal(await page.locator("[data-trace]").count(), 1);
+  assert.doesNotMatch(await page.innerText("#log"), /not_smaller/);
+});
+
+for (const [name, viewport] of Object.entries(SCREENS)) {
+  onPage(`notices cover nothing and go with the chat: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
+    await page.click("#notice-line button");
+    await say(page, "a long one");
+    await settled(page, 1);
+    for (let tries = 0; tries < 4; tries += 1) {
+      await say(page, "/compact");
+      await page.waitForSelector(".toast.error");
+      await say(page, `/none${tries === 0 ? "" : "such"}`);
+      await page.fill("#input", "");
+    }
+    const covered = await page.evaluate(() => {
+      const boxes = [...document.querySelectorAll(".toast")].map((node) => node.getBoundingClientRect());
+      const chat = document.querySelector("#chat").getBoundingClientRect();
+      const field = document.querySelector(".composer-box").getBoundingClientRect();
+      const over = (a, b) => a.top < b.bottom - 1 && b.top < a.bottom - 1;
+      return { toasts: boxes.length > 1, over: boxes.some((box) => over(box, chat) && box.bottom > chat.bottom + 1), seen: field.bottom <= innerHeight && chat.height > 40,
+        apart: document.querySelector("#toasts").getBoundingClientRect().top >= chat.bottom - 1 };
+    });
+    assert.deepEqual(covered, { toasts: true, over: false, seen: true, apart: true });
+    // The end of the chat is still in view above them.
+    const { below } = await page.evaluate(() => {
+      const { scrollTop, scrollHeight, clientHeight } = document.querySelector("#chat");
+      return { below: scrollHeight - scrollTop - clientHeight };
+    });
+    assert.ok(below <= 1, `${below} px below`);
+    if (viewport.width <= 760) await page.click("#sidebar-open");
+    await page.click("#new-session");
+    await page.waitForSelector("#welcome:not([hidden])");
+    assert.equal(await page.locator(".toast").count(), 0);
+  });
+}
+
+onPage("no word of the page is the protocol's", { wordMillis: 6 }, async ({ page }) => {
+  const texts = async () => page.evaluate(() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const found = [];
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (!node.parentElement.closest(".bubble, .parts, code, .details, script, dt, #notice-line, .name, #title, .facts-list dd, option")) found.push(node.data);
+    }
+    for (const node of document.querySelectorAll("[title], [aria-label], [placeholder]")) {
+      for (const name of ["title", "aria-label", "placeholder"]) if (node.hasAttribute(name)) found.push(node.getAttribute(name));
+    }
+    return found;
+  });
+  const check = async (where) => {
+    for (const text of await texts()) assert.doesNotMatch(text, /\b(?:sessions?|turns?)\b/i, `${where}: ${text}`);
+  };
+  await check("at first");
+  await say(page, "a long one");
+  await page.waitForSelector("#tail .assistant");
+  await say(page, "then this");
+  await say(page, "then that");
+  await page.waitForSelector("#tail .waiting");
+  await check("while an answer is written");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => document.querySelector("#stop").hidden || document.querySelectorAll("#log .assistant").length > 1);
+  await page.fill("#input", "/");
+  await check("in the menu");
+  await page.fill("#input", "/help");
+  await page.press("#input", "Enter");
+  await page.waitForSelector("dialog");
+  await check("in the help");
+  await page.keyboard.press("Escape");
+  await page.click("#gauge-button");
+  await page.waitForSelector("#breakdown:popover-open");
+  await check("behind the gauge");
+});
