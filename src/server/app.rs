@@ -167,7 +167,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
     response
 }

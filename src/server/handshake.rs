@@ -27,7 +27,7 @@ pub(super) async fn root(state: State<Arc<App>>, request: axum::extract::Request
     let (mut parts, _) = request.into_parts();
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
         Ok(socket) => enter(state.0, socket, &parts),
-        Err(_) => super::web::index(),
+        Err(_) => super::web::index(&parts.headers).await,
     }
 }
 

@@ -11,6 +11,7 @@
 mod alarm;
 mod app;
 pub mod auth;
+mod bundle;
 mod closing;
 mod handshake;
 mod limits;

@@ -1,23 +1,43 @@
-//! The web page, embedded in the binary: plain files, nothing from any other address.
+//! The web page, embedded in the binary: nothing comes from any other address.
+//!
+//! Its many files become four when the page is first asked for: a script, a style sheet, the script that runs before the
+//! page is drawn, and the icon. What always holds:
+//! - an asset's name has the hash of its content, so a browser keeps it without ever asking again;
+//! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
 
+use super::bundle;
 use axum::{
+    body::Body,
     extract::Path,
-    http::{StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use base64::Engine as _;
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use std::{io::Write as _, sync::OnceLock};
 
 /// What the page may do: load its own files and talk to its own server. Scripts in a model's text cannot run.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-macro_rules! assets {
+/// An asset under a hashed name never changes. A year is the longest that caches care about.
+const CACHE_ASSET: &str = "public, max-age=31536000, immutable";
+
+/// A new version of the server is a new version of the page: the browser asks whether it has changed.
+const CACHE_PAGE: &str = "no-cache";
+
+/// Bytes of a hash in a name and an ETag: enough that no two versions of a file meet.
+const HASH_BYTES: usize = 12;
+
+macro_rules! files {
     ($($name:literal)*) => {
         /// Every file of the page but `index.html`, by name.
-        const ASSETS: &[(&str, &str)] = &[$(($name, include_str!(concat!("web/", $name))),)*];
+        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("web/", $name))),)*];
     };
 }
 
-assets! {
+files! {
     "app.js" "cache.js" "chat.css" "chat.js" "command-menu.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
     "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
     "dom.js" "edit.js" "errors.js" "fold-context.js" "fold.js" "follow.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js"
@@ -27,48 +47,227 @@ assets! {
     "tree-view.js" "tree.css" "tree.js"
 }
 
+/// The style sheets, in the order in which they apply.
+const SHEETS: &[&str] =
+    &["tokens.css", "layout.css", "chat.css", "panels.css", "tree.css", "context.css", "request.css"];
+
+/// One file as it is served.
+struct Asset {
+    name: String,
+    kind: &'static str,
+    cache: &'static str,
+    etag: HeaderValue,
+    plain: Bytes,
+    gzip: Bytes,
+}
+
+/// The page as it is served.
+struct Site {
+    index: Asset,
+    assets: Vec<Asset>,
+}
+
+static SITE: OnceLock<Site> = OnceLock::new();
+
+/// The page. Making it takes some milliseconds of processor time, which no socket should wait for.
+async fn site() -> &'static Site {
+    if let Some(site) = SITE.get() {
+        return site;
+    }
+    let made = tokio::task::spawn_blocking(|| SITE.get_or_init(Site::new)).await;
+    made.expect("the embedded files are joined as in the tests")
+}
+
+impl Site {
+    fn new() -> Self {
+        let script = bundle::script(FILES, "main.js").expect("a test joins the same modules");
+        let styles = bundle::styles(SHEETS.iter().map(|name| file(name)));
+        let assets = vec![
+            Asset::hashed("main.js", script.into_bytes()),
+            Asset::hashed("style.css", styles.into_bytes()),
+            Asset::hashed("theme.js", file("theme.js").into()),
+            Asset::hashed("icon.svg", file("icon.svg").into()),
+        ];
+        let [main, style, theme, icon] = &assets[..] else { unreachable!("there are four") };
+        let mut page = String::new();
+        for line in include_str!("web/index.html").lines() {
+            let is_sheet = line.trim_start().starts_with("<link rel=\"stylesheet\"");
+            // The first stands for all of them.
+            if is_sheet && page.contains(&style.name) {
+                continue;
+            }
+            let line = if is_sheet { line.replace(SHEETS[0], &style.name) } else { line.to_owned() };
+            page.push_str(&line);
+            page.push('\n');
+        }
+        for (plain, hashed) in [("main.js", main), ("theme.js", theme), ("icon.svg", icon)] {
+            page = page.replace(&format!("\"assets/{plain}\""), &format!("\"assets/{}\"", hashed.name));
+        }
+        Self { index: Asset::new("index.html".to_owned(), CACHE_PAGE, page.into_bytes()), assets }
+    }
+}
+
+/// A file of the page, by its name.
+fn file(name: &str) -> &'static str {
+    FILES.iter().find(|(known, _)| *known == name).expect("the name is one of those above").1
+}
+
+impl Asset {
+    /// An asset with the hash of its content in its name.
+    fn hashed(name: &str, plain: Vec<u8>) -> Self {
+        let (stem, kind) = name.rsplit_once('.').expect("every name has a kind");
+        Self::new(format!("{stem}-{}.{kind}", hash(&plain)), CACHE_ASSET, plain)
+    }
+
+    fn new(name: String, cache: &'static str, plain: Vec<u8>) -> Self {
+        let kind = match name.rsplit_once('.').map(|(_, kind)| kind) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let gzip = encoder.write_all(&plain).and_then(|()| encoder.finish()).expect("memory takes all");
+        // Weak: the same content is sent in two encodings.
+        let etag = HeaderValue::try_from(format!("W/\"{}\"", hash(&plain))).expect("a hash is ASCII");
+        Self { name, kind, cache, etag, plain: plain.into(), gzip: gzip.into() }
+    }
+
+    /// The answer to a request with these headers.
+    fn answer(&self, request: &HeaderMap) -> Response {
+        let gzip = takes_gzip(request);
+        let known = is_known(request, &self.etag);
+        let mut response = match known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => Body::from(if gzip { self.gzip.clone() } else { self.plain.clone() }).into_response(),
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(self.cache));
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+        headers.insert(header::ETAG, self.etag.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if !known {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
+            if gzip {
+                headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+        }
+        response
+    }
+}
+
 /// The page.
-pub(super) fn index() -> Response {
-    file("text/html; charset=utf-8", include_str!("web/index.html"))
+pub(super) async fn index(request: &HeaderMap) -> Response {
+    site().await.index.answer(request)
 }
 
 /// One of its files.
-pub(super) async fn asset(Path(name): Path<String>) -> Response {
-    let Some((_, text)) = ASSETS.iter().find(|(known, _)| *known == name) else {
-        return (StatusCode::NOT_FOUND, "there is no such file\n").into_response();
-    };
-    let kind = match name.rsplit_once('.').map(|(_, kind)| kind) {
-        Some("js") => "text/javascript; charset=utf-8",
-        Some("css") => "text/css; charset=utf-8",
-        Some("svg") => "image/svg+xml",
-        _ => "text/plain; charset=utf-8",
-    };
-    file(kind, text)
+pub(super) async fn asset(Path(name): Path<String>, request: HeaderMap) -> Response {
+    match site().await.assets.iter().find(|asset| asset.name == name) {
+        Some(asset) => asset.answer(&request),
+        None => (StatusCode::NOT_FOUND, "there is no such file\n").into_response(),
+    }
 }
 
-fn file(kind: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, kind),
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        // A new version of the server is a new version of the page.
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, text).into_response()
+/// The beginning of a SHA-256, as it may stand in an address.
+fn hash(content: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, content);
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&digest.as_ref()[..HASH_BYTES])
+}
+
+/// The elements of a header's lists.
+fn elements(request: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
+    request.get_all(name).iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
+}
+
+/// Returns true if the browser takes gzip, by name or by `*`.
+fn takes_gzip(request: &HeaderMap) -> bool {
+    let weight = |wanted: &str| {
+        elements(request, header::ACCEPT_ENCODING).find_map(|element| {
+            let (name, parameters) = element.split_once(';').unwrap_or((element, ""));
+            let weight = parameters.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+            name.trim().eq_ignore_ascii_case(wanted).then(|| weight.unwrap_or(1.0))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+}
+
+/// Returns true if the browser has this version.
+fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
+    let etag = etag.to_str().unwrap_or_default();
+    let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+    elements(request, header::IF_NONE_MATCH).any(|known| known == "*" || opaque(known) == opaque(etag))
 }
 
 #[cfg(test)]
 mod tests {
-    /// Files that are not the page's own: its types for editors and its tests.
+    use super::*;
+    use std::io::Read as _;
+
+    /// Files that are not joined to the others.
     const OTHERS: &[&str] = &["index.html"];
 
     #[test]
-    fn every_file_of_the_page_is_served() {
+    fn every_file_of_the_page_is_embedded() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/web");
         let mut found: Vec<String> =
             std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
         found.retain(|name| !OTHERS.contains(&name.as_str()));
         found.sort();
-        let served: Vec<&str> = super::ASSETS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(found, served);
+        let embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(found, embedded);
+    }
+
+    #[test]
+    fn the_page_names_every_asset_and_no_file() {
+        let site = Site::new();
+        let page = std::str::from_utf8(&site.index.plain).unwrap();
+        for asset in &site.assets {
+            assert!(page.contains(&format!("\"assets/{}\"", asset.name)), "{}", asset.name);
+        }
+        let named: Vec<&str> = page.match_indices("\"assets/").map(|(at, _)| &page[at + 8..]).collect();
+        assert!(named.iter().all(|rest| site.assets.iter().any(|asset| rest.starts_with(&asset.name))), "{page}");
+        let sheets: Vec<&str> = FILES.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".css")).collect();
+        assert_eq!(sheets.len(), SHEETS.len());
+        let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
+        for (name, _) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && *name != "theme.js") {
+            let variable = name.trim_end_matches(".js").replace('-', "_");
+            assert!(script.contains(&format!("const ${variable}=")), "{name} is imported by nothing");
+        }
+    }
+
+    #[test]
+    fn encodings_and_versions_are_negotiated() {
+        let asset = Asset::hashed("a.js", b"let a = 1;\n".repeat(50));
+        let etag = asset.etag.to_str().unwrap().to_owned();
+        let table = [
+            (vec![], 200, false),
+            (vec![("accept-encoding", "gzip, deflate, br")], 200, true),
+            (vec![("accept-encoding", "br;q=1.0, GZIP;q=0.5")], 200, true),
+            (vec![("accept-encoding", "*")], 200, true),
+            (vec![("accept-encoding", "br, gzip;q=0")], 200, false),
+            (vec![("accept-encoding", "*, gzip;q=0.0")], 200, false),
+            (vec![("accept-encoding", "identity")], 200, false),
+            (vec![("if-none-match", etag.as_str())], 304, false),
+            (vec![("if-none-match", "\"x\", *"), ("accept-encoding", "gzip")], 304, false),
+            (vec![("if-none-match", etag.trim_start_matches("W/"))], 304, false),
+            (vec![("if-none-match", "\"x\"")], 200, false),
+        ];
+        for (request, status, gzip) in table {
+            let mut headers = HeaderMap::new();
+            for (name, value) in &request {
+                headers.append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            let response = asset.answer(&headers);
+            assert_eq!(response.status(), status, "{request:?}");
+            assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), gzip, "{request:?}");
+            assert_eq!(response.headers()[header::VARY], "accept-encoding");
+            assert_eq!(response.headers()[header::ETAG], etag);
+            assert_eq!(response.headers()[header::CACHE_CONTROL], CACHE_ASSET);
+        }
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&asset.gzip[..]).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, asset.plain);
+        assert!(asset.gzip.len() * 4 < asset.plain.len());
     }
 }

@@ -1,6 +1,7 @@
 /** The page on the real server, in a real Chromium: what a stranger does who runs one command and opens the page. */
 
 import assert from "node:assert/strict";
+import { get } from "node:http";
 import { after, before, test } from "node:test";
 import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { CSP } from "./mock.mjs";
@@ -217,14 +218,43 @@ onPage("two windows: the second reads along, and may take over", {}, async ({ pa
   await other.close();
 });
 
-onPage("the page comes with the rules it was tested under", {}, async ({ page, url }) => {
-  for (const path of ["", "assets/main.js", "assets/tokens.css", "assets/icon.svg"]) {
-    const { headers, status } = await page.evaluate(async (address) => {
-      const response = await fetch(address);
-      return { status: response.status, headers: Object.fromEntries(response.headers) };
-    }, `${url}${path}`);
-    assert.deepEqual([status, headers["content-security-policy"].replace(/\s+/g, " ")], [200, CSP], path);
+/** What a request gets: its status, some of its headers and the bytes of its body as they are sent. */
+function raw(address, headers = {}) {
+  return new Promise((resolve, reject) => {
+    get(address, { headers }, (response) => {
+      let bytes = 0;
+      response.on("data", (chunk) => (bytes += chunk.length));
+      response.on("end", () => resolve({ status: response.statusCode, headers: response.headers, bytes }));
+    }).on("error", reject);
+  });
+}
+
+onPage("the page comes in a few files that are kept, compressed, and under the rules it was tested under", {}, async ({ page, url }) => {
+  await say(page, "Count to 3");
+  await settled(page, 1);
+  const names = await page.evaluate(() => performance.getEntriesByType("resource").map((entry) => entry.name));
+  const assets = names.filter((name) => name.includes("/assets/"));
+  assert.ok(assets.length <= 4, names.join(" "));
+  let bytes = 0;
+  for (const address of [url, ...assets]) {
+    const packed = await raw(address, { "accept-encoding": "gzip, deflate, br" });
+    assert.deepEqual([packed.status, packed.headers["content-encoding"], packed.headers["content-security-policy"].replace(/\s+/g, " ")], [200, "gzip", CSP], address);
+    assert.match(packed.headers.vary, /accept-encoding/);
+    assert.equal(packed.headers["cache-control"], address === url ? "no-cache" : "public, max-age=31536000, immutable");
+    bytes += packed.bytes;
+    const plain = await raw(address);
+    assert.equal(plain.headers["content-encoding"], undefined);
+    assert.ok(plain.bytes > packed.bytes || address.endsWith(".svg"));
+    const again = await raw(address, { "if-none-match": packed.headers.etag });
+    assert.deepEqual([again.status, again.bytes, again.headers.etag], [304, 0, packed.headers.etag]);
   }
+  assert.ok(bytes < 110_000, `${bytes} bytes`);
+  assert.equal((await raw(`${url}assets/main.js`)).status, 404);
+  // A reload fetches none of them again.
+  await page.reload();
+  await page.waitForSelector("#log .assistant");
+  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((entry) => entry.name.includes("/assets/") && entry.transferSize > 0).map((entry) => entry.name));
+  assert.deepEqual(fetched, []);
 });
 
 onPage("on a phone", { viewport: { width: 360, height: 640 } }, async ({ page }) => {

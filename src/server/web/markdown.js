@@ -242,8 +242,8 @@ function list({ ordered, start, loose, items, checks }, budget) {
  */
 function table({ align, rows }, budget) {
   const row = (/** @type {string[]} */ cells, /** @type {"th" | "td"} */ tag) => {
-    budget.left -= 1 + cells.length;
     const missing = align.length - cells.length;
+    budget.left -= 1 + cells.length + (missing > 0 ? 1 : 0);
     return el("tr", {}, cells.map((cell, column) => {
       const classes = [align[column] && `align-${align[column]}`, cell.length > LONG_CELL_CHARS && "long"].filter(Boolean).join(" ");
       return el(tag, { scope: tag === "th" ? "col" : null, class: classes || null }, inline(cell, budget));
