@@ -7,7 +7,8 @@ use reseed_protocol::{
     context::{BreakerReason, ContextInfo},
     event::{Event, SessionUpdated},
     reply::{
-        Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState, UnansweredTurn,
+        Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState,
+        UnansweredTurn,
     },
 };
 
