@@ -12,7 +12,7 @@ use reseed::{
     config::Settings,
     core::context::{
         ContextManager,
-        cut::{cut_units, least_cut, must_stay},
+        cut::{cut_units, must_stay},
         factory::{NotAdded, Strategies},
         strategy::{Options, Planning, Step},
     },
@@ -58,8 +58,8 @@ impl ContextManager for Bookends {
             *kept = true;
         }
         let summarise = cut_units(context, planning.structure, &kept).map(Step::Summarise);
-        // Where that does not do, whatever may go goes.
-        let truncate = least_cut(context, planning.structure).map(Step::Truncate);
+        // Where that saves too little, the oldest turns go until the target is met.
+        let truncate = planning.oldest_out().map(Step::Truncate);
         summarise.into_iter().chain(truncate).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Compaction over v2: when it happens, what it asks, and that what it tells is true.
 
 mod background;
+mod breaker;
 mod context;
 mod failure;
 mod ladder;

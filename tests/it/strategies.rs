@@ -150,7 +150,7 @@ const ROWS: [Row; 10] = [
         "keepRecentTokens",
         "CONTEXT_KEEP_RECENT_TOKENS",
         "`threshold`, `manual`, `tool_results`, `importance`; \
-      `sliding_window` where the last turn is too large",
+      `sliding_window` where the last turn is too large or there are fewer turns than it keeps",
         "700",
     ),
     ("target", "CONTEXT_TARGET", "all", "0.3"),

@@ -6,13 +6,16 @@ use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fa
 use crate::core::{
     context::{
         RequestCount,
-        compaction::{Job, Next, Order, Outcome},
+        compaction::{Job, Next, Order, Outcome, Tried},
     },
     model::{Answer, ModelFault, ModelRequest},
 };
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
-    event::{CompactionProgress, CompactionStarted, CompactionTrigger, EphemeralEvent, TurnStatus},
+    event::{
+        CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent, FailedRung,
+        TurnStatus,
+    },
     reply::{Reply, RunningCompaction},
 };
 /// The phase of a job that summarises for a compaction.
@@ -59,6 +62,12 @@ pub(super) enum Advanced {
 }
 
 impl Running {
+    /// Returns true if nobody waits for it and it can be made another time: turns go on meanwhile, and it is no
+    /// preview, which shows what a compaction that is ordered would do.
+    fn can_wait(&self) -> bool {
+        matches!(self.use_, Use::Commit { background: true }) && self.waited_since.is_none()
+    }
+
     /// The command that asked for this as a preview.
     pub(super) fn preview_of(&self) -> Option<CommandId> {
         match &self.use_ {
@@ -172,13 +181,9 @@ impl AgentLoop {
                     return match gains {
                         Some((_, outcome)) => self.made(now, running, outcome),
                         None => {
-                            let message = format!(
-                                "nothing that was tried makes the request of {} tokens smaller by the least gain: {}",
-                                before.tokens,
-                                ladder(&running.job)
-                            );
+                            let error = gains_nothing(before.tokens, running.job.failed());
                             self.futile(&running, before.tokens);
-                            self.fail(now, running, ErrorBody::new(ErrorCode::NothingToCompact, message))
+                            self.fail(running, error)
                         }
                     };
                 }
@@ -203,7 +208,7 @@ impl AgentLoop {
         if outcome.any_gain || job.order.trigger == CompactionTrigger::Manual {
             return Ok(());
         }
-        let target = self.manager.target_tokens(self.window_tokens());
+        let target = self.manager.target_tokens(self.planning_window(job.order.trigger, || before.tokens));
         let least = self.in_tokens(self.compiled.fixed.system + self.compiled.fixed.tools + outcome.allowed_tokens);
         if outcome.allowed_tokens > 0 && after <= least || after <= target {
             return Ok(());
@@ -239,6 +244,7 @@ impl AgentLoop {
     pub(super) fn on_summary(&mut self, now: Timestamp, answer: &Answer) {
         let Some(mut running) = self.running.take() else { return };
         running.job.take(answer);
+        self.note_tried(now, &mut running.job);
         let advanced = self.advance(now, running);
         self.after(now, advanced);
     }
@@ -266,14 +272,16 @@ impl AgentLoop {
             }
             ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
-            code if running.background && running.waited_since.is_none() => {
+            code if running.can_wait() => {
+                self.guards.failed(now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
-                self.fail(now, running, error);
+                self.fail(running, error);
                 return;
             }
             code => running.job.fall_back(code.as_str()),
         }
+        self.note_tried(now, &mut running.job);
         let advanced = self.advance(now, running);
         self.after(now, advanced);
     }
@@ -286,17 +294,28 @@ impl AgentLoop {
         let Some(mut running) = self.running.take() else { return };
         self.cancel_compaction_hooks();
         self.out.push(Effect::CancelModel(running.request));
-        if running.background && running.waited_since.is_none() {
+        if running.can_wait() {
+            self.guards.failed(now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
                 self.deployment.summaries.timeout_ms
             );
-            self.fail(now, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            self.fail(running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
             return;
         }
         running.job.out_of_time();
+        self.note_tried(now, &mut running.job);
         let advanced = self.advance(now, running);
         self.after(now, advanced);
+    }
+
+    /// Tells the breaker what came of asking the model, wherever that happened.
+    fn note_tried(&mut self, now: Timestamp, job: &mut Job) {
+        match job.tried() {
+            Some(Tried::Failed) => self.guards.failed(now),
+            Some(Tried::Summarised) => self.guards.summarised(),
+            None => {}
+        }
     }
 
     /// What a job came to does.
@@ -319,16 +338,11 @@ impl AgentLoop {
     }
 
     /// The job came to nothing.
-    pub(super) fn fail(&mut self, now: Timestamp, running: Running, error: ErrorBody) -> Advanced {
+    pub(super) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
         let Running { job, use_, background, waited_since, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.reply(&caller, Reply::Error(error));
             return Advanced::Made;
-        }
-        // A hook that is against it has decided, and not failed.
-        let is_failure = !matches!(error.code, ErrorCode::NothingToCompact | ErrorCode::CompactionCancelled);
-        if job.order.trigger != CompactionTrigger::Manual && is_failure {
-            self.guards.failed(now);
         }
         // Not tried again before the turn is over.
         self.gave_up |= self.session.state.turn.is_some();
@@ -390,11 +404,22 @@ impl AgentLoop {
     }
 }
 
-/// The ways that a job tried, for people.
-fn ladder(job: &Job) -> String {
-    let tried: Vec<String> =
-        job.failed().iter().map(|failed| format!("{:?}: {}", failed.rung, failed.reason)).collect();
-    if tried.is_empty() { "there was nothing to try".to_owned() } else { tried.join(", ") }
+/// Why a compaction gains nothing, in people's words; programs find the steps in the details.
+fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
+    // What saves too little says nothing of the model.
+    let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
+    let model_failed = failed
+        .iter()
+        .filter(is_fault)
+        .any(|failed| matches!(failed.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary));
+    let why = if model_failed {
+        "the model did not give a usable summary, and shortening without the model would not make them fewer"
+    } else {
+        "a summary would not make them fewer"
+    };
+    let message = format!("the conversation has about {tokens} tokens, and {why}; nothing was changed");
+    let details = serde_json::json!({ "tokens": tokens, "failedRungs": failed });
+    ErrorBody::new(ErrorCode::NothingToCompact, message).with_details(details)
 }
 
 /// The turn's error where the provider refused its request as too large and the compaction failed too.

@@ -3,11 +3,12 @@
 use super::{AgentLoop, Effect, Stage, commands::Caller, info};
 use crate::core::{
     context::structure::Structure,
-    session::{Node, Place},
+    session::{Node, Place, state::rest_after_undo},
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode,
     command::{PinEntry, UndoCompaction},
+    context::ContextInfo,
     event::{CompactionUndone, Event},
     reply::Pin,
 };
@@ -97,7 +98,7 @@ impl AgentLoop {
             entry_id: found,
             command_id: Some(caller.id.clone()),
             generation: self.generation + 1,
-            context_info: self.context_info(),
+            context_info: self.context_info_undone(),
         };
         let mut events = Vec::new();
         if pins != self.session.state.pins {
@@ -108,6 +109,16 @@ impl AgentLoop {
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
         Ok(())
+    }
+}
+
+impl AgentLoop {
+    /// How full the window is once the compaction is undone: of the next generation, and left alone until more is said.
+    fn context_info_undone(&self) -> ContextInfo {
+        let info = self.context_info();
+        let rest = rest_after_undo(&info);
+        let breaker = self.guards.breaker(self.now, info.token_count, Some(rest));
+        ContextInfo { generation: self.generation + 1, breaker, ..info }
     }
 }
 

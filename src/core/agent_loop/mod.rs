@@ -40,6 +40,8 @@ mod tools;
 mod turn;
 
 #[cfg(test)]
+mod random_orders;
+#[cfg(test)]
 mod random_scripts;
 
 pub use hooks::{Added, TurnHooks};

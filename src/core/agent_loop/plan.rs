@@ -86,7 +86,7 @@ impl AgentLoop {
             return Ok(cut.map(Step::Summarise).into_iter().collect());
         }
         let structure = Structure::of(context);
-        let window = self.window_tokens();
+        let window = self.planning_window(order.trigger, || self.count(context).tokens);
         let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
         let fixed = self.compiled.fixed;
         let fixed = fixed.system + fixed.tools;
@@ -97,10 +97,18 @@ impl AgentLoop {
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        let asked_for = order.trigger == CompactionTrigger::Manual && order.strategy.is_none();
-        if asked_for && manager.summarises() {
-            // Who asks for a compaction wants a summary, not less.
-            steps.retain(|step| matches!(step, Step::Summarise(_)));
+        if planning.meets_target() {
+            // Nothing is dropped without a summary below the target, whatever a strategy of a program's own says.
+            steps.retain(|step| !matches!(step, Step::Truncate(_)));
+        }
+        if order.trigger == CompactionTrigger::Manual && manager.summarises() {
+            // Who asks for a compaction wants a summary, not less. Who names `tool_results` wants that.
+            let named = order.strategy.is_some();
+            steps.retain(|step| match step {
+                Step::Summarise(_) => true,
+                Step::Clear { any_gain, .. } => named && *any_gain,
+                Step::Truncate(_) => false,
+            });
         }
         if order.rebuild.is_some() {
             steps.retain(|step| matches!(step, Step::Summarise(_)));
@@ -109,6 +117,13 @@ impl AgentLoop {
             }
         }
         Ok(steps)
+    }
+
+    /// The window that a compaction is planned for. A request that the provider refused as too large, or that ended
+    /// without a word, was the whole window by itself, whatever we count.
+    pub(super) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
+        let window = self.window_tokens();
+        if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
     /// Stages a compaction and takes its first step.

@@ -69,7 +69,7 @@ impl AgentLoop {
         let order = self.ordered_by(caller, instructions, strategy.as_deref(), raw)?;
         self.check_worth(&order)?;
         self.answer_job(caller, order.job_id.clone());
-        self.guards.reset();
+        self.guards = self.guards.ordered();
         self.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
         if matches!(self.stage, Stage::Idle) {
@@ -108,6 +108,8 @@ impl AgentLoop {
             Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
             None => None,
         };
+        // Naming the session's own strategy is naming none.
+        let strategy = strategy.filter(|name| *name != self.manager.name());
         Ok(Order {
             command_id: Some(caller.id.clone()),
             instructions: instructions.filter(|text| !text.trim().is_empty()),
@@ -196,7 +198,7 @@ impl AgentLoop {
         }
         self.void_running("a preview is applied");
         self.answer_job(caller, prepared.job.order.job_id.clone());
-        self.guards.reset();
+        self.guards = self.guards.ordered();
         let Prepared { mut job, outcome, .. } = *prepared;
         job.order.command_id = Some(caller.id.clone());
         // The work was done before: what it takes now is nothing.

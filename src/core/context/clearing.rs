@@ -5,9 +5,12 @@ use crate::core::context::{build::Counted, strategy::Planning};
 /// A result of fewer tokens than this is left alone: the note that stands in its place has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;
 
+/// Most tokens of that note, so that clearing does not stop short of the target.
+const NOTE_TOKENS_MAX: u64 = 100;
+
 /// The tool results that may be cleared, as places in the context, oldest first: not the newest `keep` ones, none that
 /// is pinned, none of the tail that is to be kept, none that is short or cleared already, and none that the model has not
-/// read yet: it would only call again.
+/// read yet: it would only call again. No more of them than are needed to meet the target.
 #[must_use]
 pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let messages = &planning.context.messages;
@@ -29,5 +32,14 @@ pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
         }
     }
     found.reverse();
+    let structure = planning.structure;
+    let mut left = structure.tokens() + structure.summary_tokens;
     found
+        .into_iter()
+        .take_while(|at| {
+            let is_above = left > planning.target_tokens;
+            left = left.saturating_sub(messages[*at].tokens.total().saturating_sub(NOTE_TOKENS_MAX));
+            is_above
+        })
+        .collect()
 }

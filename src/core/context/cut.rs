@@ -130,6 +130,31 @@ pub fn turns_cut(context: &Context, structure: &Structure, turns_max: usize, tok
     cut_from(context, structure, from?)
 }
 
+/// The cut that drops the oldest turns until the rest has at most so many tokens: whole turns where that is enough,
+/// otherwise also the beginning of the last turn. It drops no more than it needs to. `None` where everything fits or
+/// nothing may go.
+#[must_use]
+pub fn oldest_out(context: &Context, structure: &Structure, tokens_max: u64) -> Option<Cut> {
+    let (units, all) = (&structure.units, structure.tokens());
+    if all <= tokens_max {
+        return None;
+    }
+    let stays = must_stay(context, structure);
+    let (mut gone, mut at) = (0, 0);
+    while at < units.len() {
+        let turn = units[at].turn;
+        while at < units.len() && units[at].turn == turn {
+            gone += if stays[at] { 0 } else { units[at].tokens };
+            at += 1;
+        }
+        let is_legal = units.get(at).is_some_and(|next| next.may_begin_tail);
+        if is_legal && gone >= GAIN_TOKENS_MIN && all - gone <= tokens_max {
+            return cut_from(context, structure, at);
+        }
+    }
+    find_cut(context, structure, Keep { tokens: tokens_max, tokens_max })
+}
+
 /// The cut that keeps what must stay and nothing else.
 #[must_use]
 pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {

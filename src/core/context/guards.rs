@@ -1,13 +1,16 @@
-//! What keeps automatic compaction from going round in circles: one at a time is the loop's business, this is when it
-//! rests.
+//! The circuit breaker of automatic compaction: what keeps it from going round in circles. One compaction at a time is
+//! the loop's business; this decides when none begins, or one without the model.
 //!
-//! - after [`FAILURES_MAX`] failures in a row the model is not asked again for a while that doubles each time; room is
-//!   then made by rule, and only where a request would not fit otherwise
-//! - after [`FUTILE_MAX`] compactions in a row that gained too little it rests until a tenth of the window more is said
-//! - what an undone compaction brought back is left alone until as much more is said
-//! - what a compaction has left is left alone until anything more is said, also where it is still near the limit
+//! - After [`FAILURES_MAX`] summaries in a row that the model failed to make, in the background, in the foreground or
+//!   ordered by a person, the breaker opens: the model is not asked for a while that doubles each time. Room is then made
+//!   by rule, and only where a request would not fit otherwise. When the time is over the breaker is half-open: the next
+//!   compaction asks the model, and its summary closes the breaker.
+//! - After [`FUTILE_MAX`] compactions in a row that gained too little, none begins until a tenth of the window more is
+//!   said.
+//! - What an undone compaction brought back is left alone until as much more is said.
+//! - What a compaction has left is left alone until anything more is said, also where it is still near the limit.
 //!
-//! A person's `manual_compact` is never held back, and one that gains ends every rest.
+//! A person's `manual_compact` is never held back and asks the model while the breaker is open.
 
 use reseed_protocol::{
     Timestamp,
@@ -71,13 +74,19 @@ impl Guards {
         }
     }
 
-    /// A compaction failed.
+    /// The model was asked for a summary and made none that can be used.
     pub fn failed(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES_MAX {
             let doubled = REST_MILLIS.saturating_mul(1 << (self.failures - FAILURES_MAX).min(10));
             self.rests_until = Some(now.plus_millis(doubled.min(REST_MILLIS_MAX)));
         }
+    }
+
+    /// The model made a summary: the breaker closes.
+    pub fn summarised(&mut self) {
+        self.failures = 0;
+        self.rests_until = None;
     }
 
     /// A person stopped a compaction of a request of so many tokens.
@@ -88,8 +97,9 @@ impl Guards {
     /// A compaction was made, or could not be since there was nothing to gain, at so many tokens.
     pub fn gained(&mut self, is_enough: bool, tokens: u64, window_tokens: u64) {
         if is_enough {
-            // What it has left is not compacted again at once, also where that is still near the limit.
-            *self = Self { settled_tokens: Some(tokens), ..Self::default() };
+            // What it has left is not compacted again at once, also where that is still near the limit. Whether the
+            // model works, this does not show: it may have been made by rule.
+            *self = Self { settled_tokens: Some(tokens), ..self.ordered() };
             return;
         }
         self.futile = self.futile.saturating_add(1);
@@ -98,7 +108,14 @@ impl Guards {
         }
     }
 
-    /// A person has chosen anew: everything is forgotten.
+    /// A person orders a compaction: what earlier ones gained, and that one was stopped, no longer counts. Whether the
+    /// model works, the one that is ordered will show.
+    #[must_use]
+    pub fn ordered(self) -> Self {
+        Self { failures: self.failures, rests_until: self.rests_until, ..Self::default() }
+    }
+
+    /// A person has chosen another strategy: everything is forgotten.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -124,7 +141,8 @@ impl Guards {
             (BreakerReason::NoGain, self.futile, None, Some(below), message)
         } else if let Some(until) = self.rests_until.filter(|until| now < *until) {
             let message = format!(
-                "the last {} compactions failed; the next one is tried at {until}, or when you send manual_compact",
+                "the last {} summaries failed; until {until} the model is not asked for one, unless you send \
+                     manual_compact",
                 self.failures
             );
             (BreakerReason::Failures, self.failures, Some(until), None, message)
@@ -168,6 +186,8 @@ mod tests {
         assert_eq!(guards.breaker(NOW.plus_millis(3_600_000), 1, None), None, "its time is over");
         assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "and nothing has gained yet");
         guards.gained(true, 900, 1_000);
+        assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "what is made by rule says nothing of the model");
+        guards.summarised();
         assert_eq!(guards.tripped(), None);
         // One crossing is one compaction, unless a request has to wait for room.
         for (tokens, is_needed, expected) in

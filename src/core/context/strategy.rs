@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     Context, RequestCount,
-    cut::{Cut, Keep},
+    cut::{Cut, Keep, oldest_out},
     structure::Structure,
 };
 use reseed_protocol::event::CompactionTrigger;
@@ -30,7 +30,9 @@ pub trait ContextManager: Send + std::fmt::Debug {
     /// Its settings.
     fn options(&self) -> &Options;
 
-    /// The steps by which room can be made here, gentle to drastic. The first that gets down to the target is taken.
+    /// The steps by which room can be made here, gentle to drastic. The first that gets down to the target is taken. A
+    /// step that drops without a summary stops at the target ([`Planning::oldest_out`]), and is left out where the
+    /// target is met already.
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step>;
 
     /// What to do about the next request, in a window of so many tokens. Called for every request: it must not look at
@@ -94,6 +96,35 @@ pub struct Planning<'a> {
     pub target_tokens: u64,
     /// What the summary may have of that.
     pub summary_tokens: u64,
+}
+
+/// Tokens of the note that something is missing, which stands in the place of what was left out.
+const NOTE_TOKENS: u64 = 64;
+
+impl Planning<'_> {
+    /// Returns true if the messages are within the target already: then nothing is dropped without a summary.
+    #[must_use]
+    pub fn meets_target(&self) -> bool {
+        self.structure.tokens() + self.structure.summary_tokens <= self.target_tokens
+    }
+
+    /// Tokens that messages may have beside what stands in the place of those that are left out without a summary: the
+    /// summary there is, or a note.
+    #[must_use]
+    pub fn room_without_summary(&self) -> u64 {
+        let beside = self.structure.summary_tokens.min(self.summary_tokens).max(NOTE_TOKENS);
+        self.target_tokens.saturating_sub(beside)
+    }
+
+    /// The cut that leaves out the oldest turns until the target is met, and no more than that. This is the last step of
+    /// a strategy whose summary saves too little.
+    #[must_use]
+    pub fn oldest_out(&self) -> Option<Cut> {
+        if self.meets_target() {
+            return None;
+        }
+        oldest_out(self.context, self.structure, self.room_without_summary())
+    }
 }
 
 /// A way of making room.

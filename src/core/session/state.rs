@@ -7,6 +7,7 @@ use super::place::is_message;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
+    context::ContextInfo,
     entry::BranchSummary,
     event::{CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
     reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
@@ -253,8 +254,7 @@ impl SessionState {
             Event::CompactionUndone(undone) => {
                 self.undone.push(undone.entry_id.clone());
                 self.generation = undone.generation;
-                let info = &undone.context_info;
-                self.rest_tokens = Some(info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART));
+                self.rest_tokens = Some(rest_after_undo(&undone.context_info));
             }
         }
     }
@@ -284,6 +284,12 @@ impl SessionState {
             _ => {}
         }
     }
+}
+
+/// The tokens up to which an undone compaction leaves the context alone.
+#[must_use]
+pub fn rest_after_undo(info: &ContextInfo) -> u64 {
+    info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART)
 }
 
 /// Two usages added up; a sum that holds an estimate is one. Its cost is known only where that of both is: one that

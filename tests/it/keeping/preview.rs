@@ -2,6 +2,8 @@
 
 use super::{Talk, saying};
 use crate::support::{client::Client, json::whole, talk::talker};
+use reseed::{core::model::ModelFault, provider::scripted::Reply};
+use reseed_protocol::ErrorCode;
 use serde_json::json;
 
 async fn filled() -> Talk {
@@ -47,6 +49,21 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     assert_eq!(talk.info().await["tokenCount"], preview["newTokenCount"]);
     let (code, _) = talk.refused("manual_compact", json!({ "previewId": preview["previewId"] })).await;
     assert_eq!(code, "preview_not_found", "it is applied once");
+}
+
+#[tokio::test]
+async fn where_the_model_fails_a_preview_takes_the_next_step_as_the_compaction_does() {
+    for code in [ErrorCode::UpstreamError, ErrorCode::UpstreamRateLimited, ErrorCode::ContentFiltered] {
+        let mut talk = filled().await;
+        talk.model.push(Reply::fault(ModelFault::new(code, "it broke")));
+        let preview = talk.preview(json!({})).await;
+        talk.model.push(Reply::fault(ModelFault::new(code, "it broke")));
+        let made = talk.compact(json!({})).await;
+        assert_eq!(preview["rung"], "extract", "{code}: {preview}");
+        for field in ["rung", "failedRungs", "summary", "oldTokenCount", "newTokenCount", "keptEntryIds"] {
+            assert_eq!(preview[field], made[field], "{code}: {field}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ impl AgentLoop {
             let tokens = self.count(&self.context()).tokens;
             self.guards.declined(tokens);
             let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
-            self.fail(now, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
+            self.fail(running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             if let Some(instructions) = decision.instructions {
                 running.job.focus(instructions);

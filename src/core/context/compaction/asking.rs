@@ -206,6 +206,11 @@ impl Asking {
         })
     }
 
+    /// Returns true if every piece is summarised.
+    pub(super) fn is_done(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// How many pieces are summarised, and how many there are.
     pub(super) fn progress(&self) -> (u64, u64) {
         ((self.total - self.chunks.len()) as u64, self.total as u64)

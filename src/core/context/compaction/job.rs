@@ -113,9 +113,20 @@ pub struct Job {
     usage: Option<Usage>,
     /// There was an answer of which nobody told what it cost.
     unreported: bool,
+    /// What came of asking the model, until it is looked at.
+    tried: Option<Tried>,
     prices: Prices,
     /// What hooks give it.
     given: Given,
+}
+
+/// What came of asking the model for a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// It made one.
+    Summarised,
+    /// It made none that can be used: room is made by rule.
+    Failed,
 }
 
 /// How long a summary by rule may be.
@@ -191,6 +202,7 @@ impl Job {
             best: None,
             usage: None,
             unreported: false,
+            tried: None,
             prices: around.prices,
             given: Given::default(),
         }
@@ -275,11 +287,17 @@ impl Job {
             }
             None => self.unreported = true,
         }
-        if let At::Asking(asking, _) = &mut self.at
-            && let Err(why) = asking.take(answer)
-        {
-            self.fall_back(why);
+        let At::Asking(asking, _) = &mut self.at else { return };
+        match asking.take(answer) {
+            Err(why) => self.fall_back(why),
+            Ok(()) if asking.is_done() => self.tried = Some(Tried::Summarised),
+            Ok(()) => {}
         }
+    }
+
+    /// What came of asking the model, told once.
+    pub fn tried(&mut self) -> Option<Tried> {
+        self.tried.take()
     }
 
     /// A request was refused as too large: the model is asked in smaller pieces, or not again.
@@ -306,6 +324,7 @@ impl Job {
         }
         if let At::Asking(asking, cut) = std::mem::replace(&mut self.at, At::Between) {
             self.note(asking.rung(), why);
+            self.tried = Some(Tried::Failed);
             let previous = self.previous(&cut);
             self.at = At::ByRule(cut, previous, Extent::Full);
         }

@@ -13,7 +13,7 @@ mod raw;
 mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
-pub use job::{Given, Job, Next, Surroundings};
+pub use job::{Given, Job, Next, Surroundings, Tried};
 pub use raw::Raw;
 
 use reseed_protocol::{

@@ -53,6 +53,10 @@ impl ContextManager for Pipeline {
             .unwrap_or(CompactionTrigger::Threshold)
     }
 
+    fn summarises(&self) -> bool {
+        self.parts.iter().any(|part| part.summarises())
+    }
+
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for step in self.parts.iter().flat_map(|part| part.steps(planning)) {

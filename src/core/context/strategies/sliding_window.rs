@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
-    cut::{find_cut, last_turn_cut, least_cut, turns_cut},
+    cut::{find_cut, last_turn_cut, turns_cut},
     strategy::{Options, Planning, Step},
 };
 use reseed_protocol::event::CompactionTrigger;
@@ -66,11 +66,12 @@ impl ContextManager for SlidingWindow {
         let keep_turns = usize::try_from(self.options.keep_turns).unwrap_or(usize::MAX);
         let turns = structure.units.iter().filter(|unit| unit.is_input && unit.may_begin_tail).count();
         // Whole turns where they fit; otherwise the last one is parted. Only who asks for a compaction though there are
-        // no more turns than are kept gets less.
+        // no more turns than are kept gets less: about what other strategies keep.
+        let asked = || find_cut(context, structure, keep).or_else(|| last_turn_cut(context, structure));
         let cut = turns_cut(context, structure, keep_turns, keep.tokens_max)
             .or_else(|| find_cut(context, structure, keep).filter(|_| structure.tokens() > keep.tokens_max))
-            .or_else(|| last_turn_cut(context, structure).filter(|_| turns <= keep_turns));
-        let truncate = least_cut(context, structure).filter(|_| structure.tokens() > keep.tokens_max);
+            .or_else(|| asked().filter(|_| turns <= keep_turns));
+        let truncate = planning.oldest_out();
         cut.map(Step::Summarise).into_iter().chain(truncate.map(Step::Truncate)).collect()
     }
 }

@@ -83,25 +83,28 @@ fn each_strategy_makes_room_in_its_own_steps() {
     /// Name, turns kept, results kept, whether to summarise, what may be kept, the path, the steps.
     type Case<'a> = (&'a str, u64, u64, bool, Keep, &'a [&'a str], &'a [&'a str]);
     let table: &[Case<'_>] = &[
-        ("threshold", 8, 4, true, roomy, TURNS, &["summarise abcdef", "truncate abcdefh"]),
-        ("threshold", 8, 1, true, tight, CALLS, &["clear ceg", "summarise bcdefg", "truncate bcdefghi"]),
+        ("threshold", 8, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
+        ("threshold", 8, 1, true, tight, CALLS, &["clear ceg", "summarise bcdefg", "truncate bcde"]),
         ("manual", 8, 1, true, tight, CALLS, &["summarise bcdefg"]),
         // As many whole turns as are wanted, or as fit; else a part of the last one; a few tokens are left alone.
-        ("sliding_window", 3, 4, true, roomy, TURNS, &["summarise ab", "truncate abcdefh"]),
-        ("sliding_window", 1, 4, true, roomy, TURNS, &["summarise abcdef", "truncate abcdefh"]),
-        ("sliding_window", 3, 4, true, tight, TURNS, &["summarise abcdef", "truncate abcdefh"]),
+        ("sliding_window", 3, 4, true, roomy, TURNS, &["summarise ab", "truncate ab"]),
+        ("sliding_window", 1, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
+        ("sliding_window", 3, 4, true, tight, TURNS, &["summarise abcdef", "truncate abcdef"]),
         ("sliding_window", 3, 4, true, tiny, TURNS, &["summarise abcdefh", "truncate abcdefh"]),
         ("sliding_window", 8, 4, true, roomy, &TURNS[..4], &["summarise ab"]),
-        ("sliding_window", 3, 4, true, tight, CALLS, &["summarise bcdefg", "truncate bcdefghi"]),
-        // Everything but the newest, and never what the model has not read.
-        ("tool_results", 8, 2, true, roomy, CALLS, &["clear! ce", "summarise bcde", "truncate bcdefghi"]),
-        ("tool_results", 8, 0, true, tight, CALLS, &["clear! ceg", "summarise bcdefg", "truncate bcdefghi"]),
-        ("truncate", 8, 4, true, roomy, TURNS, &["truncate ab", "truncate abcdefh"]),
-        ("truncate", 8, 4, true, tight, TURNS, &["truncate abcdef", "truncate abcdefh"]),
-        ("truncate", 8, 4, true, tight, CALLS, &["truncate bcde", "truncate bcdefghi"]),
+        ("sliding_window", 3, 4, true, tight, CALLS, &["summarise bcdefg", "truncate bcde"]),
+        // The oldest until the target is met, none below it, and never what the model has not read.
+        ("tool_results", 8, 2, true, roomy, CALLS, &["summarise bcde"]),
+        ("tool_results", 8, 2, true, tight, CALLS, &["clear! ce", "summarise bcdefg", "truncate bcde"]),
+        ("tool_results", 8, 0, true, tight, CALLS, &["clear! ceg", "summarise bcdefg", "truncate bcde"]),
+        ("truncate", 8, 4, true, roomy, TURNS, &["truncate ab"]),
+        ("truncate", 8, 4, true, tight, TURNS, &["truncate abcdef"]),
+        ("truncate", 8, 4, true, tight, CALLS, &["truncate bcde"]),
+        ("truncate", 8, 4, true, roomy, &TURNS[..4], &[]),
         // The newest up to the budget, then questions before answers.
-        ("importance", 8, 4, true, roomy, TURNS, &["summarise bd", "truncate abcdefh"]),
-        ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef", "truncate abcdefh"]),
+        ("importance", 8, 4, true, roomy, TURNS, &["summarise bd", "truncate ab"]),
+        ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef"]),
+        ("importance", 8, 4, false, roomy, &TURNS[..4], &[]),
     ];
     let mut wrong = Vec::new();
     for (name, keep_turns, keep_results, summarise, keep, lines, expected) in table {
@@ -117,12 +120,12 @@ fn each_strategy_makes_room_in_its_own_steps() {
 fn a_pipeline_takes_each_step_once_and_the_last_resort_last() {
     let keep = Keep { tokens: 250, tokens_max: 500 };
     let table: &[(&[&str], &[&str])] = &[
-        (&["threshold"], &["clear ceg", "summarise bcdefg", "truncate bcdefghi"]),
-        (&["tool_results", "threshold"], &["clear! ceg", "summarise bcdefg", "truncate bcdefghi"]),
-        (&["threshold", "tool_results"], &["clear ceg", "summarise bcdefg", "clear! ceg", "truncate bcdefghi"]),
+        (&["threshold"], &["clear ceg", "summarise bcdefg", "truncate bcde"]),
+        (&["tool_results", "threshold"], &["clear! ceg", "summarise bcdefg", "truncate bcde"]),
+        (&["threshold", "tool_results"], &["clear ceg", "summarise bcdefg", "clear! ceg", "truncate bcde"]),
         (
             &["tool_results", "importance", "truncate"],
-            &["clear! ceg", "summarise bcdefg", "summarise bcde", "truncate bcde", "truncate bcdefghi"],
+            &["clear! ceg", "summarise bcdefg", "summarise bcde", "truncate bcde"],
         ),
     ];
     for (parts, expected) in table {

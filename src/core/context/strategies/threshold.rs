@@ -3,7 +3,7 @@
 use crate::core::context::{
     ContextManager,
     clearing::old_results,
-    cut::{find_cut, last_turn_cut, least_cut},
+    cut::{find_cut, last_turn_cut},
     strategy::{Options, Planning, Step},
 };
 
@@ -37,13 +37,13 @@ impl ContextManager for Threshold {
     }
 }
 
-/// A summary of what is older than the budget, or of all but the last turn where everything is within it; and if that
-/// does not do, everything out that may go.
+/// Summarises what is older than the budget, or all but the last turn where everything is within it. If that saves too
+/// little, the oldest turns are left out until the target is met.
 pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = Step> {
     let (context, structure) = (planning.context, planning.structure);
     let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
     let summarise = cut.map(Step::Summarise);
-    summarise.into_iter().chain(least_cut(context, structure).map(Step::Truncate))
+    summarise.into_iter().chain(planning.oldest_out().map(Step::Truncate))
 }
 
 #[cfg(test)]
