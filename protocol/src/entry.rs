@@ -2,7 +2,7 @@
 
 use crate::{
     EntryId, Message, Part, Timestamp, Usage,
-    event::CompactionTrigger,
+    event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
     patch::{ContextTransform, EphemeralChange, PatchOp},
 };
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,19 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub hook_details: Option<Value>,
+    /// The step that made room; absent in histories made elsewhere or before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rung: Option<CompactionRung>,
+    /// The steps before it that failed or saved too little.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
+    pub failed_rungs: Vec<FailedRung>,
+    /// How well the summary kept what is exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained: Option<Retained>,
+    /// What the requests for the summary cost together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_usage: Option<Usage>,
 }
 
 /// Files that the summarised part touched.

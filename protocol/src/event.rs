@@ -33,6 +33,8 @@ pub enum Event {
     ContextCompacted(Box<ContextCompacted>),
     /// Building the context passes over that compaction from now on.
     CompactionUndone(Box<CompactionUndone>),
+    /// A compaction, or the summary of a branch, failed or was cancelled; the context is as it was.
+    CompactionFailed(Box<CompactionFailed>),
 }
 
 /// An ephemeral event: it has no `seq`, is not stored, and may be missed.
@@ -56,8 +58,6 @@ pub enum EphemeralEvent {
     CompactionStarted(CompactionStarted),
     /// How far it is.
     CompactionProgress(CompactionProgress),
-    /// It failed or was cancelled; the context is as it was.
-    CompactionFailed(CompactionFailed),
     /// The window is nearly full and nothing will be done about it.
     ContextWarning(ContextWarning),
     /// What this connection is to the session has changed.
@@ -245,6 +245,9 @@ events! {
         /// What of the summary was looked after; absent where nothing was summarised, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retained: Option<Retained>,
+        /// The count above which the strategy compacts by itself; absent where it never does by count.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compact_at_tokens: Option<u64>,
         /// Tokens by kind, before and after.
         breakdown: BreakdownChange,
     }

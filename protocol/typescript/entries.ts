@@ -2,7 +2,7 @@
 
 import type { EntryId, Timestamp } from "./basics.js";
 import type { Message, Part, Usage } from "./content.js";
-import type { CompactionTrigger } from "./events.js";
+import type { CompactionRung, CompactionTrigger, FailedRung, Retained } from "./events.js";
 import type { ContextTransform, EphemeralChange, PatchOp } from "./patch.js";
 
 /** One node of the tree. */
@@ -59,6 +59,14 @@ export interface Compaction {
   hook?: string;
   /** What that hook keeps with it. */
   hookDetails?: unknown;
+  /** The step that made room; absent in histories made elsewhere or before this was kept. */
+  rung?: CompactionRung;
+  /** The steps before it that failed or saved too little. */
+  failedRungs?: Array<FailedRung>;
+  /** How well the summary kept what is exact. */
+  retained?: Retained;
+  /** What the requests for the summary cost together. */
+  summaryUsage?: Usage;
 }
 
 /** Files that the summarised part touched. */

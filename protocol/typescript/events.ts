@@ -53,7 +53,8 @@ export type Event =
   | { type: "queue_changed"; payload: QueueChanged }
   | { type: "session_updated"; payload: SessionUpdated }
   | { type: "context_compacted"; payload: ContextCompacted }
-  | { type: "compaction_undone"; payload: CompactionUndone };
+  | { type: "compaction_undone"; payload: CompactionUndone }
+  | { type: "compaction_failed"; payload: CompactionFailed };
 
 /** Payload of `entry_appended`. */
 export interface EntryAppended {
@@ -186,6 +187,8 @@ export interface ContextCompacted {
   cachedTokensLost: number;
   /** What of the summary was looked after; absent where nothing was summarised, and in older logs. */
   retained?: Retained;
+  /** The count above which the strategy compacts by itself; absent where it never does by count. */
+  compactAtTokens?: number;
   /** Tokens by kind, before and after. */
   breakdown: BreakdownChange;
 }
@@ -210,6 +213,28 @@ export interface CompactionUndone {
   contextInfo: ContextInfo;
 }
 
+/** Payload of `compaction_failed`. */
+export interface CompactionFailed {
+  /** The job. */
+  jobId: JobId;
+  /** The command that asked for it. */
+  commandId?: CommandId;
+  /** Why it was begun; absent for the summary of a branch that is left. */
+  trigger?: CompactionTrigger;
+  /** Whether it was begun while turns went on. */
+  background?: boolean;
+  /** The ways of making room that were tried, and why they did not do. */
+  failedRungs?: Array<FailedRung>;
+  /** Milliseconds it took; 0 where it was not begun. */
+  durationMs: number;
+  /** Milliseconds a user waited for it. */
+  pausedMs: number;
+  /** An error code. */
+  code: ErrorCode;
+  /** What went wrong. */
+  message: string;
+}
+
 /** An ephemeral event: it has no `seq`, is not stored, and may be missed. */
 export type EphemeralEvent =
   | { type: "item_started"; payload: ItemStarted }
@@ -220,7 +245,6 @@ export type EphemeralEvent =
   | { type: "hook_failed"; payload: HookFailed }
   | { type: "compaction_started"; payload: CompactionStarted }
   | { type: "compaction_progress"; payload: CompactionProgress }
-  | { type: "compaction_failed"; payload: CompactionFailed }
   | { type: "context_warning"; payload: ContextWarning }
   | { type: "role_changed"; payload: RoleChanged }
   | { type: "session_changed"; payload: SessionItem };
@@ -304,28 +328,6 @@ export interface CompactionProgress {
   done: number;
   /** Steps in all. */
   total: number;
-}
-
-/** Payload of `compaction_failed`. */
-export interface CompactionFailed {
-  /** The job. */
-  jobId: JobId;
-  /** The command that asked for it. */
-  commandId?: CommandId;
-  /** Why it was begun; absent for the summary of a branch that is left. */
-  trigger?: CompactionTrigger;
-  /** Whether it was begun while turns went on. */
-  background?: boolean;
-  /** The ways of making room that were tried, and why they did not do. */
-  failedRungs?: Array<FailedRung>;
-  /** Milliseconds it took; 0 where it was not begun. */
-  durationMs: number;
-  /** Milliseconds a user waited for it. */
-  pausedMs: number;
-  /** An error code. */
-  code: ErrorCode;
-  /** What went wrong. */
-  message: string;
 }
 
 /** Payload of `context_warning`. */

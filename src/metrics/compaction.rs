@@ -123,6 +123,11 @@ pub fn compaction_committed(event: &ContextCompacted) {
     #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
     let share = saved as f64 / event.old_token_count.max(1) as f64;
     COMPACTION_REDUCTION.histogram([]).record(share);
+    if let Some(due) = event.compact_at_tokens.filter(|due| *due > 0 && event.trigger != CompactionTrigger::Manual) {
+        #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
+        let share = event.old_token_count as f64 / due as f64;
+        COMPACTION_TRIGGER_RATIO.histogram([]).record(share);
+    }
     COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
     COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
     if let Some(retained) = event.retained {

@@ -15,6 +15,9 @@ const PAUSE_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10
 /// Upper bounds for a share.
 const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
+/// Upper bounds for the distance from a point: fine around it.
+const TRIGGER_SHARES: &[f64] = &[0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5];
+
 /// What a metric is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -141,6 +144,8 @@ metrics! {
         "How long a user waited for a compaction; 0 where nobody did.";
     COMPACTION_REDUCTION = Kind::Histogram(SHARES), "reseed_compaction_reduction_ratio" [], Count,
         "By which share of itself a compaction made the next request smaller.";
+    COMPACTION_TRIGGER_RATIO = Kind::Histogram(TRIGGER_SHARES), "reseed_compaction_trigger_ratio" [], Count,
+        "Tokens of the next request when an automatic compaction was committed, as a share of those at which it is due.";
     COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
         "Tokens that contexts became smaller by compaction.";
     COMPACTION_CACHED_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_compaction_cached_tokens_lost_total" [], Count,

@@ -159,7 +159,6 @@ impl Effects {
                 self.answer(asker, origin, id, reply);
             }
             Effect::Emit(event) => {
-                self.measure.emitted(now, &event);
                 self.feed.emit(&event);
             }
             Effect::CallModel(call) => self.call_model(*call),

@@ -17,7 +17,7 @@ use crate::{
 use reseed_protocol::{
     ErrorCode, JobId, SessionId, Timestamp, UsageSource,
     context::BreakerReason,
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent, Event, FailedRung},
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, Event, FailedRung},
     reply::Reply,
 };
 use serde::Serialize;
@@ -108,6 +108,7 @@ impl Measure {
                 }
             }
             Event::ContextCompacted(compacted) => self.compacted(now, compacted),
+            Event::CompactionFailed(failed) => self.came_to_nothing(now, failed),
             Event::CompactionUndone(undone) => {
                 compaction::compaction_undone();
                 tracing::info!(
@@ -119,12 +120,6 @@ impl Measure {
                 );
             }
             _ => {}
-        }
-    }
-
-    pub(super) fn emitted(&mut self, now: Timestamp, event: &EphemeralEvent) {
-        if let EphemeralEvent::CompactionFailed(failed) = event {
-            self.came_to_nothing(now, failed);
         }
     }
 
@@ -321,7 +316,7 @@ mod tests {
         let committed = event("context_compacted", json!({ "background": true, "pausedMs": 7 }));
         let committed: Event = serde_json::from_value(committed).unwrap();
         let failed = json!({ "code": "upstream_timeout", "message": "secret words", "trigger": "threshold" });
-        let failed: EphemeralEvent = serde_json::from_value(event("compaction_failed", failed)).unwrap();
+        let failed: Event = serde_json::from_value(event("compaction_failed", failed)).unwrap();
         let lines = logged(|measure| {
             measure.appended(Timestamp(5), &committed);
             let last = measure.last_compaction().unwrap();
@@ -329,7 +324,7 @@ mod tests {
                 (last.at, last.outcome, last.rung),
                 (Timestamp(5), "committed", Some(CompactionRung::ModelSummary))
             );
-            measure.emitted(Timestamp(6), &failed);
+            measure.appended(Timestamp(6), &failed);
             let last = measure.last_compaction().unwrap();
             assert_eq!((last.outcome, last.rung, last.code), ("failed", None, Some(ErrorCode::UpstreamTimeout)));
         });

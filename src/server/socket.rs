@@ -377,10 +377,9 @@ impl Connection {
                 match frame {
                     Frame::Durable(seq, body) => self.durable(seq, &body).await?,
                     Frame::Ephemeral(frame) => {
+                        // v1 has none of them.
                         if let Speaks::V2 { .. } = self.speaks {
                             self.send(frame.to_string()).await?;
-                        } else if let Some(frame) = self.v1.ephemeral(&frame) {
-                            self.send(frame).await?;
                         }
                     }
                     Frame::Delta(frame) => {

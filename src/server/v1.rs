@@ -16,7 +16,7 @@ use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
     command::{Command, Empty, Input, ManualCompact, SessionRole, UserInput},
     context::ContextInfo,
-    event::{EphemeralEvent, Event, TurnStatus},
+    event::{Event, TurnStatus},
     frame::{self, encode},
     reply::Reply,
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
@@ -164,16 +164,6 @@ impl Translator {
         }
     }
 
-    /// An ephemeral event as v1 has it: only that a compaction which this client asked for came to nothing.
-    pub(super) fn ephemeral(&mut self, text: &str) -> Option<String> {
-        match serde_json::from_str(text).ok()? {
-            EphemeralEvent::CompactionFailed(failed) if failed.command_id.is_some() => {
-                Some(error_frame(ErrorBody::new(failed.code, failed.message)))
-            }
-            _ => None,
-        }
-    }
-
     /// A durable event as v1 has it.
     pub(super) fn durable(&mut self, body: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(body) else { return Vec::new() };
@@ -199,7 +189,13 @@ impl Translator {
                 frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
                 frames
             }
+            // Only where a client asked for it.
+            Event::CompactionFailed(failed) if failed.command_id.is_some() => {
+                vec![error_frame(ErrorBody::new(failed.code, failed.message))]
+            }
             Event::ContextCompacted(mut compacted) => {
+                // v1 has no such field.
+                compacted.compact_at_tokens = None;
                 compacted.strategy = strategy_name(&compacted.strategy);
                 vec![self.frame(&v1::Event::ContextCompacted(compacted))]
             }
@@ -207,7 +203,8 @@ impl Translator {
             | Event::RequestResolved(_)
             | Event::QueueChanged(_)
             | Event::SessionUpdated(_)
-            | Event::CompactionUndone(_) => Vec::new(),
+            | Event::CompactionUndone(_)
+            | Event::CompactionFailed(_) => Vec::new(),
         }
     }
 

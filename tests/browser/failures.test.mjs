@@ -79,7 +79,7 @@ onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, s
   await say(page, "hello");
   await settled(page, 1);
   const [world] = server.worlds.values();
-  const failed = (jobId, code, background) => world.ephemeral("compaction_failed", { jobId, code, message: "ModelSummary: not_smaller", ...(background ? { background } : {}) });
+  const failed = (jobId, code, background) => world.durable("compaction_failed", { jobId, code, message: "ModelSummary: not_smaller", ...(background ? { background } : {}) });
   failed("j1", "compaction_void");
   failed("j2", "compaction_failed", true);
   failed("j3", "compaction_failed");

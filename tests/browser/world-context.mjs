@@ -120,7 +120,7 @@ export const contextRules = {
     const { jobId, trigger, background } = this.compaction;
     this.compaction = null;
     const about = { ...(commandId ? { commandId } : {}), ...(trigger ? { trigger } : {}), ...(background ? { background } : {}) };
-    this.ephemeral("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, code, message });
+    this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, code, message });
   },
 
   /** What a compaction in the background has read is no longer what the model sees. */

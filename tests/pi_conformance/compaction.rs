@@ -19,7 +19,6 @@ use reseed_protocol::{
     Entry, EntryData, ErrorCode, Role,
     command::{CancelCompaction, Command, Input as Said, ManualCompact, UserInput},
     entry::Compaction,
-    event::EphemeralEvent,
     hook::HookAnswer,
     reply::Reply,
 };
@@ -66,7 +65,7 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     let mut drops_previous = false;
     let checked = outcome(|| {
         let Some(compaction) = script.entries.get(before).and_then(compaction_of) else {
-            return Err(Outcome::Failed(format!("no compaction was written: {reply:?} {:?}", script.emitted)));
+            return Err(Outcome::Failed(format!("no compaction was written: {reply:?} {:?}", script.failed)));
         };
         let expected = &case["result"];
         let first_kept = compaction.first_kept_entry_id.as_ref().and_then(|id| session.number(id));
@@ -95,9 +94,7 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
 
 /// Whether a compaction was begun and came to nothing because its summary would not be smaller.
 fn gave_up(script: &Script) -> bool {
-    script.emitted.iter().any(
-        |event| matches!(event, EphemeralEvent::CompactionFailed(failed) if failed.code == ErrorCode::NothingToCompact),
-    )
+    script.failed.iter().any(|failed| failed.code == ErrorCode::NothingToCompact)
 }
 
 /// What the extensions of a case of the life cycle answer before a compaction, one after the other.
@@ -143,7 +140,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
     outcome(|| {
         for step in case["steps"].as_array().unwrap() {
             let told = step["step"].as_str().unwrap();
-            let began = script.emitted.len();
+            let began = script.failed.len();
             let ok = if let Some(chars) = told.strip_prefix("prompt(").and_then(|rest| rest.split(' ').next()) {
                 let text = "word ".repeat(chars.parse::<usize>().unwrap() / 5 + 1);
                 let input = UserInput { input: Said::Text(text), when_busy: None, parent_id: None, if_leaf: None };
@@ -157,8 +154,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
                 if told.contains("abort") {
                     script.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
                 }
-                let failed =
-                    script.emitted[began..].iter().any(|event| matches!(event, EphemeralEvent::CompactionFailed(_)));
+                let failed = !script.failed[began..].is_empty();
                 refused_nothing |= matches!(&reply, Reply::Error(error) if error.code == ErrorCode::NothingToCompact);
                 !failed && matches!(reply, Reply::Ok(_))
             };
@@ -168,7 +164,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
                 return Err(Outcome::Deviating(deviations::FAILING_SUMMARISER));
             }
             if ok != step["ok"] && !(refused_nothing && step["value"]["summary"] == "SUM-OF-NOTHING") {
-                return Err(Outcome::Failed(format!("`{told}` went {ok}: {:?}", &script.emitted[began..])));
+                return Err(Outcome::Failed(format!("`{told}` went {ok}: {:?}", &script.failed[began..])));
             }
         }
         if refused_nothing && ends.iter().all(|end| end["result"]["summary"] == "SUM-OF-NOTHING") {

@@ -126,10 +126,10 @@ fn made(history: &History) -> Vec<&ContextCompacted> {
     made.collect()
 }
 
-/// How the undisturbed client was told that a job came to nothing.
+/// With what code a job came to nothing, as the log says.
 fn failed(history: &History, job: &JobId) -> Option<ErrorCode> {
-    history.given.iter().find_map(|given| match &given.what {
-        What::Ephemeral(EphemeralEvent::CompactionFailed(failed)) if failed.job_id == *job => Some(failed.code),
+    history.events.iter().find_map(|event| match event {
+        Event::CompactionFailed(failed) if failed.job_id == *job => Some(failed.code),
         _ => None,
     })
 }

@@ -115,6 +115,7 @@ impl View {
                 self.generation = updated.generation.unwrap_or(self.generation);
             }
             Event::ContextCompacted(compacted) => self.generation = compacted.generation,
+            Event::CompactionFailed(_) => {}
             Event::CompactionUndone(undone) => {
                 self.generation = undone.generation;
                 self.undone.push(undone.entry_id.clone());

@@ -76,6 +76,15 @@ impl Dialogue {
                 self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
             }
+            // The error that answers the command says the same.
+            Event::CompactionFailed(failed) if self.awaits(failed.command_id.as_ref(), Asked::Go) => {
+                self.leaving = None;
+            }
+            Event::CompactionFailed(failed) => {
+                self.leaving = None;
+                self.end_job(&failed.job_id);
+                self.line(&self.screen.compaction_failed(failed));
+            }
             Event::CompactionUndone(undone) => {
                 let tokens = undone.context_info.token_count;
                 let text = format!("the compaction was taken back; the next request has about {tokens} tokens");
@@ -172,15 +181,6 @@ impl Dialogue {
             EphemeralEvent::CompactionStarted(started) => {
                 self.jobs.insert(started.job_id.clone());
                 self.progress("compacting the context");
-            }
-            // The error that answers the command says the same.
-            EphemeralEvent::CompactionFailed(failed) if self.awaits(failed.command_id.as_ref(), Asked::Go) => {
-                self.leaving = None;
-            }
-            EphemeralEvent::CompactionFailed(failed) => {
-                self.leaving = None;
-                self.end_job(&failed.job_id);
-                self.line(&self.screen.compaction_failed(failed));
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
             EphemeralEvent::RoleChanged(changed) => {

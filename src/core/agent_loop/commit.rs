@@ -79,6 +79,7 @@ impl AgentLoop {
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
+            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = job.order.command_id.clone();
@@ -150,6 +151,10 @@ impl AgentLoop {
             carried_patch: Vec::new(),
             hook: outcome.hook.clone(),
             hook_details: outcome.hook_details.clone(),
+            rung: Some(outcome.rung),
+            failed_rungs: outcome.failed.clone(),
+            retained: outcome.retained,
+            summary_usage: outcome.usage.clone(),
         };
         let entry = |compaction| self.entry(now, entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);

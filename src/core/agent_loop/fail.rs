@@ -8,7 +8,7 @@ use super::{
 use crate::core::context::compaction::{Job, Order};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Timestamp,
-    event::{CompactionFailed, CompactionTrigger, EphemeralEvent, FailedRung},
+    event::{CompactionFailed, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
 
@@ -32,9 +32,9 @@ impl AgentLoop {
         }
     }
 
-    /// Tells everybody that a compaction came to nothing.
+    /// Records that a compaction came to nothing, and tells everybody.
     pub(super) fn compaction_failed(&mut self, order: &Order, spent: Spent, error: ErrorBody) {
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
+        let failed = CompactionFailed {
             job_id: order.job_id.clone(),
             command_id: order.command_id.clone(),
             trigger: Some(order.trigger),
@@ -44,7 +44,8 @@ impl AgentLoop {
             paused_ms: spent.paused_ms,
             code: error.code,
             message: error.message,
-        })));
+        };
+        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
     /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns why

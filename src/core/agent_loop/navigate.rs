@@ -24,7 +24,7 @@ use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
-    event::{CompactionFailed, CompactionTrigger, EphemeralEvent, Event, TurnStarted},
+    event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
     reply::{Accepted, Navigated, Reply},
 };
 
@@ -158,7 +158,7 @@ impl AgentLoop {
     }
 
     fn stay(&mut self, leaving: &Move, error: ErrorBody) {
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionFailed(CompactionFailed {
+        let failed = CompactionFailed {
             job_id: leaving.job.order.job_id.clone(),
             command_id: Some(leaving.caller.id.clone()),
             trigger: None,
@@ -168,7 +168,8 @@ impl AgentLoop {
             paused_ms: 0,
             code: error.code,
             message: error.message.clone(),
-        })));
+        };
+        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
         self.reply(&leaving.caller, Reply::Error(error));
     }
 

@@ -23,7 +23,7 @@ use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
     command::{Command, ManualCompact, PreviewCompact},
     entry::Compaction,
-    event::{CompactionRung, ContextCompacted, EntryAppended, EphemeralEvent, Event},
+    event::{CompactionRung, ContextCompacted, EntryAppended, Event},
     reply::{CompactionPreview, Reply},
 };
 use std::{
@@ -178,10 +178,6 @@ impl World {
                 match effect {
                     Effect::Reply { reply: Reply::Error(error), .. } => return Came::Nothing(error),
                     Effect::Reply { reply: Reply::CompactionPreview(shown), .. } => return Came::Shown(shown),
-                    Effect::Emit(EphemeralEvent::CompactionFailed(failed)) => {
-                        let error = ErrorBody::new(failed.code, failed.message);
-                        return Came::Nothing(error);
-                    }
                     Effect::CallModel(call) => asked = Some(call.request),
                     Effect::Append(append) => {
                         for event in append.events {
@@ -190,6 +186,9 @@ impl World {
                                     if let EntryData::Compaction(compaction) = appended.entry.data {
                                         entry = Some(compaction);
                                     }
+                                }
+                                Event::CompactionFailed(failed) => {
+                                    return Came::Nothing(ErrorBody::new(failed.code, failed.message));
                                 }
                                 Event::ContextCompacted(compacted) => {
                                     return Came::Compacted(Box::new((entry.unwrap(), *compacted)));

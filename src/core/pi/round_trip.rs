@@ -262,6 +262,7 @@ fn data() -> impl Strategy<Value = EntryData> {
                 hook: (summary_from % 3 > 0).then(|| "h".to_owned()),
                 hook_details: (summary_from == 2).then(|| serde_json::json!({ "mine": true })),
                 carried_patch: if summary_from == 1 { ops() } else { Vec::new() },
+                ..Compaction::default()
             })
         ),
         1 => (prop::option::of(some_id()), text()).prop_map(|(from_id, summary)| EntryData::BranchSummary(BranchSummary {

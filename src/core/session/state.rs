@@ -251,6 +251,7 @@ impl SessionState {
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
                 }
             }
+            Event::CompactionFailed(_) => {}
             Event::CompactionUndone(undone) => {
                 self.undone.push(undone.entry_id.clone());
                 self.generation = undone.generation;

@@ -76,10 +76,13 @@ function headline({ tokensBefore: before, tokensAfter: after, summary, clearedEn
  * @param {import("reseed-protocol").ContextCompacted | undefined} report how it went, where it was seen being made
  * @returns {string[]}
  */
-function facts({ trigger, durationMs, timestamp, details, keptEntryIds = [], clearedEntryIds = [] }, report) {
+function facts(entry, report) {
+  const { trigger, durationMs, timestamp, details, keptEntryIds = [], clearedEntryIds = [], rung } = entry;
   const list = [];
   if (trigger) list.push(`Why: ${TRIGGERS[trigger] ?? trigger}`);
+  // The entry keeps what the report says, so that it is still known after a reload.
   if (report) list.push(...toldFacts({ ...report, cost: report.summaryUsage }));
+  else if (rung) list.push(...toldFacts({ ...entry, rung, cost: entry.summaryUsage }));
   if (durationMs !== undefined) list.push(`Took ${span(durationMs)}`);
   if (report) list.push(report.pausedMs > 0 ? `You waited ${span(report.pausedMs)}` : "Nobody waited");
   if (report?.background) list.push("Made while you talked");

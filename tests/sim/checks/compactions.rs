@@ -1,10 +1,10 @@
 //! What compactions leave: the one entry that each of them is, what must stay, and nothing of those that came to nothing.
 
 use super::context::Log;
-use crate::history::{History, What};
+use crate::history::History;
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, JobId, Role,
-    event::{CompactionTrigger, EphemeralEvent, Event},
+    event::{CompactionTrigger, Event},
 };
 use std::collections::BTreeSet;
 
@@ -67,14 +67,12 @@ pub(crate) fn nothing_is_left_of_what_failed(history: &History) -> Result<(), St
             _ => None,
         })
         .collect();
-    for given in &history.given {
-        if let What::Ephemeral(EphemeralEvent::CompactionFailed(failed)) = &given.what
+    for event in &history.events {
+        if let Event::CompactionFailed(failed) = event
             && made.contains(&failed.job_id)
         {
-            let (client, job, code) = (given.client, &failed.job_id, failed.code);
-            return Err(format!(
-                "client {client} was told that job `{job}` came to nothing ({code}), and it is written"
-            ));
+            let (job, code) = (&failed.job_id, failed.code);
+            return Err(format!("job `{job}` came to nothing ({code}), and it is written"));
         }
     }
     Ok(())

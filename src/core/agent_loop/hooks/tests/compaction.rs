@@ -84,7 +84,7 @@ fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
     let tokens = world.agent.context_info().token_count;
     world.compact().took();
     world.answer(json!({ "cancel": true, "summary": "none" })).check(&["compaction failed compaction_cancelled"]);
-    let Some(EphemeralEvent::CompactionFailed(failed)) = world.emitted.last() else { panic!("not told") };
+    let Some(Event::CompactionFailed(failed)) = world.events.last() else { panic!("not told") };
     assert!(failed.message.contains("the hook `one` is against the compaction"), "{}", failed.message);
     assert_eq!(world.agent.context_info().token_count, tokens);
     world.check_at_rest();

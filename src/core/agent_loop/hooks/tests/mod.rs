@@ -206,6 +206,7 @@ impl World {
                     Some(format!("call {} {}", call.name, call.arguments))
                 }
                 Event::QueueChanged(changed) => Some(format!("queue {}", changed.items.len())),
+                Event::CompactionFailed(failed) => Some(format!("compaction failed {}", failed.code)),
                 Event::ContextCompacted(compacted) => Some(format!("compacted {}", word(&json!(compacted.rung)))),
                 _ => None,
             };
@@ -230,7 +231,6 @@ impl World {
         let word = match &event {
             EphemeralEvent::HookFailed(failed) => Some(format!("{} failed {}", failed.hook, failed.code)),
             EphemeralEvent::ItemAborted(_) => Some("aborted".into()),
-            EphemeralEvent::CompactionFailed(failed) => Some(format!("compaction failed {}", failed.code)),
             _ => None,
         };
         self.took.extend(word);
