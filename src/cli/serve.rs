@@ -187,6 +187,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         summaries: Summaries {
             model: summaries.summary_model.clone(),
             request: match summaries.summary_request {
+                SummaryPlace::Auto => SummaryRequest::Auto,
                 SummaryPlace::Quoted => SummaryRequest::Quoted,
                 SummaryPlace::CachedPrefix => SummaryRequest::CachedPrefix,
             },

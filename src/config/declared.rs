@@ -90,8 +90,9 @@ settings! {
         /// The model that makes them; unset for the session's own.
         summary_model: Option<String> = "", rules::text(256).optional();
         /// `quoted` puts the conversation into a request of its own as data; `cached_prefix` appends the instruction to the
-        /// request that the conversation would send, so that the provider's cache is used.
-        summary_request: SummaryPlace = "quoted", rules::choice();
+        /// request that the conversation would send, so that the provider's cache is used; `auto` does the latter where
+        /// the session's own model summarises and its provider was seen to cache.
+        summary_request: SummaryPlace = "auto", rules::choice();
         /// Most tokens of an answer that holds a summary, thoughts included; unset for what the window has room for.
         summary_output_tokens: Option<u64> = "", rules::whole("tokens", 256..=WINDOW_TOKENS_MAX).optional();
         /// How long a compaction may take; then room is made without the model.

@@ -48,6 +48,8 @@ choices! {
 
     /// `SUMMARY_REQUEST`: where summaries are made.
     SummaryPlace {
+        /// `cached_prefix` where the session's own model summarises and its provider was seen to cache, else `quoted`.
+        Auto = "auto",
         /// In a request of their own.
         Quoted = "quoted",
         /// Behind the request that the conversation would send.

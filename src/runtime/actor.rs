@@ -29,6 +29,7 @@ use reseed_protocol::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{
+    runtime::{Handle, RuntimeFlavor},
     sync::mpsc,
     time::{Instant, sleep_until},
 };
@@ -232,7 +233,7 @@ impl Actor {
     async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
         let now = self.shared.clock.now();
         let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
-        let effects = agent.handle(now, input);
+        let effects = handled(agent, now, input);
         self.carry_out(effects, asker).await?;
         self.tell_list();
         Ok(())
@@ -273,20 +274,20 @@ impl Actor {
                     seed.calibration = self.shared.calibration_of(&seed.session);
                     tracing::debug!(session = %self.id, generation, "loop seeded");
                     let mut agent = Box::new(AgentLoop::seeded(generation, seed));
-                    waiting.extend(agent.handle(now, Input::Seeded));
+                    waiting.extend(handled(&mut agent, now, Input::Seeded));
                     self.agent = Some(agent);
                 }
                 Effect::CancelModel(request) => {
                     let shown = self.effects.cancel(request);
                     if let Some(agent) = &mut self.agent {
-                        waiting.extend(agent.handle(now, Input::Cancelled { request, shown }));
+                        waiting.extend(handled(agent, now, Input::Cancelled { request, shown }));
                     }
                 }
                 Effect::CallHook(call) if call.place == HookPlace::Client => {
                     if let Some(input) = self.call_client(*call)
                         && let Some(agent) = &mut self.agent
                     {
-                        waiting.extend(agent.handle(now, input));
+                        waiting.extend(handled(agent, now, input));
                     }
                 }
                 other => {
@@ -325,5 +326,14 @@ impl Actor {
         let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
         let alone = self.detached_since.map(|since| since + alone_for);
         [tools, alone].into_iter().flatten().min()
+    }
+}
+/// Tells the loop what happened. Where that takes long, the other tasks of this worker thread go on elsewhere.
+fn handled(agent: &mut AgentLoop, now: Timestamp, input: Input) -> Vec<Effect> {
+    let has_other_workers = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if agent.takes_long(&input) && has_other_workers() {
+        tokio::task::block_in_place(|| agent.handle(now, input))
+    } else {
+        agent.handle(now, input)
     }
 }

@@ -8,6 +8,7 @@
 mod appends;
 mod appends_store;
 mod client;
+mod compacting;
 mod figures;
 mod floor;
 mod history;
@@ -105,7 +106,8 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Runs the measures, or only those named, and says whether all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
-    const NAMES: &[&str] = &["start", "idle", "stalled", "turn", "stream", "history", "planning", "appends"];
+    const NAMES: &[&str] =
+        &["start", "idle", "stalled", "turn", "stream", "history", "planning", "compacting", "appends"];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
     }
@@ -122,6 +124,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
+            "compacting" => compacting::measure(&mut figures),
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };
         match done {

@@ -4,6 +4,7 @@ use crate::data::Session;
 use reseed::core::{
     agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
     context::{
+        compaction::SummaryRequest,
         counter::{Calibration, Counter, Estimator, Method},
         cut::CutRule,
         strategy::Options,
@@ -16,7 +17,7 @@ use reseed::core::{
 use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,
     command::{Command, NavigatePosition},
-    event::{EphemeralEvent, Event},
+    event::{CompactionFailed, Event},
     hook::{HookAnswer, HookPoint},
     reply::Reply,
 };
@@ -39,8 +40,8 @@ pub(crate) struct Script {
     /// Every entry, those of the file first.
     pub(crate) entries: Vec<Entry>,
     by_id: HashMap<EntryId, usize>,
-    /// What was said that is not stored.
-    pub(crate) emitted: Vec<EphemeralEvent>,
+    /// Compactions that came to nothing.
+    pub(crate) failed: Vec<CompactionFailed>,
     /// What was asked of the model.
     pub(crate) requests: Vec<ModelRequest>,
     replies: Vec<Reply>,
@@ -86,7 +87,8 @@ impl Script {
                 min_gain: 0.0,
                 ..Options::default()
             },
-            summaries: Summaries::default(),
+            // pi quotes the conversation always.
+            summaries: Summaries { request: SummaryRequest::Quoted, ..Summaries::default() },
             estimator: Estimator::Pi,
             cut_rule: CutRule::Pi,
             windows: Windows::new(Some(setting.window_tokens), Vec::new()),
@@ -111,7 +113,7 @@ impl Script {
             commands: 0,
             by_id: entries.iter().enumerate().map(|(at, entry)| (entry.entry_id.clone(), at)).collect(),
             entries,
-            emitted: Vec::new(),
+            failed: Vec::new(),
             requests: Vec::new(),
             replies: Vec::new(),
         };
@@ -202,15 +204,18 @@ impl Script {
                 match effect {
                     Effect::Append(append) => {
                         for event in append.events {
-                            if let Event::EntryAppended(appended) = event {
-                                self.by_id.insert(appended.entry.entry_id.clone(), self.entries.len());
-                                self.entries.push(appended.entry);
+                            match event {
+                                Event::EntryAppended(appended) => {
+                                    self.by_id.insert(appended.entry.entry_id.clone(), self.entries.len());
+                                    self.entries.push(appended.entry);
+                                }
+                                Event::CompactionFailed(failed) => self.failed.push(*failed),
+                                _ => {}
                             }
                         }
                         self.replies.extend(append.marks.into_iter().map(|mark| mark.reply));
                     }
                     Effect::Reply { reply, .. } => self.replies.push(reply),
-                    Effect::Emit(event) => self.emitted.push(event),
                     Effect::CallModel(call) => inputs.extend(self.ask(call.request, &call.body)),
                     Effect::CancelModel(request) => inputs.push_back(Input::Cancelled { request, shown: Vec::new() }),
                     Effect::CallHook(called) => {
@@ -218,7 +223,7 @@ impl Script {
                         let answer = Box::new(self.hooks[at].clone());
                         inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
                     }
-                    Effect::CancelHook(_) | Effect::Calibrate { .. } => {}
+                    Effect::CancelHook(_) | Effect::Calibrate { .. } | Effect::Emit(_) => {}
                     Effect::Reseed => {
                         let old = self.agent.take().unwrap();
                         let generation = old.generation() + 1;

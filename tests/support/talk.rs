@@ -4,7 +4,7 @@
 use super::upstream;
 use reseed::{
     core::{
-        context::summary::read_prompt,
+        context::summary::{read_in_place, read_prompt},
         model::{ModelRequest, Purpose},
     },
     provider::scripted::{Reply, Scripted},
@@ -85,12 +85,17 @@ pub(crate) fn is_summary(asked: &upstream::Asked) -> bool {
     read_prompt(&asked.last_user_text()).is_some()
 }
 
+/// Whether a model's server is asked for a summary behind the conversation itself.
+pub(crate) fn rides(asked: &upstream::Asked) -> bool {
+    read_in_place(&asked.last_user_text()).is_some()
+}
+
 /// The answer of a model's server: so many words, and to a request for a summary one that keeps the facts. `number`
 /// gives each answer other words.
 pub(crate) fn reply_to(asked: &upstream::Asked, number: u64, answer_words: usize) -> upstream::Reply {
-    upstream::Reply::text(if is_summary(asked) {
-        summary(&facts(&asked.last_user_text()))
-    } else {
-        words(number, answer_words)
+    upstream::Reply::text(match asked {
+        asked if is_summary(asked) => summary(&facts(&asked.last_user_text())),
+        asked if rides(asked) => summary(&facts(&asked.text())),
+        _ => words(number, answer_words),
     })
 }

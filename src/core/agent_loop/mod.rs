@@ -16,6 +16,7 @@
 //! - `hooks`: asking code of others' at defined points
 //! - `made_of`: what a request consists of, compiled and counted
 //! - `receipts`: what each request shares with the one before it
+//! - `weight`: which inputs take long
 //! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
 
 mod annotate;
@@ -38,6 +39,7 @@ mod schema;
 mod shown;
 mod tools;
 mod turn;
+mod weight;
 
 #[cfg(test)]
 mod random_orders;
@@ -159,7 +161,7 @@ pub struct Summaries {
 
 impl Default for Summaries {
     fn default() -> Self {
-        Self { model: None, request: SummaryRequest::Quoted, answer_tokens_max: None, timeout_ms: 180_000 }
+        Self { model: None, request: SummaryRequest::Auto, answer_tokens_max: None, timeout_ms: 180_000 }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::core::{
     session::Node,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Timestamp,
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Timestamp, UsageSource,
     entry::{Compaction, CompactionDetails},
     event::CompactionTrigger,
 };
@@ -162,6 +162,7 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
+            counted_by: self.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: None,
@@ -197,6 +198,7 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
+            counted_by: self.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: self.compaction_in_effect().map(|(_, compaction)| compaction),
@@ -240,10 +242,34 @@ impl AgentLoop {
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
         let summaries = &self.deployment.summaries;
         let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
-        (summaries.request == SummaryRequest::CachedPrefix && own).then(|| ModelRequest {
+        let rides = match summaries.request {
+            SummaryRequest::Auto => self.was_cached(),
+            SummaryRequest::CachedPrefix => true,
+            SummaryRequest::Quoted => false,
+        };
+        (own && rides).then(|| ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: self.envelope(context, 0),
+            envelope: self.envelope(context, self.estimate(context)),
             purpose: Purpose::Turn,
+        })
+    }
+
+    /// What a request of this context costs in units of the estimate, without counting its texts again.
+    fn estimate(&self, context: &Context) -> u64 {
+        let messages = context.messages.iter().chain(&context.uncached);
+        let fixed = self.compiled.fixed;
+        fixed.system + fixed.tools + messages.map(|counted| counted.tokens.total()).sum::<u64>()
+    }
+
+    /// Returns true if the provider reported tokens from its cache for an answer of the session's model on this path.
+    fn was_cached(&self) -> bool {
+        let model = &self.session.state.model;
+        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+            let cached = message
+                .usage
+                .as_ref()
+                .is_some_and(|usage| usage.source == UsageSource::Reported && usage.cached_tokens > 0);
+            cached && message.model.as_ref() == Some(model)
         })
     }
 

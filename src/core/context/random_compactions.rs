@@ -358,6 +358,7 @@ impl World {
             model: "test",
             window_tokens: self.window,
             counter: self.counter,
+            counted_by: self.counter.method(),
             summary_tokens_max,
             answer_tokens_max: None,
             earlier: earlier.as_ref().map(|(_, compaction)| *compaction),

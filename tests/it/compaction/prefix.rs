@@ -1,21 +1,16 @@
-//! `SUMMARY_REQUEST=cached_prefix`: the summary rides on the request that the conversation would send, so that a model's
+//! `SUMMARY_REQUEST=cached_prefix`, and `auto` where the provider caches: the summary rides on the request that the conversation would send, so that a model's
 //! server finds in its cache what it has read already; and `SUMMARY_MODEL`, which has no such cache.
 
 use crate::support::{
     client::Client,
     json::whole,
     server::Server,
-    talk::{is_summary, summary, words},
+    talk::{is_summary, rides, summary, words},
     upstream::{Asked, Reply, Upstream},
 };
-use reseed::core::context::summary::read_in_place;
 use serde_json::{Value, json};
 
 const APIS: [&str; 2] = ["chat", "responses"];
-
-fn rides(asked: &Asked) -> bool {
-    read_in_place(&asked.last_user_text()).is_some()
-}
 
 /// What a server's cache goes by, in the order in which it is read: tools, instructions, messages.
 fn read_by_the_cache(asked: &Asked) -> String {
@@ -56,14 +51,23 @@ fn kind(frame: &Value) -> &str {
 
 /// A server that summarises where `riding` says what behind the conversation.
 async fn sailor(riding: fn() -> Reply) -> Upstream {
-    let mut number = 1_000;
+    reporting(riding, false).await
+}
+
+/// The same; where it `caches`, it reports what of a request it finds in its cache: what the one before it began with.
+async fn reporting(riding: fn() -> Reply, caches: bool) -> Upstream {
+    let (mut number, mut before) = (1_000, String::new());
     Upstream::start(move |asked| {
         number += 1;
-        match asked {
+        let read = read_by_the_cache(asked);
+        let cached = asked.tokens * common_prefix(&before, &read) as u64 / read.len() as u64;
+        before = read;
+        let reply = match asked {
             asked if rides(asked) => riding(),
             asked if is_summary(asked) => Reply::text(summary(&["The ship is called Aurora"])),
             _ => Reply::text(words(number, 150)),
-        }
+        };
+        if caches { reply.with_cached(cached) } else { reply }
     })
     .await
 }
@@ -75,7 +79,7 @@ fn good() -> Reply {
 #[tokio::test]
 async fn the_summary_request_begins_as_the_conversation_did() {
     for api in APIS {
-        let upstream = sailor(good).await;
+        let upstream = reporting(good, true).await;
         let compacted = compacted(&upstream, api, &[("SUMMARY_REQUEST", "cached_prefix")]).await;
         assert_eq!(compacted["rung"], "model_summary", "{compacted}");
         assert!(compacted["failedRungs"].as_array().is_none_or(Vec::is_empty), "{compacted}");
@@ -83,11 +87,39 @@ async fn the_summary_request_begins_as_the_conversation_did() {
         let at = requests.iter().position(rides).expect("the summary rides on the conversation");
         let (before, asked) = (&requests[at - 1], &requests[at]);
         let (sent, read) = (read_by_the_cache(asked), read_by_the_cache(before));
-        let share = common_prefix(&sent, &read) as f64 / sent.len() as f64;
-        println!("{api}: {:.1} % of {} bytes were sent before", share * 100.0, sent.len());
-        assert!(share >= 0.85, "{api}: only {:.1} % of the summary request was sent before", share * 100.0);
+        // Of the request before it: what comes behind is the answer to that, and the instruction.
+        let percent = |part: f64, of: f64| part * 100.0 / of;
+        let share = percent(common_prefix(&sent, &read) as f64, read.len() as f64);
+        let reported = compacted["summaryUsage"]["cachedTokens"].as_u64().unwrap();
+        println!(
+            "{api}: {share:.1} % of the {} bytes of the request before begin the summary's; the server reports {reported} \
+             cached tokens of the {} there were, {:.1} %",
+            read.len(),
+            before.tokens,
+            percent(reported as f64, before.tokens as f64)
+        );
+        assert!(share >= 99.0, "{api}: only {share:.1} % of the request before begin the summary's");
+        assert!(percent(reported as f64, before.tokens as f64) >= 97.0, "{api}: {reported} of {}", before.tokens);
         assert_eq!((&asked.body["model"], &asked.body["tools"]), (&before.body["model"], &before.body["tools"]));
         assert_eq!(requests.iter().filter(|asked| is_summary(asked)).count(), 0, "{api}: asked once");
+    }
+}
+
+#[tokio::test]
+async fn auto_rides_where_the_provider_was_seen_to_cache() {
+    // Whether the server reports a cache, the settings beside the default, and whether the summary rides.
+    for (caches, settings, expected) in [
+        (true, &[][..], true),
+        (false, &[], false),
+        (true, &[("SUMMARY_MODEL", "clerk")], false),
+        (true, &[("SUMMARY_REQUEST", "quoted")], false),
+    ] {
+        let upstream = reporting(good, caches).await;
+        let compacted = compacted(&upstream, "chat", settings).await;
+        assert_eq!(compacted["rung"], "model_summary", "{compacted}");
+        let requests = upstream.requests();
+        assert_eq!(requests.iter().any(rides), expected, "{caches} {settings:?}");
+        assert_eq!(requests.iter().any(is_summary), !expected, "{caches} {settings:?}");
     }
 }
 

@@ -34,6 +34,9 @@ const ANSWER_TOKENS_MAX: u64 = 16_384;
 /// Least room for an answer that rides on the conversation, so that a model that thinks first is not cut off.
 const ANSWER_TOKENS_MIN: u64 = 2_048;
 
+/// Most tokens that quoting adds to a block: its head, the empty line behind it, a note of what was cut.
+const BLOCK_TOKENS: u64 = 16;
+
 /// Most words asked of a summary, however large the window: longer ones are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
 
@@ -65,6 +68,8 @@ pub(super) struct Task {
     pub(super) delimiter: String,
     /// What is summarised, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
+    /// What they cost as counted by the same counter; absent where another one counts.
+    pub(super) messages_tokens: Option<u64>,
 }
 
 impl Task {
@@ -99,6 +104,8 @@ pub struct Asking {
     total: usize,
     halvings: u32,
     tokens_max: u64,
+    /// What all of it costs at most, where it is one piece and was not counted again.
+    piece_tokens: Option<u64>,
     ride: Option<Ride>,
 }
 
@@ -114,6 +121,7 @@ impl Asking {
             total: 0,
             halvings: 0,
             tokens_max,
+            piece_tokens: None,
             ride: None,
         };
         this.chunk();
@@ -125,10 +133,14 @@ impl Asking {
     fn has_room(&self, ride: &Ride) -> bool {
         let counter = self.task.counter;
         let envelope = &ride.conversation.envelope;
-        let sent: u64 = ride.conversation.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
-            + counter.system(&envelope.system.compiled)
-            + envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
-            + counter.text(&self.riding(ride));
+        let counted = || {
+            ride.conversation.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
+                + counter.system(&envelope.system.compiled)
+                + envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
+        };
+        // It was counted when it was made, unless nobody wanted to know.
+        let conversation = Some(envelope.meta.tokens).filter(|tokens| *tokens > 0).unwrap_or_else(counted);
+        let sent = conversation + counter.text(&self.riding(ride));
         let window = self.task.window_tokens;
         self.total > 0 && sent + self.task.summary_tokens_max <= window - window / 20
     }
@@ -166,7 +178,18 @@ impl Asking {
         let mut chunk = Vec::new();
         let mut used = 0;
         self.chunks.clear();
-        for block in self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)) {
+        let blocks: Vec<String> =
+            self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
+        // What was counted before and fits with room to spare is not counted again: quoting adds a head to each block
+        // and here and there a backslash.
+        let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
+        self.piece_tokens = most.filter(|most| *most <= room && !blocks.is_empty());
+        if self.piece_tokens.is_some() {
+            self.chunks.push_back(blocks);
+            self.total = 1;
+            return;
+        }
+        for block in blocks {
             let tokens = counter.text(&block) + 2;
             if used + tokens > room && !chunk.is_empty() {
                 self.chunks.push_back(std::mem::take(&mut chunk));
@@ -234,7 +257,11 @@ impl Asking {
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
         // What the window holds beside the prompt, ten percent left for what the estimate misses.
-        let sent = counter.text(&system) + counter.text(&prompt) + counter.request_overhead();
+        let said = match self.piece_tokens {
+            Some(tokens) => tokens + counter.text(&self.prompt(&[])),
+            None => counter.text(&prompt),
+        };
+        let sent = counter.text(&system) + said + counter.request_overhead();
         let beside = (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent);
         let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };

@@ -11,7 +11,7 @@ use super::{
 use crate::core::{
     context::{
         build::{Context, Counted, Kind},
-        counter::Counter,
+        counter::{Counter, Method},
         cut::Cut,
         extract::extract,
         strategy::Step,
@@ -45,6 +45,8 @@ pub struct Surroundings<'a> {
     pub window_tokens: u64,
     /// Counts for it.
     pub counter: Counter,
+    /// How the context was counted: [`Counter::method`].
+    pub counted_by: Method,
     /// Most tokens of the summary, in units of the estimate.
     pub summary_tokens_max: u64,
     /// Most tokens of an answer that holds one, where that is set.
@@ -98,6 +100,10 @@ pub struct Job {
     messages: Vec<(Option<EntryId>, Arc<Message>)>,
     /// The first of them that stands neither in front nor was kept one by one: where a tail that keeps all begins.
     begins: Option<EntryId>,
+    /// Places of those whose words are longer than what the context counts: their results are shown as a note.
+    cleared: HashSet<usize>,
+    /// How the context was counted.
+    context_method: Method,
     earlier: Option<Compaction>,
     noted: Option<CompactionDetails>,
     file_tools: FileTools,
@@ -179,6 +185,7 @@ impl Job {
             split_turn: false,
             delimiter: around.delimiter,
             messages: Vec::new(),
+            messages_tokens: None,
         };
         let raw = order.rebuild.take();
         Self {
@@ -188,6 +195,8 @@ impl Job {
             base,
             steps: steps.into(),
             messages: context.messages.iter().map(original).collect(),
+            cleared: (0..context.messages.len()).filter(|at| context.messages[*at].cleared).collect(),
+            context_method: around.counted_by,
             begins: tail.filter_map(|counted| counted.entry_id.clone()).next(),
             earlier: around.earlier.cloned(),
             noted: around.details,
@@ -248,7 +257,9 @@ impl Job {
                             continue;
                         }
                         let split_turn = cut.turn_prefix.is_some();
-                        let task = Task { messages: self.taken_out(&cut), split_turn, ..self.task.clone() };
+                        let messages = self.taken_out(&cut);
+                        let messages_tokens = self.counted(&cut);
+                        let task = Task { messages, messages_tokens, split_turn, ..self.task.clone() };
                         let ride = self.ride(&cut);
                         self.at = At::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
                     }
@@ -395,6 +406,12 @@ impl Job {
         let ids = self.messages.iter().filter_map(|(id, _)| id.as_ref());
         let stays: HashSet<&EntryId> = ids.filter(|id| !gone.contains(id)).collect();
         raw.without(&stays, goes.filter_map(|(id, message)| id.clone().map(|id| (id, message.clone()))))
+    }
+
+    /// What a cut takes out costs, where that is known: for the model that counted it, and as it was said.
+    fn counted(&self, cut: &Cut) -> Option<u64> {
+        let as_said = !self.is_rebuild() && cut.summarised.iter().all(|at| !self.cleared.contains(at));
+        (as_said && self.task.counter.method() == self.context_method).then_some(cut.dropped_tokens)
     }
 
     fn previous(&self, cut: &Cut) -> Option<String> {

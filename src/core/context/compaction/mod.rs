@@ -26,8 +26,11 @@ use std::sync::Arc;
 /// Where summaries are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SummaryRequest {
-    /// The conversation goes in as quoted data, in a request of its own.
+    /// [`Self::CachedPrefix`] where the session's own model summarises and its provider was seen to cache,
+    /// [`Self::Quoted`] otherwise.
     #[default]
+    Auto,
+    /// The conversation goes in as quoted data, in a request of its own.
     Quoted,
     /// The instruction is appended to the request that the conversation would send, so that the provider's cache of it
     /// is used.

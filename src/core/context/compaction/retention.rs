@@ -214,6 +214,7 @@ impl World {
             model: "gpt-4o",
             window_tokens: WINDOW_TOKENS,
             counter: self.counter,
+            counted_by: self.counter.method(),
             summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
             answer_tokens_max: None,
             earlier: earlier.as_ref(),

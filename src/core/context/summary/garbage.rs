@@ -5,7 +5,7 @@
 
 use super::sections::says_nothing;
 use crate::core::context::extract::words;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// How a refusal begins, and of what one of these must follow close by; in lower case, with straight apostrophes.
 const REFUSALS: [(&[&str], &[&str]); 12] = [
@@ -146,22 +146,69 @@ pub(super) fn is_copy(summary: &str, blocks: &[String]) -> bool {
     }
     let pieces: Vec<&str> = summary.split_whitespace().collect();
     let source: Vec<&str> = blocks.iter().flat_map(|block| block.split_whitespace()).collect();
-    let mut places: BTreeMap<&[&str], usize> = BTreeMap::new();
-    for (at, shingle) in source.windows(SHINGLE).enumerate() {
-        places.entry(shingle).or_insert(at);
-    }
+    let places = places(&pieces, &source);
     let chars = |pieces: &[&str]| pieces.iter().map(|piece| piece.chars().count() + 1).sum::<usize>();
     let (mut at, mut longest) = (0, 0);
     while at + SHINGLE <= pieces.len() {
-        let Some(place) = places.get(&pieces[at..at + SHINGLE]) else {
+        let place = places[at].filter(|place| source[*place..].starts_with(&pieces[at..at + SHINGLE]));
+        let Some(place) = place else {
             at += 1;
             continue;
         };
-        let same = pieces[at..].iter().zip(&source[*place..]).take_while(|(a, b)| a == b).count();
+        let same = pieces[at..].iter().zip(&source[place..]).take_while(|(a, b)| a == b).count();
         longest = longest.max(chars(&pieces[at..at + same]));
         at += same;
     }
     longest >= COPIED.0 && longest * 100 >= chars(&pieces) * COPIED.1
+}
+
+/// Bits of the filter in front of the search: a conversation has many words, and few of them are in its summary.
+const FILTER_BITS: u64 = 1 << 16;
+
+/// For each shingle of a summary, where in the conversation it may stand first. Shingles are compared by hash, of which
+/// only the summary's are kept: the work is one pass over the conversation.
+fn places(pieces: &[&str], source: &[&str]) -> Vec<Option<usize>> {
+    let wanted = shingles(pieces);
+    let mut first: Vec<(u64, usize)> = wanted.iter().map(|hash| (*hash, usize::MAX)).collect();
+    first.sort_unstable();
+    first.dedup();
+    let bit = |hash: u64| {
+        let bit = hash % FILTER_BITS;
+        (usize::try_from(bit / 64).unwrap_or(0), 1_u64 << (bit % 64))
+    };
+    let mut filter = vec![0_u64; usize::try_from(FILTER_BITS / 64).unwrap_or(0)];
+    for (word, mask) in wanted.iter().map(|hash| bit(*hash)) {
+        filter[word] |= mask;
+    }
+    for (at, hash) in shingles(source).into_iter().enumerate() {
+        let (word, mask) = bit(hash);
+        if filter[word] & mask != 0
+            && let Ok(found) = first.binary_search_by_key(&hash, |(wanted, _)| *wanted)
+        {
+            first[found].1 = first[found].1.min(at);
+        }
+    }
+    let place = |hash: &u64| {
+        let found = first.binary_search_by_key(hash, |(wanted, _)| *wanted).ok()?;
+        Some(first[found].1).filter(|at| *at != usize::MAX)
+    };
+    wanted.iter().map(place).collect()
+}
+
+/// A hash of each run of so many pieces.
+fn shingles(pieces: &[&str]) -> Vec<u64> {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, more: u64| (hash ^ more).wrapping_mul(ODD).rotate_left(29);
+    let hash = |piece: &&str| {
+        let chunks = piece.as_bytes().chunks(8);
+        chunks.fold(piece.len() as u64, |hash, chunk| {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            mix(hash, u64::from_le_bytes(eight))
+        })
+    };
+    let hashes: Vec<u64> = pieces.iter().map(hash).collect();
+    hashes.windows(SHINGLE).map(|run| run.iter().fold(0, |hash, piece| mix(hash, *piece))).collect()
 }
 
 fn is_block_head(line: &str) -> bool {

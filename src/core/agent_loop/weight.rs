@@ -1,0 +1,86 @@
+//! Which inputs take long: those that may stage a compaction of a long context, or take its summary. Whoever runs the
+//! loop gives them a thread of their own.
+
+use super::{AgentLoop, Input};
+use reseed_protocol::command::Command;
+
+/// Estimated tokens of a context from which on a compaction of it takes about two milliseconds of processor time.
+const LONG_TOKENS: u64 = 6_000;
+
+impl AgentLoop {
+    /// Returns true if handling this input may take more than two milliseconds. A guess by size, which costs less than
+    /// one look at each message.
+    #[must_use]
+    pub fn takes_long(&self, input: &Input) -> bool {
+        let tokens: u64 = self.session.tree.path().iter().map(|node| node.tokens.total()).sum();
+        if tokens < LONG_TOKENS {
+            return false;
+        }
+        let is_near = || {
+            let window = self.window_tokens();
+            let due = self.manager.prepare_at_tokens(window).or(self.manager.compact_at_tokens(window));
+            let fixed = self.compiled.fixed;
+            due.is_some_and(|due| self.in_tokens(tokens + fixed.system + fixed.tools) >= due)
+        };
+        match input {
+            Input::Answered { request, .. } | Input::Failed { request, .. } => self.is_running(*request) || is_near(),
+            Input::Tick | Input::HookAnswered { .. } => self.running.is_some() || is_near(),
+            Input::Command { command, .. } => {
+                let orders =
+                    matches!(**command, Command::ManualCompact(_) | Command::PreviewCompact(_) | Command::Navigate(_));
+                orders || is_near()
+            }
+            Input::Seeded | Input::Recovered | Input::Go => self.ordered.is_some() || is_near(),
+            Input::Cancelled { .. } | Input::Hold | Input::Stop => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        agent_loop::{Deployment, Origin, Seed},
+        context::{
+            counter::{Calibration, Counter},
+            testing::path,
+            windows::Windows,
+        },
+        session::{IdSource, Session},
+    };
+    use reseed_protocol::{
+        Timestamp,
+        command::{ManualCompact, PinEntry},
+        event::{EntryAppended, Event},
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn only_what_may_compact_a_long_context_takes_long() {
+        let order = || Command::ManualCompact(ManualCompact::default());
+        let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
+        // Words of what was said, the window, the command, and whether it takes long.
+        for (words, window, command, expected) in [
+            (500, 100_000, order(), false),
+            (20_000, 100_000, order(), true),
+            (20_000, 100_000, pin(), false),
+            (20_000, 10_000, pin(), true),
+        ] {
+            let counter = Counter::for_model("test");
+            let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
+            session.state.model = "test".into();
+            for node in path(&[&format!("e0:user {}", "apple ".repeat(words))], &counter) {
+                let appended = EntryAppended { entry: node.entry.clone(), turn_id: None, command_id: None };
+                session.apply(&Event::EntryAppended(Box::new(appended)), &counter);
+            }
+            let windows = Windows::new(Some(window), Vec::new());
+            let deployment = Deployment { model: "test".into(), windows, ..Deployment::default() };
+            let calibration = Calibration::new(counter.method());
+            let agent =
+                AgentLoop::seeded(1, Seed::new(session, Arc::new(deployment), calibration, IdSource::seeded(1)));
+            let (id, command) = ("command-000000000001".parse().unwrap(), Box::new(command));
+            let input = Input::Command { origin: Origin(1), id, fingerprint: 0, command, place: None };
+            assert_eq!(agent.takes_long(&input), expected, "{words} words, window {window}");
+        }
+    }
+}

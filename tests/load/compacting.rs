@@ -1,0 +1,163 @@
+//! What a compaction costs in processor time beside the model's: staging its request, and making an outcome of its answer.
+
+use crate::figures::{Figures, Goal, median, ms};
+use anyhow::bail;
+use reseed::core::{
+    context::{
+        Context, build_context,
+        compaction::{Job, Next, Order, Surroundings, summary_tokens_max},
+        counter::Counter,
+        cut::{Keep, find_cut},
+        strategy::Step,
+        structure::Structure,
+        summary::FileTools,
+    },
+    model::Answer,
+    prices::Prices,
+    session::Node,
+};
+use reseed_protocol::{
+    CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, event::CompactionTrigger,
+};
+use std::{
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Tokens of a conversation, and the milliseconds that its compaction may take.
+const SIZES: [(u64, f64); 2] = [(60_000, 5.0), (600_000, 60.0)];
+
+const ROUNDS: usize = 9;
+
+/// Models whose texts are counted by character weights and by a real tokenizer.
+const MODELS: [&str; 2] = ["test", "gpt-4o"];
+
+pub(crate) fn measure(figures: &mut Figures) -> anyhow::Result<()> {
+    for model in MODELS {
+        let counter = Counter::for_model(model);
+        counter.warm();
+        for (tokens, goal_ms) in SIZES {
+            let context = conversation(tokens, &counter)?;
+            let (mut staged, mut taken) = (Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                let (stage, take) = compacted(&context, tokens, model, counter)?;
+                staged.push(stage);
+                taken.push(take);
+            }
+            let (stage, take) = (median(staged), median(taken));
+            let name = format!("compacting: {tokens} tokens, {model}");
+            figures.add(&format!("{name}, staging the request"), ms(stage), "ms", Goal::None);
+            figures.add(&format!("{name}, taking the summary"), ms(take), "ms", Goal::None);
+            figures.add(&format!("{name}, together"), ms(stage + take), "ms", Goal::AtMost(goal_ms));
+        }
+    }
+    Ok(())
+}
+
+/// Compacts once; how long it took until the model was asked, and from its answer to the outcome.
+fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> anyhow::Result<(Duration, Duration)> {
+    let window = tokens * 2;
+    let structure = Structure::of(context);
+    let keep = Keep { tokens: 1_000, tokens_max: window / 2 };
+    let Some(cut) = find_cut(context, &structure, keep) else { bail!("nothing can be cut") };
+    let around = Surroundings {
+        model,
+        window_tokens: window,
+        counter,
+        counted_by: counter.method(),
+        summary_tokens_max: summary_tokens_max(window),
+        answer_tokens_max: None,
+        earlier: None,
+        details: None,
+        file_tools: FileTools::default(),
+        now: Timestamp(0),
+        deadline: Timestamp(1),
+        delimiter: "quoted".into(),
+        asks_model: true,
+        restored_tokens_max: window / 20,
+        conversation: None,
+        prices: Prices::default(),
+    };
+    let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
+    let begun = Instant::now();
+    let mut job = Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around);
+    let Next::Ask(request) = job.advance() else { bail!("the model is not asked") };
+    let stage = begun.elapsed();
+    drop(request);
+    let answer = Answer { parts: vec![Part::Text { text: summary() }], stop_reason: StopReason::Stop, usage: None };
+    let begun = Instant::now();
+    job.take(&answer);
+    let Next::Offer(outcome) = job.advance() else { bail!("the summary is not taken") };
+    let take = begun.elapsed();
+    if outcome.failed.is_empty() { Ok((stage, take)) } else { bail!("the summary is not used: {:?}", outcome.failed) }
+}
+
+/// Questions, answers, calls and their results, as when somebody works with files.
+fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
+    let (mut path, mut parent, mut counted) = (Vec::new(), None, 0);
+    for at in 0_usize.. {
+        if counted >= tokens {
+            break;
+        }
+        let call_id: CallId = format!("c{}", at / 4).parse()?;
+        let message = match at % 4 {
+            0 => Message::user(prose(at, 60)),
+            1 => {
+                let arguments = format!(r#"{{"path":"src/harbour/tides_{at}.rs"}}"#);
+                Message::new(Role::Assistant, vec![Part::ToolCall { call_id, name: "read".into(), arguments }])
+            }
+            2 => {
+                let output = prose(at, 300);
+                Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: false }])
+            }
+            _ => Message::new(Role::Assistant, vec![Part::Text { text: prose(at, 150) }]),
+        };
+        let entry_id: EntryId = format!("e{at}").parse()?;
+        let entry = Entry {
+            entry_id: entry_id.clone(),
+            parent_id: parent.replace(entry_id),
+            timestamp: Timestamp(0),
+            imported: None,
+            data: EntryData::Message(message),
+        };
+        let node = Node::counted(entry, counter);
+        counted += node.tokens.total();
+        path.push(Arc::new(node));
+    }
+    Ok(build_context(&path))
+}
+
+/// Sentences with names, numbers and paths in them, of about so many words; another `seed` gives others.
+fn prose(seed: usize, words: usize) -> String {
+    const SAID: [&str; 8] = [
+        "The tide at the western pier is high at",
+        "we decided to keep the schedule in the file",
+        "please look again at what the parser does with",
+        "the request failed after several attempts with code",
+        "My cat is called Miso and sleeps on the",
+        "it would be better to move the check before line",
+        "nothing of that has changed since the release of",
+        "the ferry to the island leaves from gate number",
+    ];
+    let mut text = String::new();
+    for at in 0..words / 8 {
+        let n = seed * 31 + at * 7;
+        let _ = write!(text, "{} {n} (`tides_{}`, see src/harbour/{}.rs). ", SAID[n % SAID.len()], n % 97, n % 53);
+        if at % 6 == 5 {
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn summary() -> String {
+    let points: Vec<String> =
+        (0..60).map(|at| format!("- The {at}th point is about pier {at} and gate {}", at * 3)).collect();
+    format!(
+        "## Goal\n- Keep the schedule\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In \
+         Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n## Critical \
+         Context\n{}",
+        points.join("\n")
+    )
+}
