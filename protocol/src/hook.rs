@@ -359,7 +359,7 @@ answers! {
     /// The hook could not do its work, in a sentence.
     error = "error": String,
     /// `context`: changes of the envelope, in order.
-    #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::patch::PatchOp>>"), ts(as = "Option<Vec<crate::patch::PatchOp>>"))]
+    #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::patch::proposed::SubmittedOp>>"), ts(as = "Option<Vec<crate::patch::proposed::SubmittedOp>>"))]
     patch = "patch": Vec<Value>,
     /// `context`: who made the patch; absent: the hook's name.
     transformer_name = "transformerName": String,

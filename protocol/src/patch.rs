@@ -4,6 +4,9 @@ use crate::{EntryId, Message, Timestamp, context::SystemPart, context::ToolDefin
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
+#[cfg(feature = "codegen")]
+pub mod proposed;
+
 /// The version of the patches that this server writes.
 pub const PATCH_VERSION: u32 = 1;
 
@@ -58,7 +61,7 @@ pub enum PatchOp {
     },
     /// Puts these messages in the place of all cached ones. What it does not name, the model does not see any more.
     MessagesCachedReplace {
-        /// The messages: entries in the order in which they stand, and whole messages between them.
+        /// The messages, in the order in which the model is to see them: entries, and whole messages between them.
         messages: Vec<PatchMessage>,
         /// Why the provider's cache is given up.
         #[serde(default)]

@@ -7,6 +7,7 @@
 //! - [`model`]: the words between the loop and the providers
 //! - [`pi`]: the session files of pi, and its arithmetic
 //! - [`prices`]: what a request came to
+//! - `schema`: what a tool's schema may be, and what checks a call's arguments by it
 
 pub mod agent_loop;
 pub mod context;
@@ -14,4 +15,5 @@ pub mod hook;
 pub mod model;
 pub mod pi;
 pub mod prices;
+mod schema;
 pub mod session;

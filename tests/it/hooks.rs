@@ -5,5 +5,6 @@ mod client;
 mod client_away;
 mod examples;
 mod misbehaving;
+mod proposal;
 mod redacting;
 mod webhooks;

@@ -35,7 +35,6 @@ mod plan;
 mod preview;
 mod queue;
 mod receipts;
-mod schema;
 mod shown;
 mod tools;
 mod turn;
@@ -56,6 +55,7 @@ pub use tools::{TOOLS_MAX, Tools, check_offers};
 
 use compact::{Ready, Running};
 use hooks::{Chain, ClientHooks};
+use tools::SentTools;
 
 use crate::core::{
     context::{
@@ -269,6 +269,7 @@ struct Asked {
     /// Nothing of its answer is shown before it is whole.
     withheld: bool,
     receipt: Receipt,
+    tools: SentTools,
 }
 
 /// The loop. See the head of this file.

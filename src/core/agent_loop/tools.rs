@@ -5,10 +5,12 @@ use super::{
     commands::Caller,
     hooks::{Given, Subject},
     info,
-    schema::check_schema,
     turn::appended,
 };
-use crate::core::context::{causes::Cause, counter::Mix, serialize::clip};
+use crate::core::{
+    context::{causes::Cause, counter::Mix, serialize::clip},
+    schema::arguments_of,
+};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
@@ -38,6 +40,10 @@ struct Offer {
     arguments: jsonschema::Validator,
 }
 
+/// The tools as one request told the model of them, after patches: what the calls of its answer are held to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SentTools(Arc<Vec<ToolDefinition>>);
+
 /// Reads what a client offers.
 ///
 /// # Errors
@@ -63,22 +69,9 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
         if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > TIMEOUT_MS_MAX) {
             return invalid(at, "timeoutMs", format!("the time limit of `{name}` is 1 to {TIMEOUT_MS_MAX} ms"));
         }
-        if !offer.parameters.is_object() {
-            return invalid(at, "parameters", format!("the parameters of `{name}` are a JSON Schema object"));
-        }
-        if let Err(why) = check_schema(&offer.parameters) {
-            return invalid(at, "parameters", format!("the parameters of `{name}` {why}"));
-        }
-        match jsonschema::validator_for(&offer.parameters) {
+        match arguments_of(&offer.parameters) {
             Ok(arguments) => checked.push(Offer { offer, arguments }),
-            Err(error) => {
-                let path = error.instance_path().to_string();
-                return invalid(
-                    at,
-                    "parameters",
-                    format!("the parameters of `{name}` are no JSON Schema, at `{path}`"),
-                );
-            }
+            Err(why) => return invalid(at, "parameters", format!("the parameters of `{name}` {why}")),
         }
     }
     let definitions = checked.iter().map(|offer| offer.offer.definition()).collect();
@@ -92,19 +85,32 @@ impl Tools {
         &self.definitions
     }
 
-    /// Whether a call may be made, and its own time limit in milliseconds if it has one. What is wrong is told to the
-    /// model, so that it can mend it.
-    pub(super) fn check_call(&self, name: &str, arguments: &str) -> Result<Option<u64>, String> {
-        let Some(offer) = self.offers.iter().find(|offer| offer.offer.name == name) else {
-            let names: Vec<&str> = self.offers.iter().map(|offer| offer.offer.name.as_str()).collect();
+    /// These definitions, as a request sends them.
+    pub(super) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
+        let is_whole_offer = *self.definitions == definitions;
+        SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
+    }
+
+    /// Checks a call against what was sent. Returns the tool's own time limit in milliseconds, if it has one. What is
+    /// wrong is told to the model, so that it can mend it.
+    pub(super) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Option<u64>, String> {
+        let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
+            let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
             return Err(format!("There is no tool `{name}`; there are: {known}."));
+        };
+        let Some(Offer { offer, arguments: own }) = self.offers.iter().find(|offer| offer.offer.name == name) else {
+            return Err(format!("The tool `{name}` is no longer available."));
         };
         let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: serde_json::Value = serde_json::from_str(arguments)
             .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
-        match offer.arguments.validate(&value) {
-            Ok(()) => Ok(offer.offer.timeout_ms),
+        let is_replaced = definition.parameters != offer.parameters;
+        // A patch that an earlier version stored may have a schema that cannot be used. The tool's own is then the best
+        // there is.
+        let replaced = is_replaced.then(|| arguments_of(&definition.parameters).ok()).flatten();
+        match replaced.as_ref().unwrap_or(own).validate(&value) {
+            Ok(()) => Ok(offer.timeout_ms),
             Err(error) => {
                 Err(format!("The arguments of `{name}` do not fit its schema: {error} at `{}`.", error.instance_path()))
             }

@@ -97,13 +97,13 @@ impl AgentLoop {
         let withheld = self.withholds();
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
         self.receipts.failed();
-        let (envelope_key, receipt, sent) = {
+        let (envelope_key, receipt, sent, tools) = {
             let compiled = self.compiled(context);
             let outgoing = self.outgoing(&compiled, context, count.tokens);
             let receipt = self.receipts.of(&outgoing, number, compiled.notes.clone());
-            (sent_key(&compiled.key, context), receipt, outgoing.sent())
+            (sent_key(&compiled.key, context), receipt, outgoing.sent(), self.tools.sent(&compiled.tools))
         };
-        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, receipt, withheld };
+        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, receipt, withheld, tools };
         self.receipts.sent(sent);
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
         self.turn_hooks.sent();
@@ -145,7 +145,7 @@ impl AgentLoop {
                 self.calibrate(&asked.model, report);
             }
         }
-        let whole = Whole { item, message, stop_reason: answer.stop_reason };
+        let whole = Whole { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
         if self.has_hooks(HookPoint::Message, None) {
             self.look_at_answer(now, whole, asked.withheld);
         } else {

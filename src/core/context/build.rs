@@ -54,6 +54,9 @@ pub struct Counted {
     pub is_result: bool,
     /// A patch put it there, or changed what it says.
     pub patched: bool,
+    /// The entry whose message a patch moved here. `entry_id` is then absent: compactions treat the message as one that
+    /// no entry holds, since its place says nothing of its entry's place on the path.
+    pub moved_from: Option<EntryId>,
 }
 
 /// What decides whether a message stays when others go.
@@ -68,6 +71,19 @@ pub enum GoesWith {
 }
 
 impl Counted {
+    /// The entry that it shows, in its place or moved.
+    #[must_use]
+    pub fn shown_id(&self) -> Option<&EntryId> {
+        self.entry_id.as_ref().or(self.moved_from.as_ref())
+    }
+
+    /// The same, moved out of its entry's place by a patch.
+    #[must_use]
+    pub(crate) fn moved(self) -> Self {
+        let moved_from = self.entry_id.or(self.moved_from);
+        Self { entry_id: None, moved_from, patched: true, ..self }
+    }
+
     /// What decides whether it stays when others go.
     #[must_use]
     pub fn goes_with(&self) -> GoesWith {
@@ -131,7 +147,7 @@ impl Context {
 
 fn sent(messages: &[Counted]) -> Vec<ContextMessage> {
     let sent =
-        |counted: &Counted| ContextMessage { entry_id: counted.entry_id.clone(), message: counted.message.clone() };
+        |counted: &Counted| ContextMessage { entry_id: counted.shown_id().cloned(), message: counted.message.clone() };
     messages.iter().map(sent).collect()
 }
 

@@ -109,6 +109,7 @@ fn without_result(call: CallId) -> Counted {
         is_input: false,
         is_result: true,
         patched: false,
+        moved_from: None,
     }
 }
 

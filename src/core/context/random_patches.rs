@@ -179,7 +179,7 @@ impl World {
     fn edits(&mut self, context: &Context) -> Vec<MessageEdit> {
         let mut edits = Vec::new();
         for counted in &context.messages {
-            let Some(entry_id) = counted.entry_id.clone() else { continue };
+            let Some(entry_id) = counted.shown_id().cloned() else { continue };
             match self.rng.u8(..12) {
                 0 => edits.push(MessageEdit { entry_id, message: Some(self.redacted(&counted.message)) }),
                 1 => edits.push(MessageEdit { entry_id, message: None }),
@@ -192,22 +192,44 @@ impl World {
     fn messages(&mut self, context: &Context) -> Vec<PatchMessage> {
         let mut messages = Vec::new();
         let drops = self.rng.u8(..4) == 0;
+        // Where each begins that can be moved by itself: a call goes with its results, and the summary stays in front.
+        let mut begins: Vec<usize> = Vec::new();
         for counted in &context.messages {
+            if !counted.is_result && counted.kind != Kind::Summary {
+                begins.push(messages.len());
+            }
             if self.rng.u8(..8) == 0 {
                 let role = [Role::User, Role::Assistant][self.rng.usize(..2)];
                 messages.push(PatchMessage { entry_id: None, message: Some(self.says(role)) });
             }
             let dice = self.rng.u8(..10);
             let whole = || Message::new(counted.message.role, counted.message.content.clone());
-            let message = match (&counted.entry_id, dice) {
+            let message = match (counted.shown_id(), dice) {
                 (_, 0) if drops => continue,
                 (None, _) => Some(whole()),
                 (Some(_), 1) => Some(self.redacted(&counted.message)),
                 (Some(_), _) => None,
             };
-            messages.push(PatchMessage { entry_id: counted.entry_id.clone(), message });
+            messages.push(PatchMessage { entry_id: counted.shown_id().cloned(), message });
+        }
+        if self.rng.u8(..3) == 0 && begins.len() > 1 {
+            self.move_some(&mut messages, &begins);
         }
         messages
+    }
+
+    /// Moves some of the messages, each with its results, to other places.
+    fn move_some(&mut self, messages: &mut Vec<PatchMessage>, begins: &[usize]) {
+        let ends = begins.iter().copied().skip(1).chain([messages.len()]);
+        let mut groups: Vec<Vec<PatchMessage>> =
+            begins.iter().zip(ends).map(|(from, to)| messages[*from..to.max(*from)].to_vec()).collect();
+        for _ in 0..self.rng.usize(1..4) {
+            let group = groups.remove(self.rng.usize(..groups.len()));
+            groups.insert(self.rng.usize(..=groups.len()), group);
+        }
+        messages.truncate(begins[0]);
+        messages.extend(groups.into_iter().flatten());
+        self.did("moved");
     }
 
     fn apply(&self, context: &mut Context, ops: &[PatchOp]) -> Result<Applied, PatchRefused> {
@@ -245,7 +267,7 @@ impl World {
         let transform = ContextTransform {
             schema_version: PATCH_VERSION,
             transformer_name: "random".into(),
-            patch: ops,
+            patch: applied.ops,
             display: None,
         };
         self.append(EntryData::ContextTransform(Box::new(Kept::Known(transform))));
@@ -471,7 +493,7 @@ impl World {
             }
         }
         for counted in &told.messages {
-            let Some(id) = counted.entry_id.as_ref().filter(|id| hidden.contains(id)) else { continue };
+            let Some(id) = counted.shown_id().filter(|id| hidden.contains(id)) else { continue };
             let said = self.entries[self.places[id]].message();
             let same = said.is_some_and(|said| said.content == counted.message.content);
             assert!(!same, "seed {seed}: `{id}` is seen as it was before a patch changed it:\n{}", self.told());
@@ -497,9 +519,17 @@ fn whatever_patches_say_history_is_replayed_the_same() {
             *done.entry(what).or_default() += times;
         }
     }
-    for what in
-        ["patched", "refused", "compacted", "carried edits", "carried insertions", "undone", "pinned", "not pinned"]
-    {
+    for what in [
+        "patched",
+        "refused",
+        "compacted",
+        "carried edits",
+        "carried insertions",
+        "undone",
+        "pinned",
+        "not pinned",
+        "moved",
+    ] {
         assert!(!is_whole_run || done.get(what).is_some_and(|times| *times > 20), "{what}: {done:?}");
     }
 }

@@ -208,6 +208,7 @@ fn counted(kind: Kind, node: &Node) -> Option<Counted> {
         cleared: node.cleared,
         is_input,
         patched: false,
+        moved_from: None,
     })
 }
 

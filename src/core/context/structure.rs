@@ -66,20 +66,21 @@ impl Structure {
                 waiting.get_or_insert_with(|| Unit::begun(at, turn)).take(at, counted);
                 continue;
             }
-            if counted.is_input && begun {
+            let mut unit = waiting.take().unwrap_or_else(|| Unit::begun(at, turn));
+            unit.take(at, counted);
+            if unit.is_input && begun {
                 turn += 1;
             }
             begun = true;
-            let mut unit = waiting.take().unwrap_or_else(|| Unit::begun(at, turn));
-            unit.take(at, counted);
             unit.turn = turn;
-            unit.is_input = counted.is_input;
             units.push(unit);
         }
         match (units.last_mut(), waiting) {
             (Some(last), Some(waiting)) => {
                 last.messages.end = waiting.messages.end;
                 last.tokens += waiting.tokens;
+                last.pinned |= waiting.pinned;
+                last.is_input |= waiting.is_input;
             }
             (None, waiting) => units.extend(waiting),
             (_, None) => {}
@@ -127,6 +128,7 @@ impl Unit {
         self.messages.end = at + 1;
         self.tokens += counted.tokens.total();
         self.pinned |= counted.pinned;
+        self.is_input |= counted.is_input;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Hooks on what the model said, and on the tools that it calls.
 
 use super::{
-    super::{AgentLoop, Deadline, Stage, turn::appended},
+    super::{AgentLoop, Deadline, Stage, tools::SentTools, turn::appended},
     Subject,
     request::ANOTHER_ROLE,
 };
@@ -28,6 +28,8 @@ pub(in crate::core::agent_loop) struct Whole {
     pub(in crate::core::agent_loop) item: EntryId,
     pub(in crate::core::agent_loop) message: Message,
     pub(in crate::core::agent_loop) stop_reason: StopReason,
+    /// The tools that the model was told of.
+    pub(in crate::core::agent_loop) tools: SentTools,
 }
 
 impl Whole {
@@ -90,6 +92,7 @@ pub(in crate::core::agent_loop) struct Called {
 pub(in crate::core::agent_loop) struct Calls {
     to_do: VecDeque<Called>,
     done: Vec<Called>,
+    tools: SentTools,
 }
 
 impl Calls {
@@ -131,7 +134,7 @@ impl AgentLoop {
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
-        let Whole { item, mut message, stop_reason } = whole;
+        let Whole { item, mut message, stop_reason, tools } = whole;
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = std::mem::take(&mut self.hook_runs);
         }
@@ -152,7 +155,7 @@ impl AgentLoop {
                     self.deployment.tool_rounds_max
                 ))
             } else {
-                self.tools.check_call(&call.name, &call.arguments)
+                self.tools.check_call(&tools, &call.name, &call.arguments)
             };
         }
         let entry = self.entry(now, item, EntryData::Message(message));
@@ -165,7 +168,7 @@ impl AgentLoop {
         }
         if self.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
             self.append(events, Vec::new());
-            self.look_at_calls(now, Calls { to_do: called, done: Vec::new() });
+            self.look_at_calls(now, Calls { to_do: called, done: Vec::new(), tools });
         } else {
             self.begin_calls(now, events, leaf, called.into());
             if too_many {
@@ -229,7 +232,7 @@ impl AgentLoop {
             let message = format!("its arguments have {} bytes, they may have {ARGUMENTS_BYTES_MAX}", arguments.len());
             return Err(HookFault::failed(message));
         }
-        let Ok(timeout_ms) = self.tools.check_call(&called.name, &arguments) else {
+        let Ok(timeout_ms) = self.tools.check_call(&calls.tools, &called.name, &arguments) else {
             return Err(HookFault::failed("its arguments do not fit the tool's schema"));
         };
         called.verdict = Ok(timeout_ms);

@@ -292,8 +292,12 @@ impl AgentLoop {
             says_something(&context)?;
         }
         self.check_lasting(&context)?;
-        let transform =
-            ContextTransform { schema_version: PATCH_VERSION, transformer_name: name.to_owned(), patch: ops, display };
+        let transform = ContextTransform {
+            schema_version: PATCH_VERSION,
+            transformer_name: name.to_owned(),
+            patch: applied.ops,
+            display,
+        };
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let id = self.ids.next_id();
         let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
@@ -358,10 +362,10 @@ impl AgentLoop {
         }
         let around = self.around();
         let mut context = overlay.context.clone();
-        context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
+        let applied = context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
         says_something(&context)?;
         overlay.context = context;
-        overlay.changes.push(EphemeralChange { transformer_name, patch: ops });
+        overlay.changes.push(EphemeralChange { transformer_name, patch: applied.ops });
         Ok(true)
     }
 

@@ -13,8 +13,9 @@ use crate::core::context::{
     pairing::Pairing,
 };
 use reseed_protocol::{
+    Message,
     context::{SystemPart, ToolDefinition},
-    patch::PatchOp,
+    patch::{PatchMessage, PatchOp},
 };
 
 /// What a patch is applied amid.
@@ -29,8 +30,10 @@ pub struct Around<'a> {
 }
 
 /// What a patch came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Applied {
+    /// The ops as they are stored: a message that says what stands there already is not said again.
+    pub ops: Vec<PatchOp>,
     /// Why the provider's cache is given up: trimmed, each once, in order. Empty where it is not.
     pub reasons: Vec<String>,
     /// What was asked for and could not be had.
@@ -52,7 +55,10 @@ impl Context {
         let mut draft = Draft { carried: self.carried.clone(), messages: None, uncached: Vec::new() };
         let mut reasons: Vec<String> = Vec::new();
         let mut bytes = 0;
+        let mut shortest = Vec::with_capacity(ops.len());
         for (index, op) in ops.iter().enumerate() {
+            check::message_bounds(op).map_err(|why| refused(index, why))?;
+            let op = &draft.without_echoes(op.clone(), self);
             bytes +=
                 serde_json::to_vec(op).map_or(usize::MAX, |json| json.len()).saturating_sub(self.bytes_replaced(op));
             if bytes > PATCH_BYTES_MAX {
@@ -63,6 +69,7 @@ impl Context {
             if let Some(reason) = reason.filter(|reason| !reasons.iter().any(|known| known == reason)) {
                 reasons.push(reason.to_owned());
             }
+            shortest.push(op.clone());
         }
         let Draft { carried, messages, uncached } = draft;
         let mut changed = !carried.does_the_same(&self.carried) || !uncached.is_empty();
@@ -73,7 +80,7 @@ impl Context {
         self.uncached.extend(uncached);
         let notes = carried.tools(around.offered).1;
         self.carried = carried;
-        Ok(Applied { reasons, notes, changed })
+        Ok(Applied { ops: shortest, reasons, notes, changed })
     }
 }
 
@@ -82,7 +89,7 @@ impl Context {
     /// changed.
     fn bytes_replaced(&self, op: &PatchOp) -> usize {
         let PatchOp::MessagesCachedEdit { edits, .. } = op else { return 0 };
-        let edited = |counted: &&Counted| edits.iter().any(|edit| counted.entry_id.as_ref() == Some(&edit.entry_id));
+        let edited = |counted: &&Counted| edits.iter().any(|edit| counted.shown_id() == Some(&edit.entry_id));
         let bytes = |counted: &Counted| serde_json::to_vec(&*counted.message).map_or(0, |json| json.len());
         self.messages.iter().filter(edited).map(bytes).sum()
     }
@@ -90,7 +97,7 @@ impl Context {
 
 /// Whether both send the same.
 fn same_messages(a: &[Counted], b: &[Counted]) -> bool {
-    let same = |(a, b): (&Counted, &Counted)| a.entry_id == b.entry_id && a.message == b.message;
+    let same = |(a, b): (&Counted, &Counted)| a.shown_id() == b.shown_id() && a.message == b.message;
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
@@ -105,7 +112,7 @@ struct Draft {
 
 impl Draft {
     fn take(&mut self, op: &PatchOp, before: &Context, around: &Around<'_>) -> Result<(), String> {
-        let Some(counted) = check::message_bounds(op).map(|()| MessageOp::of(op, around.counter))? else {
+        let Some(counted) = MessageOp::of(op, around.counter) else {
             check::other(op, around.offered)?;
             self.carried.push(op);
             return check::whole(&self.carried, op, around.parts);
@@ -118,9 +125,26 @@ impl Draft {
             self.uncached.extend(messages);
             return Ok(());
         }
-        let list = self.messages.get_or_insert_with(|| List::of(before.messages.clone()));
+        let list = self.list(before);
         check::messages(&counted, list)?;
         list.apply(&counted, &StandFor::new());
         if Pairing::of(list.settled()).is_whole() { Ok(()) } else { Err(check::UNPAIRED.to_owned()) }
+    }
+
+    fn list(&mut self, before: &Context) -> &mut List {
+        self.messages.get_or_insert_with(|| List::of(before.messages.clone()))
+    }
+
+    /// The op without messages that say of an entry what it says already. Whoever replaces all messages hands most of
+    /// them back as they came: stored whole, each such patch would be as large as the history.
+    fn without_echoes(&mut self, mut op: PatchOp, before: &Context) -> PatchOp {
+        let PatchOp::MessagesCachedReplace { messages, .. } = &mut op else { return op };
+        let list = self.list(before);
+        for PatchMessage { entry_id, message } in messages {
+            let place = entry_id.as_ref().and_then(|id| list.place(id));
+            let is_echo = |said: &Message, there: &Message| said.role == there.role && said.content == there.content;
+            message.take_if(|said| place.is_some_and(|at| is_echo(said, &list.at(at).message)));
+        }
+        op
     }
 }

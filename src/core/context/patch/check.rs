@@ -8,7 +8,11 @@ use super::{
     counted::{Item, MessageOp, Said},
     list::List,
 };
-use crate::core::{context::window::TOKENS_MAX, session::input::is_picture_address};
+use crate::core::{
+    context::{build::Kind, window::TOKENS_MAX},
+    schema::arguments_of,
+    session::input::is_picture_address,
+};
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role,
     context::{SystemPart, ToolDefinition},
@@ -137,7 +141,7 @@ pub(super) fn message_bounds(op: &PatchOp) -> Checked {
 pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
     match op {
         MessageOp::Replace(items) => {
-            let mut after = None;
+            let mut named = HashSet::new();
             for item in items {
                 let Some(id) = &item.entry_id else {
                     let said = item.said.as_ref().ok_or("a message of it has neither an `entryId` nor a `message`")?;
@@ -145,10 +149,12 @@ pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
                     continue;
                 };
                 let at = visible(id, list)?;
-                if after.is_some_and(|after| at <= after) {
-                    return Err(format!("entry `{id}` is named twice, or after one that it stands before"));
+                if list.at(at).kind == Kind::Summary && !named.is_empty() {
+                    return Err(format!("the summary, entry `{id}`, stands before every other entry"));
                 }
-                after = Some(at);
+                if !named.insert(id) {
+                    return Err(format!("entry `{id}` is named twice"));
+                }
                 in_place_of(item, at, list)?;
             }
             Ok(())
@@ -169,10 +175,10 @@ pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
             if summary.is_none() && first_kept.is_none() && kept.is_empty() {
                 return Err("it keeps nothing, and has no summary".into());
             }
-            let first = first_kept.as_ref().map(|id| visible(id, list)).transpose()?;
+            let first = first_kept.as_ref().map(|id| in_its_place(id, list)).transpose()?;
             let mut named = HashSet::new();
             for id in kept {
-                let at = visible(id, list)?;
+                let at = in_its_place(id, list)?;
                 if !named.insert(id) || first.is_some_and(|first| at >= first) {
                     return Err(format!("entry `{id}` is named twice, or is not older than the first kept one"));
                 }
@@ -185,6 +191,15 @@ pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
 
 fn visible(id: &EntryId, list: &mut List) -> Result<usize, String> {
     list.place(id).ok_or_else(|| format!("entry `{id}` is not among the messages that this request has"))
+}
+
+/// The same, of an entry that no patch has moved.
+fn in_its_place(id: &EntryId, list: &mut List) -> Result<usize, String> {
+    let at = visible(id, list)?;
+    match list.at(at).entry_id {
+        Some(_) => Ok(at),
+        None => Err(format!("entry `{id}` was moved by a patch, so nothing can be kept from there on: name another")),
+    }
 }
 
 /// What an op puts in an entry's place must be of the same role and about the same calls: what refers to it stays.
@@ -285,8 +300,8 @@ fn tools_there(tools: &[ToolDefinition], offered: &[ToolDefinition]) -> Checked 
         if !names.insert(&tool.name) {
             return Err(format!("the tool `{}` is there twice", tool.name));
         }
-        if !tool.parameters.is_object() {
-            return Err(format!("the parameters of the tool `{}` are no JSON Schema object", tool.name));
+        if let Err(why) = arguments_of(&tool.parameters) {
+            return Err(format!("the parameters of the tool `{}` {why}", tool.name));
         }
     }
     Ok(())

@@ -70,6 +70,7 @@ impl Said {
             is_input: false,
             is_result: self.message.role == Role::Tool,
             patched: true,
+            moved_from: None,
         }
     }
 

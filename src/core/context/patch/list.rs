@@ -1,7 +1,8 @@
 //! The messages that ops change.
 //!
 //! A message that a patch put there has no entry. It goes with the entry that follows it, and one that answers calls with
-//! what stands before it: where that stays it stays, where that goes it goes.
+//! what stands before it: where that stays it stays, where that goes it goes. The same holds for a message that a
+//! replacement moved: compactions cut along the path, and its place says nothing of its entry's place there.
 
 use super::counted::{Item, MessageOp, Said};
 use crate::core::context::build::{Counted, GoesWith, Kind};
@@ -37,7 +38,7 @@ impl List {
     }
 
     pub(crate) fn push(&mut self, counted: Counted) {
-        if let (Some(places), Some(id)) = (&mut self.places, &counted.entry_id) {
+        if let (Some(places), Some(id)) = (&mut self.places, counted.shown_id()) {
             places.insert(id.clone(), self.messages.len());
         }
         self.messages.push(counted);
@@ -75,7 +76,7 @@ impl List {
     pub(crate) fn place(&mut self, id: &EntryId) -> Option<usize> {
         let messages = &self.messages;
         let places = self.places.get_or_insert_with(|| {
-            let ids = messages.iter().enumerate().filter_map(|(at, counted)| Some((counted.entry_id.clone()?, at)));
+            let ids = messages.iter().enumerate().filter_map(|(at, counted)| Some((counted.shown_id()?.clone(), at)));
             ids.collect()
         });
         places.get(id).copied().filter(|at| !self.out.contains(at))
@@ -124,17 +125,27 @@ impl List {
 
     fn replace(&mut self, items: &[Item], stand_for: &StandFor) {
         let named: HashSet<&EntryId> = items.iter().filter_map(|item| item.entry_id.as_ref()).collect();
+        self.settle();
+        let places: Vec<Option<usize>> =
+            items.iter().map(|item| item.entry_id.as_ref().and_then(|id| self.place(id))).collect();
+        // What was moved before has no place of its own any more.
+        let own = |place: &Option<usize>| place.filter(|at| self.messages[*at].entry_id.is_some());
+        let mut in_order = longest_rise(&places.iter().map(own).collect::<Vec<_>>()).into_iter().peekable();
         let mut next = Gathering::default();
-        for Item { entry_id, said } in items {
+        for (item, Item { entry_id, said }) in items.iter().enumerate() {
             let Some(id) = entry_id else {
                 next.inserted(said.iter().map(Said::inserted));
                 continue;
             };
-            match (self.place(id), stand_for.get(id)) {
+            match (places[item], stand_for.get(id)) {
                 (Some(at), _) => {
                     let counted = &self.messages[at];
                     let counted = said.as_ref().map_or_else(|| counted.clone(), |said| said.instead_of(counted));
-                    next.kept(at, counted);
+                    if in_order.next_if_eq(&item).is_some() {
+                        next.kept(at, counted);
+                    } else {
+                        next.inserted(std::iter::once(counted.moved()));
+                    }
                 }
                 (None, Some(others)) => {
                     let stays = |counted: &Counted| match &counted.entry_id {
@@ -166,6 +177,27 @@ impl List {
         });
         self.set(summary.into_iter().chain(stays).collect());
     }
+}
+
+/// The most items whose places rise from one to the next: those stay where they are when a replacement names them in
+/// another order, and the fewest are moved.
+fn longest_rise(places: &[Option<usize>]) -> Vec<usize> {
+    let place = |item: usize| places[item].unwrap_or_default();
+    // For each length, the item with the lowest place that ends a rise of that length.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = vec![None; places.len()];
+    for item in (0..places.len()).filter(|item| places[*item].is_some()) {
+        let length = ends.partition_point(|end| place(*end) < place(item));
+        before[item] = length.checked_sub(1).map(|shorter| ends[shorter]);
+        if length == ends.len() {
+            ends.push(item);
+        } else if place(item) < place(ends[length]) {
+            ends[length] = item;
+        }
+    }
+    let mut rise: Vec<usize> = std::iter::successors(ends.last().copied(), |item| before[*item]).collect();
+    rise.reverse();
+    rise
 }
 
 /// What becomes of each of these messages when those of entries have these fates.

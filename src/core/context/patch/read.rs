@@ -1,6 +1,6 @@
 //! Reading what a hook answered as a patch.
 
-use super::{OPS_MAX, PATCH_BYTES_MAX, PatchRefused};
+use super::{OPS_MAX, PatchRefused};
 use reseed_protocol::{
     Message,
     patch::{MessageEdit, PatchMessage, PatchOp},
@@ -13,28 +13,65 @@ const NAME_CHARS_MAX: usize = 64;
 /// Reads ops. Of the messages that they carry only role and content are taken: what else stands on a message is told by
 /// whoever answered, and measured here.
 ///
+/// The forms of the proposal that these ops follow (pull request 383 of pi-mono) are read too: an op may say its
+/// `scope`, a message's content may be a plain string, a message of a replacement may stand there by itself, and
+/// `options_set` may say `reasoning` and `maxTokens`.
+///
 /// # Errors
-/// The first op that is unknown, has an unknown field, or one of another type; too many of them, or too large.
+/// The first op that is unknown, has an unknown field, a scope that is not its own, or a value of another type; or too
+/// many of them.
 pub fn read(values: Vec<Value>) -> Result<Vec<PatchOp>, PatchRefused> {
     if values.len() > OPS_MAX {
         let why = format!("a patch has at most {OPS_MAX} ops, not {}", values.len());
         return Err(PatchRefused { index: OPS_MAX, op: name_of(&values[OPS_MAX]), why });
     }
-    let mut bytes = 0;
     values
         .into_iter()
         .enumerate()
         .map(|(index, value)| {
             let op = name_of(&value);
-            bytes += serde_json::to_vec(&value).map_or(0, |json| json.len());
-            if bytes > PATCH_BYTES_MAX {
-                let why = format!("the patch has more than {PATCH_BYTES_MAX} bytes up to here");
-                return Err(PatchRefused { index, op, why });
-            }
-            let read = serde_json::from_value(value);
-            read.map(bare).map_err(|error| PatchRefused { index, op, why: shown(&error) })
+            let read = own_form(value, &op).and_then(|value| serde_json::from_value(value).map_err(|e| shown(&e)));
+            read.map(bare).map_err(|why| PatchRefused { index, op, why })
         })
         .collect()
+}
+
+/// The op in our own form, from that of the proposal.
+fn own_form(mut value: Value, op: &str) -> Result<Value, String> {
+    let Some(fields) = value.as_object_mut() else { return Ok(value) };
+    let own_scope = if op == "messages_uncached_append" { "uncached" } else { "cached" };
+    if fields.remove("scope").is_some_and(|scope| scope != own_scope) {
+        return Err(format!("its `scope` is `{own_scope}` and nothing else"));
+    }
+    if op == "options_set" {
+        for (theirs, ours) in [("reasoning", "reasoningEffort"), ("maxTokens", "maxOutputTokens")] {
+            if let Some(set) = fields.remove(theirs)
+                && fields.insert(ours.to_owned(), set).is_some()
+            {
+                return Err(format!("it says both `{theirs}` and `{ours}`, which are the same"));
+            }
+        }
+    }
+    let list = fields.get_mut(if op == "messages_cached_edit" { "edits" } else { "messages" });
+    for item in list.and_then(Value::as_array_mut).into_iter().flatten() {
+        if op == "messages_uncached_append" {
+            parts_of_text(item);
+            continue;
+        }
+        let is_bare = item.get("role").is_some() && item.get("message").is_none() && item.get("entryId").is_none();
+        if is_bare && op == "messages_cached_replace" {
+            *item = serde_json::json!({ "message": item.take() });
+        }
+        item.get_mut("message").into_iter().for_each(parts_of_text);
+    }
+    Ok(value)
+}
+
+/// Makes the content of a message a list of one text, where it is a plain string.
+fn parts_of_text(message: &mut Value) {
+    if let Some(content) = message.get_mut("content").filter(|content| content.is_string()) {
+        *content = serde_json::json!([{ "type": "text", "text": content.take() }]);
+    }
 }
 
 /// What is wrong with an op: which name is unknown or missing, never a value. The reader tells the kind of a fault in the

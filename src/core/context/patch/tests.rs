@@ -85,8 +85,123 @@ fn messages_become_what_a_patch_says() {
     ];
     for (ops, expected) in table {
         let (context, applied) = apply(TALK, ops.clone(), Boundary::Ephemeral);
-        assert_eq!(applied, Ok(Applied { reasons: vec![why.into()], notes: vec![], changed: true }), "{ops:?}");
+        let Applied { reasons, notes, changed, ops: _ } = applied.unwrap();
+        assert_eq!((reasons, notes, changed), (vec![why.to_owned()], vec![], true), "{ops:?}");
         assert_eq!(printed(&context), *expected, "{ops:?}");
+    }
+}
+
+/// What these ops of a replacement make of the talk, and the ops as they are stored.
+fn replaced(lines: &[&str], messages: Value) -> (Context, Vec<PatchOp>) {
+    let op = json!({ "op": "messages_cached_replace", "messages": messages, "invalidateCacheReason": "order" });
+    let (context, applied) = apply(lines, vec![op], Boundary::Durable);
+    (context, applied.unwrap().ops)
+}
+
+#[test]
+fn a_replacement_may_name_entries_in_another_order() {
+    let ids = |context: &Context| -> Vec<String> {
+        let sent = context.to_messages().cached;
+        sent.iter().map(|sent| sent.entry_id.as_ref().map_or("-".into(), ToString::to_string)).collect()
+    };
+    let named = |order: &[&str]| json!(order.iter().map(|id| json!({ "entryId": id })).collect::<Vec<_>>());
+    let table: &[&[&str]] = &[
+        &["f", "a", "b", "c", "d", "e"],
+        &["b", "c", "d", "a", "e", "f"],
+        &["b", "d", "c", "e"],
+        &["e", "f", "b", "c", "d", "a"],
+        &["f", "e"],
+    ];
+    for order in table {
+        let (context, ops) = replaced(TALK, named(order));
+        assert_eq!(ids(&context), *order);
+        // Replayed it is the same, and what is said later comes behind it.
+        let lines: Vec<String> = TALK
+            .iter()
+            .map(|line| (*line).to_owned())
+            .chain([format!("p:replace {}", order.join(" ")), "z:user later".into()])
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(
+            ops,
+            [patch("replace", &order.join(" "), TALK)
+                .map(|mut op| {
+                    op.invalidate_cache_reason_mut().unwrap().replace_range(.., "order");
+                    op
+                })
+                .unwrap()]
+        );
+        let counter = Counter::for_model("test");
+        let later = build_context(&path(&lines, &counter));
+        assert_eq!(ids(&later), [*order, &["z"]].concat());
+        assert_eq!(later.messages[..order.len()], context.messages[..]);
+        // What was moved is found by its entry, and can be changed again.
+        let edit = read(vec![json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "f" }],
+                                     "invalidateCacheReason": "r" })])
+        .unwrap();
+        let around = Around { parts: &[], offered: &[], counter: &counter };
+        let mut edited = context.clone();
+        if order.contains(&"f") {
+            edited.apply(&edit, Boundary::Durable, &around).unwrap();
+        }
+        assert_eq!(ids(&edited), order.iter().filter(|id| **id != "f").copied().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_summary_stays_in_front_and_what_is_handed_back_is_not_stored_again() {
+    let lines = &["a:user one", "b:compaction S first=a", "c:assistant two"];
+    let op = json!({ "op": "messages_cached_replace", "messages": [{ "entryId": "a" }, { "entryId": "b" }],
+                     "invalidateCacheReason": "r" });
+    let (_, refused) = apply(lines, vec![op], Boundary::Durable);
+    assert!(refused.unwrap_err().why.contains("summary"));
+    // As a hook sends what it was shown, with something behind it.
+    let (shown, _) = apply(TALK, Vec::new(), Boundary::Durable);
+    let mut messages = serde_json::to_value(shown.to_messages().cached).unwrap();
+    messages.as_array_mut().unwrap().push(json!({ "role": "user", "content": "[marker]", "timestamp": 5 }));
+    let (context, ops) = replaced(TALK, messages);
+    assert_eq!(printed(&context).last().unwrap(), "- user [marker]");
+    let PatchOp::MessagesCachedReplace { messages, .. } = &ops[0] else { panic!("{ops:?}") };
+    let carried: Vec<bool> = messages.iter().map(|message| message.message.is_some()).collect();
+    assert_eq!(carried, [false, false, false, false, false, false, true]);
+}
+
+#[test]
+fn the_forms_of_the_proposal_are_read_as_ours() {
+    let table = [
+        (
+            json!({ "op": "messages_cached_replace", "scope": "cached", "invalidateCacheReason": "r", "messages": [
+                { "role": "user", "content": "one", "timestamp": 1 }, { "entryId": "a" },
+                { "entryId": "b", "message": { "role": "user", "content": "two" } }] }),
+            json!({ "op": "messages_cached_replace", "invalidateCacheReason": "r", "messages": [
+                { "message": { "role": "user", "content": [{ "type": "text", "text": "one" }] } }, { "entryId": "a" },
+                { "entryId": "b", "message": { "role": "user", "content": [{ "type": "text", "text": "two" }] } }] }),
+        ),
+        (
+            json!({ "op": "messages_cached_edit", "scope": "cached", "invalidateCacheReason": "r",
+                    "edits": [{ "entryId": "a", "message": { "role": "user", "content": "x" } }] }),
+            json!({ "op": "messages_cached_edit", "invalidateCacheReason": "r", "edits": [
+                { "entryId": "a", "message": { "role": "user", "content": [{ "type": "text", "text": "x" }] } }] }),
+        ),
+        (
+            json!({ "op": "messages_uncached_append", "scope": "uncached",
+                    "messages": [{ "role": "user", "content": "now", "timestamp": 1 }] }),
+            json!({ "op": "messages_uncached_append",
+                    "messages": [{ "role": "user", "content": [{ "type": "text", "text": "now" }] }] }),
+        ),
+        (
+            json!({ "op": "options_set", "scope": "cached", "reasoning": "high", "maxTokens": 9,
+                    "invalidateCacheReason": "r" }),
+            json!({ "op": "options_set", "reasoningEffort": "high", "maxOutputTokens": 9, "invalidateCacheReason": "r" }),
+        ),
+        (
+            json!({ "op": "system_part_set", "scope": "cached", "partName": "p", "text": "t", "invalidateCacheReason": "r" }),
+            json!({ "op": "system_part_set", "partName": "p", "text": "t", "invalidateCacheReason": "r" }),
+        ),
+    ];
+    for (theirs, ours) in table {
+        let found = read(vec![theirs.clone()]).unwrap();
+        assert_eq!(serde_json::to_value(&found).unwrap(), json!([ours]), "{theirs}");
     }
 }
 
@@ -129,7 +244,12 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         (with(json!({ "op": "shout" })), "unknown variant"),
         (json!({ "partName": "x" }), "missing field `op`"),
         (json!("system_part_set"), "invalid type"),
-        (with(json!({ "op": "system_part_set", "partName": "x", "text": "y", "scope": "cached" })), "unknown field"),
+        (with(json!({ "op": "system_part_set", "partName": "x", "text": "y", "shade": 1 })), "unknown field"),
+        (with(json!({ "op": "system_part_set", "partName": "x", "text": "y", "scope": "uncached" })), "`scope`"),
+        (with(json!({ "op": "tools_remove", "toolNames": ["x"], "scope": 5 })), "`scope` is `cached`"),
+        (json!({ "op": "messages_uncached_append", "messages": [u("x")], "scope": "cached" }), "`scope` is `uncached`"),
+        (with(json!({ "op": "options_set", "maxTokens": 5, "maxOutputTokens": 5 })), "both"),
+        (with(json!({ "op": "options_set", "maxTokens": 0 })), "maxOutputTokens"),
         (with(json!({ "op": "system_part_set", "partName": "a b", "text": "" })), "name of a part"),
         (with(json!({ "op": "system_part_set", "partName": "", "text": "" })), "name of a part"),
         (
@@ -149,17 +269,28 @@ fn what_may_not_be_is_refused_by_place_and_name() {
                       "tools": [{ "name": "read", "description": "", "parameters": 1 }] })),
             "JSON Schema",
         ),
+        (
+            with(json!({ "op": "tools_replace", "tools": [
+                { "name": "read", "description": "", "parameters": { "$ref": "#/nowhere" } }] })),
+            "refer to `#/nowhere`",
+        ),
         (with(json!({ "op": "options_set", "temperature": 2.5 })), "0 to 2"),
         (with(json!({ "op": "options_set", "maxOutputTokens": 0 })), "maxOutputTokens"),
         (with(json!({ "op": "options_set", "maxOutputTokens": -1 })), "invalid value"),
         (with(json!({ "op": "options_set", "reasoningEffort": "a\nb" })), "reasoningEffort"),
         (replace(json!([{ "entryId": "nobody" }])), "`nobody` is not among"),
-        (replace(json!([{ "entryId": "f" }, { "entryId": "a" }])), "after one"),
         (replace(json!([{ "entryId": "a" }, { "entryId": "a" }])), "twice"),
         (replace(json!([{}])), "neither"),
         (replace(json!([{ "message": { "role": "user", "content": [] } }])), "says nothing"),
         (replace(json!([{ "message": u("  ") }])), "says nothing"),
-        (replace(json!([{ "message": { "role": "user", "content": "text" } }])), "invalid type"),
+        (replace(json!([{ "message": { "role": "user", "content": 5 } }])), "invalid type"),
+        (replace(json!([{ "role": "user", "content": " " }])), "says nothing"),
+        (replace(json!([{ "entryId": "a", "role": "user", "content": "x" }])), "unknown field"),
+        (replace(json!([{ "entryId": "c" }, { "entryId": "b" }, { "entryId": "d" }])), "without its call"),
+        (
+            replace(json!([{ "entryId": "b" }, { "entryId": "a" }, { "entryId": "c" }, { "entryId": "d" }])),
+            "right behind",
+        ),
         (
             replace(json!([{ "message": { "role": "user", "content": [{ "type": "image", "url": "file:///x" }] } }])),
             "address",

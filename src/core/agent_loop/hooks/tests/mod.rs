@@ -8,6 +8,7 @@ mod context;
 mod limits;
 mod navigation;
 mod order;
+mod sent_tools;
 mod stopping;
 
 use crate::core::{

@@ -16,11 +16,20 @@ const CHAIN_MAX: usize = 32;
 /// Bytes of a schema: it is sent with every request.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// Checks that a schema is small and that its references come to an end.
+/// Checks that a tool's schema is an object, small and without endless references, and builds what checks arguments by it.
 ///
 /// # Errors
-/// What is wrong, for the client that offers the tool.
-pub(super) fn check_schema(schema: &Value) -> Result<(), String> {
+/// What is wrong, for whoever sent the schema: a sentence that begins with the verb.
+pub(crate) fn arguments_of(schema: &Value) -> Result<jsonschema::Validator, String> {
+    if !schema.is_object() {
+        return Err("are no JSON Schema object".to_owned());
+    }
+    check_schema(schema)?;
+    jsonschema::validator_for(schema).map_err(|error| format!("are no JSON Schema, at `{}`", error.instance_path()))
+}
+
+/// Checks that a schema is small and that its references come to an end.
+fn check_schema(schema: &Value) -> Result<(), String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES_MAX {
         return Err(format!("have {bytes} bytes, they may have {SCHEMA_BYTES_MAX}"));
