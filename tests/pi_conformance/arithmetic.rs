@@ -28,16 +28,6 @@ pub(crate) fn token_estimates(data: &Data, case: &Value) -> Outcome {
 pub(crate) fn context_tokens(data: &Data, case: &Value) -> Outcome {
     outcome(|| match case["kind"].as_str() {
         Some("usage") => same("the usage", &pi::usage::usage_tokens(&json(&case["usage"])), &whole(&case["tokens"])),
-        Some("shouldCompact") => {
-            let settings = &case["settings"];
-            let found = pi::usage::should_compact(
-                whole(&case["contextTokens"]),
-                whole(&case["contextWindow"]),
-                settings["enabled"].as_bool().unwrap(),
-                whole(&settings["reserveTokens"]),
-            );
-            same("whether to compact", &found, &case["expected"].as_bool().unwrap())
-        }
         Some("context") => {
             let path = data.path(case);
             let messages: Vec<Object> = messages(&path).into_iter().map(|(_, message)| message).collect();

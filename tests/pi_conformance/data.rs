@@ -151,24 +151,12 @@ impl Session {
 /// Every case and session of a folder.
 pub(crate) struct Data {
     folder: PathBuf,
-    /// Messages that stand in a case by its name, their members in order.
-    inline: HashMap<String, Vec<Object>>,
     sessions: BTreeMap<String, Session>,
 }
 
 impl Data {
     pub(crate) fn open(folder: &Path) -> Result<Self, String> {
-        let mut data = Self { folder: folder.to_owned(), inline: HashMap::new(), sessions: BTreeMap::new() };
-        let path = folder.join("f-serialization.json");
-        let file: Json = fs::read_to_string(&path)
-            .map_err(|error| error.to_string())
-            .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        for case in file.get("cases").and_then(Json::as_list).unwrap_or_default() {
-            let messages = case.get("messages").and_then(Json::as_list).unwrap_or_default();
-            let messages = messages.iter().filter_map(Json::as_object).cloned().collect();
-            data.inline.insert(case.text("name").unwrap_or_default().to_owned(), messages);
-        }
+        let mut data = Self { folder: folder.to_owned(), sessions: BTreeMap::new() };
         for case in data.cases("index")? {
             let name = case["session"].as_str().ok_or("a session without a name in the index")?.to_owned();
             let session = Session::read(&folder.join("sessions").join(&name))?;
@@ -183,14 +171,13 @@ impl Data {
         let text = fs::read_to_string(&path).map_err(|error| told(&error))?;
         let mut file: Value = serde_json::from_str(&text).map_err(|error| told(&error))?;
         match file["cases"].take() {
-            Value::Array(cases) => Ok(cases),
+            Value::Array(mut cases) => {
+                // The one kind of a group that is left out (`LEFT_OUT`).
+                cases.retain(|case| case["kind"] != "shouldCompact");
+                Ok(cases)
+            }
             _ => Err(told(&"it has no list `cases`")),
         }
-    }
-
-    /// The messages that stand in a case.
-    pub(crate) fn inline(&self, case: &Value) -> Vec<Object> {
-        self.inline[case["name"].as_str().unwrap()].clone()
     }
 
     /// The session file that a case is about.

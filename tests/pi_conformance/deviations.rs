@@ -10,7 +10,6 @@ pub(crate) struct Deviation {
 }
 
 pub(crate) const UNKNOWN_LEAF: &str = "unknown leaf";
-pub(crate) const HALF_CHARACTER: &str = "half a character";
 pub(crate) const BROKEN_CHAIN: &str = "broken fork chain";
 pub(crate) const PREVIOUS_SUMMARY: &str = "previous summary dropped";
 pub(crate) const NOTHING_TO_COMPACT: &str = "compacting nothing";
@@ -24,6 +23,10 @@ pub(crate) const MERGED_ANSWERS: &str = "hooks' answers merged";
 pub(crate) const UNKNOWN_OP: &str = "unknown patch op";
 pub(crate) const SCOPE: &str = "scope of a patch op";
 pub(crate) const UNKNOWN_TOOL: &str = "definition of nobody's tool";
+pub(crate) const MISSING_PARENT: &str = "parent that is missing";
+pub(crate) const LABELLED_LABEL: &str = "label of a label";
+pub(crate) const NOTED_FILES: &str = "files that summaries noted";
+pub(crate) const FAILED_CALLS: &str = "calls of failed answers";
 pub(crate) const OPTION_RANGE: &str = "option out of range";
 
 /// Every reason there is.
@@ -38,10 +41,6 @@ pub(crate) const DEVIATIONS: &[Deviation] = &[
         reason: "pi silently takes the last entry of the file; here an entry that is not there is told as such",
     },
     Deviation {
-        name: HALF_CHARACTER,
-        reason: "pi cuts a long tool result inside a character of two code units; here it ends before that character",
-    },
-    Deviation {
         name: BROKEN_CHAIN,
         reason: "pi's fork drops labels and leaves their children without a parent, so the context before them is lost; \
                  here the children are relinked and the fork's context is whole",
@@ -53,7 +52,8 @@ pub(crate) const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: NOTHING_TO_COMPACT,
-        reason: "pi asks the model to summarise nothing and stores the answer; here that is refused and nothing is written",
+        reason: "pi asks the model to summarise nothing, or only what no model is given (commands that were excluded, failed \
+                 answers), and stores the answer; here that is refused and nothing is written",
     },
     Deviation {
         name: NO_GAIN,
@@ -86,13 +86,29 @@ pub(crate) const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: SCOPE,
-        reason: "the proposal has ops say what they touch and does not look at it; here an op's name says it, and a field \
-                 that is not the op's is refused",
+        reason: "the proposal has ops say their scope and does not check it; here a scope that is not the op's own is refused",
     },
     Deviation {
         name: UNKNOWN_TOOL,
         reason: "the proposal sends the definition of a tool that nobody has, and fails when the model calls it; here the \
                  patch is refused",
+    },
+    Deviation {
+        name: MISSING_PARENT,
+        reason: "pi fails to go back before what was said under a parent that is missing; here that entry is a root, so the \
+                 session goes back before it and its text is given for editing",
+    },
+    Deviation {
+        name: LABELLED_LABEL,
+        reason: "pi's fork drops labels of entries that are labels themselves; here a fork has every name that its source has",
+    },
+    Deviation {
+        name: NOTED_FILES,
+        reason: "pi forgets the files that an older compaction or a branch summary noted; here every list is carried along",
+    },
+    Deviation {
+        name: FAILED_CALLS,
+        reason: "pi lists the files of calls in answers that failed, which were never made; here such calls count for nothing",
     },
     Deviation {
         name: OPTION_RANGE,

@@ -54,9 +54,6 @@ pub(crate) fn patched(_: &Data, case: &Value) -> Outcome {
             Went::Refused(_) => return refusal(case, &before, &ops, index),
         }
     }
-    if ops.iter().any(|op| op["scope"] == "uncached" && op["op"] != "messages_uncached_append") {
-        return wrong_scope(&before, &ops, &pool);
-    }
     outcome(|| {
         let expected = Envelope::of(&case["expected"]["envelope"]);
         envelope.is(&expected)?;
@@ -94,22 +91,13 @@ fn refusal(case: &Value, before: &Envelope, ops: &[Value], index: usize) -> Outc
                     () if refused.why.contains("unknown variant") => deviations::UNKNOWN_OP,
                     () if refused.why.contains("nobody offers the tool `unknown_tool`") => deviations::UNKNOWN_TOOL,
                     () if refused.why.contains("maxOutputTokens") && op["maxTokens"] == 0 => deviations::OPTION_RANGE,
+                    () if refused.why.contains("its `scope` is `cached`") => deviations::SCOPE,
                     () => return Err(Outcome::Failed(format!("it is refused: {refused}"))),
                 };
                 Err(Outcome::Deviating(reason))
             }
         }
     })
-}
-
-/// With the scope that pi does not look at, the patch is refused.
-fn wrong_scope(before: &Envelope, ops: &[Value], pool: &[ToolDefinition]) -> Outcome {
-    match apply(before, ops.to_vec(), pool) {
-        Went::Refused(refused) if refused.why.contains("unknown field `scope`") => {
-            Outcome::Deviating(deviations::SCOPE)
-        }
-        _ => Outcome::Failed("a scope is not refused".into()),
-    }
 }
 
 /// Applies ops in our words to an envelope.
@@ -145,18 +133,10 @@ fn apply(before: &Envelope, ops: Vec<Value>, pool: &[ToolDefinition]) -> Went {
     }
 }
 
-/// An op in our words: its place is an entry, its messages have no times, and its scope goes without saying.
+/// An op as it is, but for a place: that is an entry here.
 fn ours(op: &Value, envelope: &Envelope) -> Value {
     let mut op = op.clone();
     let fields = op.as_object_mut().unwrap();
-    fields.remove("scope");
-    let is_replacement = fields["op"] == "messages_cached_replace";
-    for message in fields.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
-        message.as_object_mut().unwrap().remove("timestamp");
-        if is_replacement {
-            *message = json!({ "message": message.take() });
-        }
-    }
     if let Some(index) = fields.remove("firstKeptMessageIndex") {
         let index = usize::try_from(index.as_i64().unwrap().max(0)).unwrap();
         if index < envelope.cached.len() {
@@ -164,11 +144,6 @@ fn ours(op: &Value, envelope: &Envelope) -> Value {
         }
         let millis = fields["timestamp"].as_i64().unwrap();
         fields.insert("timestamp".into(), json!(Timestamp(millis)));
-    }
-    for (theirs, ours) in [("maxTokens", "maxOutputTokens"), ("reasoning", "reasoningEffort")] {
-        if let Some(value) = fields.remove(theirs) {
-            fields.insert(ours.into(), value);
-        }
     }
     op
 }

@@ -23,7 +23,6 @@ use reseed_protocol::{
 };
 use std::{
     collections::{HashMap, VecDeque},
-    fmt::Write as _,
     sync::Arc,
 };
 
@@ -260,13 +259,4 @@ pub(crate) fn summary(word: &str) -> String {
         "## Goal\n- {word}\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In Progress\n\
          - none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n## Critical Context\n- none"
     )
-}
-
-/// The SHA-256 of bytes, in hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

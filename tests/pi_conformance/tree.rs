@@ -95,9 +95,9 @@ impl Imported {
         value!(self.lines[id])
     }
 
-    /// Forks at every entry that the case forks at, as a client's command does it. Whether pi lost the context of one.
-    fn forks(&self, case: &Value) -> Result<bool, Outcome> {
-        let mut broken = false;
+    /// Forks at every entry that the case forks at, as a client's command does it. How they deviate from pi's.
+    fn forks(&self, case: &Value, is_label: impl Fn(usize) -> bool) -> Result<Option<&'static str>, Outcome> {
+        let mut deviates = None;
         for expected in case["forks"].as_array().unwrap() {
             let leaf = usize::try_from(expected["leaf"].as_u64().unwrap()).unwrap();
             let entry_id = self.lines.iter().find(|(_, line)| **line == leaf).map(|(id, _)| id.clone()).unwrap();
@@ -122,6 +122,10 @@ impl Imported {
                 .iter()
                 .map(|label| (label["targetLine"].to_string(), label["label"].clone()))
                 .collect();
+            if names != expected_names {
+                names.retain(|line, _| expected_names.contains_key(line) || !is_label(line.parse().unwrap()));
+                deviates = deviates.or(Some(deviations::LABELLED_LABEL));
+            }
             same("the labels of a fork", &names, &expected_names)?;
             let counter = Counter::chosen(Estimator::Pi, "m");
             let path: Vec<Arc<Node>> =
@@ -130,12 +134,12 @@ impl Imported {
             same("whether a fork is a chain", &chain, &true)?;
             same("the messages of a fork", &value!(messages(&path).len()), &expected["originalContextMessages"])?;
             if expected["brokenChain"] == true {
-                broken = true;
+                deviates = Some(deviations::BROKEN_CHAIN);
             } else {
                 same("what pi's fork has", &expected["contextMessages"], &expected["originalContextMessages"])?;
             }
         }
-        Ok(broken)
+        Ok(deviates)
     }
 
     /// Forks at an entry, by a client's command: its reply, and the fork's entries in the order of its log.
@@ -216,9 +220,10 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
                 children.insert(line.to_string(), Value::Array(below));
             }
         }
-        let broken = imported.forks(case)?;
+        let lines = &data.session(case).lines;
+        let deviates = imported.forks(case, |line| lines[&line].text("type") == Some("label"))?;
         if Value::Object(children.clone()) == case["children"] {
-            return if broken { Err(Outcome::Deviating(deviations::BROKEN_CHAIN)) } else { Ok(()) };
+            return deviates.map_or(Ok(()), |reason| Err(Outcome::Deviating(reason)));
         }
         // Children stand in the order of the log; pi sorts them by their times.
         let sorted = |list: &Value| {
@@ -246,7 +251,8 @@ fn labels(imported: &Imported) -> Value {
 pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
     outcome(|| {
         let session = data.session(case);
-        let id = |line: &Value| session.id(usize::try_from(line.as_u64().unwrap()).unwrap()).unwrap().clone();
+        let number = |line: &Value| usize::try_from(line.as_u64().unwrap()).unwrap();
+        let id = |line: &Value| session.id(number(line)).unwrap().clone();
         let options = &case["options"];
         let setting = Setting { window_tokens: 128_000, keep_tokens: 20_000, reserve_tokens: 16_384, automatic: false };
         let model = Box::new(|_: &ModelRequest| Some(Ok(answer(&summary("[[BRANCH]]"), None))));
@@ -293,6 +299,14 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
                 .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
                 .collect::<String>()
         });
+        if expected["error"].is_string() {
+            let parent = session.lines[&number(&case["target"])].text("parentId").unwrap_or_default().to_owned();
+            let is_missing = session.lines.values().all(|line| line.text("id") != Some(parent.as_str()));
+            same("whether its parent is missing", &(spoken && is_missing), &true)?;
+            same("the leaf before a root", &navigated.leaf_id, &None)?;
+            same("whether its text is given", &text.is_some(), &true)?;
+            return Err(Outcome::Deviating(deviations::MISSING_PARENT));
+        }
         same("the text for editing", &value!(text), &expected["editorText"])?;
         same("the new leaf", &name(navigated.leaf_id.as_ref()), &expected["newLeaf"])?;
         same("where the session stands", &script.leaf(), &navigated.leaf_id)?;

@@ -16,7 +16,8 @@ use serde_json::Value;
 /// The `customType` of an entry that holds a message of pi's which is none of ours: of a role that is never sent.
 pub(super) const MESSAGE: &str = "pi.message";
 
-/// The `customType` of the entries under which pi keeps entries of ours that it has no type for.
+/// The `customType` of the lines that hold patches which no line of their own type can hold, and of all patches in files
+/// that earlier versions wrote.
 pub(super) const ENTRY: &str = "reseed.entry";
 
 /// The arguments of a call that are no JSON object, as the model wrote them.
@@ -65,6 +66,8 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             details: line.get("details").and_then(details),
             ..BranchSummary::default()
         }),
+        super::transform::TRANSFORM => super::transform::transform(line),
+        super::transform::EPHEMERAL => super::transform::ephemeral(line),
         "custom" if line.text("customType") == Some(ENTRY) => super::export::own_entry(line.get("data")?)?,
         "custom" => EntryData::Custom(Custom { custom_type: text("customType")?, data: some_value(line.get("data")) }),
         "custom_message" => EntryData::CustomMessage(custom_message(line)?),
@@ -104,7 +107,8 @@ fn custom_message(fields: &Object) -> Option<CustomMessage> {
     })
 }
 
-fn message(message: &Json) -> Option<EntryData> {
+/// A message of pi's in our form.
+pub(super) fn message(message: &Json) -> Option<EntryData> {
     let fields = message.as_object()?;
     let said = |content: Vec<Part>| Some(EntryData::Message(Message::new(Role::User, content)));
     match fields.text("role")? {
@@ -276,13 +280,21 @@ pub(super) fn line(entry: &Entry) -> Object {
                 line.set(name, Json::from(value));
             }
         }
-        EntryData::ContextTransform(kept) => own_fields(&mut line, entry, &**kept),
-        EntryData::Ephemeral(kept) => own_fields(&mut line, entry, &**kept),
+        EntryData::ContextTransform(kept) => {
+            if !super::transform::write_transform(&mut line, kept, entry.timestamp) {
+                own_fields(&mut line, entry, &**kept);
+            }
+        }
+        EntryData::Ephemeral(kept) => {
+            if !super::transform::write_ephemeral(&mut line, kept, entry.timestamp) {
+                own_fields(&mut line, entry, &**kept);
+            }
+        }
     }
     line
 }
 
-/// The fields of an entry that pi has no type for.
+/// The fields of an entry that no line of its own type can hold.
 fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) {
     line.set("type", "custom");
     line.set("customType", ENTRY);

@@ -240,7 +240,7 @@ fn text(object: &Object) -> String {
     serde_json::to_string(object).expect("JSON has text keys and finite numbers")
 }
 
-/// An entry of ours that pi has no type for, from the data that [`convert`] wrote for it.
+/// A patch from the data that [`convert`] wrote for it, or an earlier version.
 pub(super) fn own_entry(data: &Json) -> Option<EntryData> {
     let fields = serde_json::Value::Object(data.get("fields")?.as_object()?.to_map());
     match data.text("type")? {

@@ -1,4 +1,4 @@
-//! The messages of a path as pi holds them and as it gives them to a model.
+//! The messages of a path as pi holds them.
 
 use super::{
     export,
@@ -6,13 +6,6 @@ use super::{
 };
 use reseed_protocol::{Entry, EntryData, Role};
 use std::fmt::Write as _;
-
-const COMPACTION_HEAD: &str =
-    "The conversation history before this point was compacted into the following summary:\n\n<summary>\n";
-const COMPACTION_TAIL: &str = "\n</summary>";
-const BRANCH_HEAD: &str =
-    "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n";
-const BRANCH_TAIL: &str = "</summary>";
 
 /// The message that an entry stands for in pi's context, in pi's form; `None` where it stands for none.
 #[must_use]
@@ -86,34 +79,6 @@ pub fn settings<'a>(path: impl IntoIterator<Item = &'a Entry>) -> Settings {
         }
     }
     settings
-}
-
-/// The message as pi gives it to a model: role `user`, `assistant` or `toolResult`; `None` where it is not given.
-#[must_use]
-pub fn for_model(message: &Object) -> Option<Object> {
-    let said = |text: String| {
-        let block = Json::object([("type", "text".into()), ("text", text.into())]);
-        spoken(message, vec![block].into())
-    };
-    let summary = || message.text("summary").unwrap_or_default();
-    match message.text("role")? {
-        "user" | "assistant" | "toolResult" => Some(message.clone()),
-        "bashExecution" if message.get("excludeFromContext").and_then(Json::as_bool) == Some(true) => None,
-        "bashExecution" => Some(said(shell_text(message))),
-        "custom" => match message.get("content")? {
-            Json::Text(text) => Some(said(text.clone())),
-            blocks => Some(spoken(message, blocks.clone())),
-        },
-        "branchSummary" => Some(said(format!("{BRANCH_HEAD}{}{BRANCH_TAIL}", summary()))),
-        "compactionSummary" => Some(said(format!("{COMPACTION_HEAD}{}{COMPACTION_TAIL}", summary()))),
-        _ => None,
-    }
-}
-
-fn spoken(message: &Object, content: Json) -> Object {
-    let mut spoken = Object::of([("role", "user".into()), ("content", content)]);
-    spoken.set_some("timestamp", message.get("timestamp").cloned());
-    spoken
 }
 
 /// What a model is told of a command that the user ran.

@@ -6,18 +6,18 @@
 //! what pi's have no place for in a field `reseed` of the line.
 //!
 //! - `json`: JSON as JavaScript holds and prints it; `difference`: what one value says beyond another
-//! - `read`: lines of version 1 to 3; `import`, `export`: entries from them and to them; `convert`: one entry by itself
-//! - `message`: the messages of a path as pi gives them to a model; `estimate`, `usage`: what they cost by pi's reckoning
-//! - `cut`, `prepare`, `files`, `serialize`, `branch`: pi's choice of what to summarise, and its text; `replay`: for
-//!   another model
+//! - `read`: lines of version 1 to 3; `import`, `export`: entries from them and to them; `convert`: one entry by itself;
+//!   `transform`: patches
+//! - `message`: the messages of a path as pi holds them; `estimate`, `usage`: what they cost by pi's reckoning
+//! - `cut`, `prepare`, `files`: pi's choice of what to summarise
 //!
 //! pi's estimator and its cut rule can be chosen with `CONTEXT_ESTIMATOR` and `CONTEXT_CUT_RULE`; they work on the pi form
 //! of our entries, so that an imported session is measured exactly as pi measures it.
 
 mod convert;
 mod difference;
+mod transform;
 
-pub mod branch;
 pub mod cut;
 pub mod estimate;
 pub mod export;
@@ -27,8 +27,6 @@ pub mod json;
 pub mod message;
 pub mod prepare;
 pub mod read;
-pub mod replay;
-pub mod serialize;
 pub mod usage;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use reseed_protocol::{
         SessionInfo, ThinkingLevelChange,
     },
     event::CompactionTrigger,
-    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchOp, TransformDisplay},
+    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp, TransformDisplay},
     reply::Pin,
 };
 use serde_json::{Map, Value, json};
@@ -129,6 +129,23 @@ fn pi_message() -> impl Strategy<Value = Value> {
         })
 }
 
+/// An op as the proposal for pi has it.
+fn pi_op() -> impl Strategy<Value = Value> {
+    let scope = || prop::sample::select(vec!["cached", "cached", "cached", "uncached"]);
+    let why = "invalidateCacheReason";
+    prop_oneof![
+        (prop::collection::vec(pi_message(), 0..3), scope()).prop_map(move |(messages, scope)| json!({
+            "op": "messages_cached_replace", "scope": scope, "messages": messages, why: "r" })),
+        (text(), scope()).prop_map(move |(text, scope)| json!({ "op": "system_part_set", "scope": scope,
+            "partName": "p", "text": text, why: "r" })),
+        (0..3u8, any_value()).prop_map(move |(tokens, odd)| json!({ "op": "options_set", "maxTokens": tokens,
+            "reasoning": "high", why: odd })),
+        any_value().prop_map(move |tools| json!({ "op": "tools_replace", "tools": [tools], why: "r" })),
+        Just(json!({ "op": "compaction_apply", "summary": "S", "firstKeptMessageIndex": 2, "timestamp": 5 })),
+        any_value(),
+    ]
+}
+
 /// What a line holds beside its id, parent and time.
 fn fields() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -146,6 +163,11 @@ fn fields() -> impl Strategy<Value = Value> {
         1 => text().prop_map(|level| json!({ "type": "thinking_level_change", "thinkingLevel": level })),
         1 => (text(), any_value()).prop_map(|(kind, more)| json!({ "type": kind, "more": more })),
         1 => any_value().prop_map(|data| json!({ "type": "custom", "customType": "reseed.entry", "data": data })),
+        2 => (pi_op(), any_value()).prop_map(|(op, display)| json!({ "type": "context_transform", "schemaVersion": 1,
+            "transformerName": "t", "patch": [op], "display": display })),
+        1 => (pi_op(), text()).prop_map(|(op, title)| json!({ "type": "context_transform", "schemaVersion": 1,
+            "transformerName": "t", "patch": [op], "display": { "title": title, "odd": 1 } })),
+        2 => prop::collection::vec(pi_message(), 0..3).prop_map(|said| json!({ "type": "ephemeral", "messages": said })),
         1 => any_value().prop_map(|mark| json!({ "type": "session_info", "name": "x", "reseed": mark })),
     ]
 }
@@ -228,6 +250,31 @@ fn message() -> impl Strategy<Value = Message> {
     })
 }
 
+/// A message that a patch carries.
+fn carried() -> impl Strategy<Value = Message> {
+    message().prop_map(|message| Message::new(message.role, message.content))
+}
+
+/// Ops that carry messages or set options.
+fn any_op() -> impl Strategy<Value = PatchOp> {
+    let id = || (0..3u32).prop_map(|n| format!("e{n}").parse::<EntryId>().unwrap());
+    let item = || {
+        let item = (prop::option::of(id()), prop::option::of(carried()));
+        item.prop_map(|(entry_id, message)| PatchMessage { entry_id, message })
+    };
+    prop_oneof![
+        prop::collection::vec(item(), 0..3).prop_map(|messages| PatchOp::MessagesCachedReplace {
+            messages,
+            invalidate_cache_reason: "why".to_owned()
+        }),
+        prop::collection::vec(carried(), 0..3).prop_map(|messages| PatchOp::MessagesUncachedAppend { messages }),
+        (prop::option::of(1..9u64), prop::option::of(text())).prop_map(|(max_output_tokens, reasoning_effort)| {
+            let (temperature, invalidate_cache_reason) = (Some(0.5), "why".to_owned());
+            PatchOp::OptionsSet { temperature, max_output_tokens, reasoning_effort, invalidate_cache_reason }
+        }),
+    ]
+}
+
 /// A patch with an op of each region.
 fn ops() -> Vec<PatchOp> {
     let invalidate_cache_reason = "why".to_owned();
@@ -294,6 +341,12 @@ fn data() -> impl Strategy<Value = EntryData> {
                 show_in_chat: Some(true),
             }),
         })))),
+        1 => prop::collection::vec(any_op(), 0..3).prop_map(|patch| EntryData::ContextTransform(Box::new(Kept::Known(
+            ContextTransform { schema_version: PATCH_VERSION, transformer_name: "t".into(), patch, display: None },
+        )))),
+        1 => prop::collection::vec(any_op(), 0..3).prop_map(|patch| EntryData::Ephemeral(Box::new(Kept::Known(
+            EphemeralChange { transformer_name: "t".into(), patch },
+        )))),
         1 => Just(()).prop_map(|()| EntryData::Ephemeral(Box::new(Kept::Known(EphemeralChange {
             transformer_name: "t".into(),
             patch: ops(),

@@ -50,9 +50,3 @@ pub fn usage_tokens(usage: &Json) -> u64 {
         total => total,
     }
 }
-
-/// Whether pi compacts a context of this size.
-#[must_use]
-pub fn should_compact(context_tokens: u64, window_tokens: u64, enabled: bool, reserve_tokens: u64) -> bool {
-    enabled && i128::from(context_tokens) > i128::from(window_tokens) - i128::from(reserve_tokens)
-}
