@@ -4,11 +4,15 @@
 use crate::history::Trace;
 use fastrand::Rng;
 use reseed::{
-    core::hook::{HookFault, HookSpec},
+    core::{
+        context::summary::unseed,
+        hook::{HookFault, HookSpec},
+    },
     hooks::{Hook, Hooks, on},
 };
 use reseed_protocol::{
-    Message, Part,
+    Message, Part, Role,
+    context::{ContextEnvelope, ContextMessage},
     hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
 };
 use serde_json::{Value, json};
@@ -177,6 +181,62 @@ fn some_specs(rng: &mut Rng) -> Vec<HookSpec> {
     specs.into_iter().map(&mut made).collect()
 }
 
+/// An op that may be applied to this envelope: any of all.
+fn some_op(rng: &mut Rng, envelope: &ContextEnvelope, is_ephemeral: bool, words: &str) -> Value {
+    let reason = "a run";
+    let cached = &envelope.messages.cached;
+    let is_summary = |message: &Message| unseed(&message.text()).is_some();
+    // Something said long enough ago: neither a summary nor a call nor its result, and not the newest.
+    let plain = |sent: &&ContextMessage| {
+        let is_text = |part: &Part| matches!(part, Part::Text { .. });
+        sent.entry_id.is_some() && sent.message.content.iter().all(is_text) && !is_summary(&sent.message)
+    };
+    let said: Vec<&ContextMessage> = cached.iter().rev().skip(2).filter(plain).collect();
+    let about = rng.choice(&said).copied();
+    match (rng.u8(..if is_ephemeral { 20 } else { 14 }), about) {
+        (0..3, _) => json!({ "op": "system_part_set", "partName": format!("part{}", rng.u8(..3)), "text": words,
+            "invalidateCacheReason": reason }),
+        (3, _) => json!({ "op": "system_part_remove", "partName": format!("part{}", rng.u8(..3)),
+            "invalidateCacheReason": reason }),
+        (4, _) => json!({ "op": "system_parts_replace", "parts": [{ "name": "part0", "text": words }],
+            "invalidateCacheReason": reason }),
+        (5, _) => {
+            let mut tools = envelope.tools.clone();
+            tools.iter_mut().for_each(|tool| words.clone_into(&mut tool.description));
+            json!({ "op": "tools_replace", "tools": tools, "invalidateCacheReason": reason })
+        }
+        (6, _) => json!({ "op": "tools_remove", "toolNames": ["look"], "invalidateCacheReason": reason }),
+        (7, _) => json!({ "op": "options_set", "scope": "cached", "maxTokens": 500, "temperature": 0.25,
+            "invalidateCacheReason": reason }),
+        (8..10, Some(about)) => {
+            let message = Message::new(about.message.role, vec![Part::Text { text: words.to_owned() }]);
+            json!({ "op": "messages_cached_edit", "edits": [{ "entryId": about.entry_id, "message": message }],
+                "invalidateCacheReason": reason })
+        }
+        (10, Some(about)) => json!({ "op": "messages_cached_edit", "edits": [{ "entryId": about.entry_id }],
+            "invalidateCacheReason": reason }),
+        // A replacement that names a summary means something else once its compaction is taken back.
+        (11..14, Some(about)) if !cached.iter().any(|sent| is_summary(&sent.message)) => {
+            let mut messages: Vec<Value> = cached.iter().map(|sent| json!(sent)).collect();
+            let at = cached.iter().position(|sent| sent.entry_id == about.entry_id).unwrap_or_default();
+            let moved = messages.remove(at);
+            if rng.bool() {
+                messages.insert(0, moved);
+            }
+            messages.insert(0, json!({ "role": "user", "content": words }));
+            json!({ "op": "messages_cached_replace", "scope": "cached", "messages": messages,
+                "invalidateCacheReason": reason })
+        }
+        (14, Some(about)) if about.message.role == Role::User => json!({ "op": "compaction_apply", "summary": words,
+            "firstKeptEntryId": about.entry_id, "timestamp": "2026-01-01T00:00:00.000Z", "tokensBefore": 1,
+            "invalidateCacheReason": reason }),
+        (_, _) if is_ephemeral => json!({ "op": "messages_uncached_append", "messages": [Message::user(words)] }),
+        (_, _) => {
+            json!({ "op": "system_part_set", "partName": "part0", "text": words, "invalidateCacheReason": reason })
+        }
+    }
+}
+
 impl Inner {
     fn some_plan(&mut self, event: &HookEvent) -> Plan {
         if self.calm {
@@ -209,13 +269,10 @@ impl Inner {
         self.said += 1;
         let words = format!("hook {} says {}", self.said, "so ".repeat(self.rng.usize(1..20)));
         match event {
-            HookEvent::Context { reason: ContextReason::Ephemeral, .. } => {
-                json!({ "patch": [{ "op": "messages_uncached_append", "messages": [Message::user(words)] }] })
+            HookEvent::Context { reason, envelope } => {
+                let is_ephemeral = *reason == ContextReason::Ephemeral;
+                json!({ "patch": [some_op(&mut self.rng, envelope, is_ephemeral, &words)] })
             }
-            HookEvent::Context { .. } => json!({ "patch": [{
-                "op": "system_part_set", "partName": format!("part{}", self.rng.u8(..3)), "text": words,
-                "invalidateCacheReason": "a run",
-            }] }),
             HookEvent::Message { message, .. } => {
                 let mut message = Message::new(message.role, message.content.clone());
                 for part in &mut message.content {

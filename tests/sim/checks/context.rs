@@ -1,6 +1,7 @@
 //! What the model is sent, compared with what follows from the log alone. The rules are written down here once more, from
 //! DESIGN: the path to the leaf; the newest compaction on it that was not undone puts its summary first, then what it keeps
-//! and what is pinned, then what followed; the tool results that it cleared are shown as a note and their beginning.
+//! and what is pinned, then what followed; the tool results that it cleared are shown as a note and their beginning. Patches
+//! are applied at their places, and those for one request at the end.
 
 use crate::history::{History, What};
 use reseed::core::session::tree::CLEARED;
@@ -60,6 +61,47 @@ pub(super) struct Seen<'a> {
     pub(super) cleared: BTreeSet<&'a EntryId>,
     /// What is sent in the place of what was said: what hooks made of it.
     edited: BTreeMap<&'a EntryId, &'a Message>,
+    /// What the newest requests alone were made with, since the last entry of another kind.
+    ephemeral: Vec<&'a [PatchOp]>,
+}
+
+impl<'a> Seen<'a> {
+    /// Applies an op as far as what it names is there. Messages that no entry holds are not looked at.
+    fn apply(&mut self, op: &'a PatchOp) {
+        match op {
+            PatchOp::MessagesCachedEdit { edits, .. } => {
+                for edit in edits {
+                    match &edit.message {
+                        Some(message) => drop(self.edited.insert(&edit.entry_id, message)),
+                        None => self.entries.retain(|entry| entry.entry_id != edit.entry_id),
+                    }
+                }
+            }
+            PatchOp::MessagesCachedReplace { messages, .. } => {
+                let before = std::mem::take(&mut self.entries);
+                for item in messages {
+                    let Some(id) = &item.entry_id else { continue };
+                    let Some(entry) = before.iter().find(|entry| entry.entry_id == *id) else { continue };
+                    self.entries.push(*entry);
+                    self.edited.extend(item.message.as_ref().map(|message| (id, message)));
+                }
+            }
+            PatchOp::CompactionApply { first_kept_entry_id, kept_entry_ids, .. } => {
+                let first = first_kept_entry_id.as_ref();
+                let from = self.entries.iter().position(|entry| Some(&entry.entry_id) == first);
+                let from = from.unwrap_or(self.entries.len());
+                let tail = self.entries.split_off(from);
+                self.entries.retain(|entry| kept_entry_ids.contains(&entry.entry_id));
+                self.entries.extend(tail);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether an op is on messages that a compaction keeps.
+fn settles(op: &PatchOp) -> bool {
+    matches!(op, PatchOp::MessagesCachedEdit { .. } | PatchOp::MessagesCachedReplace { .. })
 }
 
 impl<'a> Log<'a> {
@@ -123,41 +165,60 @@ impl<'a> Log<'a> {
         }
         path.reverse();
         let newest = path.iter().rposition(|entry| marks.compacts(entry));
-        let mut seen: Vec<&Entry> = Vec::new();
-        let mut cleared = BTreeSet::new();
+        let mut seen = Seen::default();
         let mut after = 0;
         if let Some(newest) = newest
             && let EntryData::Compaction(compaction) = &path[newest].data
         {
-            seen.push(path[newest]);
-            cleared.extend(&compaction.cleared_entry_ids);
+            seen.entries.push(path[newest]);
+            seen.cleared.extend(&compaction.cleared_entry_ids);
             let first_kept = compaction.first_kept_entry_id.as_ref();
             let from = path[..newest].iter().position(|entry| Some(&entry.entry_id) == first_kept).unwrap_or(newest);
+            // Where patches had changed messages, what was pinned out of sight does not come back as it was said.
+            let settled = compaction.carried_patch.iter().any(settles);
             let kept = |entry: &&&Entry| {
-                compaction.kept_entry_ids.contains(&entry.entry_id) || marks.is_pinned(&entry.entry_id)
+                compaction.kept_entry_ids.contains(&entry.entry_id) || !settled && marks.is_pinned(&entry.entry_id)
             };
             let older = path[..from].iter().filter(kept);
             let said = |entry: &&&Entry| !matches!(entry.data, EntryData::Compaction(_));
-            seen.extend(older.chain(&path[from..newest]).filter(said));
+            seen.entries.extend(older.chain(&path[from..newest]).filter(said));
+            seen.entries.retain(|entry| is_sent(entry) && !marks.undone.contains(&entry.entry_id));
+            compaction.carried_patch.iter().for_each(|op| seen.apply(op));
             after = newest + 1;
         }
-        seen.extend(&path[after..]);
-        seen.retain(|entry| is_sent(entry) && !marks.undone.contains(&entry.entry_id));
-        let transforms = path.iter().filter_map(|entry| match &entry.data {
-            EntryData::ContextTransform(transform) => transform.known(),
-            _ => None,
-        });
-        let edits = transforms.flat_map(|transform| &transform.patch).filter_map(|op| match op {
-            PatchOp::MessagesCachedEdit { edits, .. } => Some(edits),
-            _ => None,
-        });
-        let edited = edits.flatten().filter_map(|edit| Some((&edit.entry_id, edit.message.as_ref()?))).collect();
-        Seen { entries: seen, cleared, edited }
+        for entry in &path[after..] {
+            match &entry.data {
+                EntryData::ContextTransform(kept) => {
+                    kept.known().into_iter().flat_map(|transform| &transform.patch).for_each(|op| seen.apply(op));
+                }
+                EntryData::Ephemeral(kept) => seen.ephemeral.extend(kept.known().map(|change| &change.patch[..])),
+                _ if is_sent(entry) && !marks.undone.contains(&entry.entry_id) => seen.entries.push(entry),
+                _ => {}
+            }
+            if !matches!(entry.data, EntryData::Ephemeral(_)) {
+                seen.ephemeral.clear();
+            }
+        }
+        seen
     }
 
-    /// Whether these messages are what follows from the log after so many events; what differs otherwise.
+    /// Whether these messages are what follows from the log after so many events; what differs otherwise. Of what was for
+    /// one request alone the newest counts: an earlier request may have failed.
     fn compare(&self, seq: u64, messages: &[&ContextMessage]) -> Result<(), String> {
-        let Seen { entries: mut seen, cleared, edited } = self.seen(seq);
+        let newest = self.seen(seq).ephemeral.len();
+        let mut compared = self.compare_with(seq, messages, newest);
+        for count in (0..newest).rev() {
+            compared = compared.or_else(|_| self.compare_with(seq, messages, count));
+        }
+        compared
+    }
+
+    /// The same, with so many of the newest patches for one request.
+    fn compare_with(&self, seq: u64, messages: &[&ContextMessage], newest: usize) -> Result<(), String> {
+        let mut seen = self.seen(seq);
+        let ephemeral = std::mem::take(&mut seen.ephemeral);
+        ephemeral[ephemeral.len() - newest..].iter().copied().flatten().for_each(|op| seen.apply(op));
+        let Seen { entries: mut seen, cleared, edited, ephemeral: _ } = seen;
         let mut sent: Vec<&ContextMessage> =
             messages.iter().copied().filter(|message| message.entry_id.is_some()).collect();
         // The results of one answer's calls come in the order of the log, or in that of the calls where one has no result.
@@ -180,7 +241,7 @@ impl<'a> Log<'a> {
         }
         for (entry, sent) in seen.iter().zip(&sent) {
             let same = match &entry.data {
-                EntryData::Message(_) if edited.contains_key(&entry.entry_id) => {
+                _ if edited.contains_key(&entry.entry_id) => {
                     let edited = edited[&entry.entry_id];
                     edited.role == sent.message.role && edited.content == sent.message.content
                 }
