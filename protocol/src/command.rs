@@ -222,7 +222,8 @@ payloads! {
         epoch: String,
         /// The last durable event that was seen.
         seq: u64,
-        /// How much of each running item was seen.
+        /// How much was seen of each item without an entry. One of which only `item_started` came is named with part 0 and
+        /// offset 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         items: Option<Vec<ResumeItem>>,
     }

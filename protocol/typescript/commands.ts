@@ -93,7 +93,10 @@ export interface Resume {
   epoch: string;
   /** The last durable event that was seen. */
   seq: number;
-  /** How much of each running item was seen. */
+  /**
+   * How much was seen of each item without an entry. One of which only `item_started` came is named with part 0 and
+   * offset 0.
+   */
   items?: Array<ResumeItem>;
 }
 

@@ -272,7 +272,8 @@ impl Effects {
         });
         let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
         let task = tokio::spawn(async move {
-            let mut report = Report { request, purpose, mailbox, done: false };
+            let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
+            let mut report = Report { request, purpose, mailbox, shown_by, done: false };
             let outcome = match &mut shown {
                 Some(shown) => provider.answer(&body, shown).await,
                 None => provider.answer(&body, &mut Unshown).await,
@@ -357,6 +358,8 @@ struct Report {
     request: RequestId,
     purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
+    /// The feed that shows the answer, and the item that it is shown as; absent where it is not shown.
+    shown_by: Option<(Arc<Feed>, EntryId)>,
     done: bool,
 }
 
@@ -366,11 +369,17 @@ impl Report {
         let request = self.request;
         let input = match outcome {
             Ok(answer) => Input::Answered { request, answer },
-            Err(fault) => Input::Failed { request, fault },
+            Err(fault) => self.failed(fault),
         };
         if let Some(mailbox) = self.mailbox.upgrade() {
             let _ = mailbox.send(Box::new(Message::Input(input))).await;
         }
+    }
+
+    /// A failure. What was shown is declared void, whether the provider knows that it was shown or not.
+    fn failed(&self, fault: ModelFault) -> Input {
+        let is_shown = self.shown_by.as_ref().is_some_and(|(feed, item)| feed.shows(item));
+        Input::Failed { request: self.request, fault: ModelFault { shown: fault.shown || is_shown, ..fault } }
     }
 }
 
@@ -383,7 +392,7 @@ impl Drop for Report {
         let Some(mailbox) = self.mailbox.upgrade() else { return };
         let fault =
             ModelFault::new(ErrorCode::Internal, "asking the model ended without an outcome; see the server's log");
-        let input = Input::Failed { request: self.request, fault };
+        let input = self.failed(fault);
         // Dropped by a cancel, the report is a late word that nobody waits for; after a panic the turn ends by it.
         if let Err(mpsc::error::TrySendError::Full(message)) = mailbox.try_send(Box::new(Message::Input(input)))
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

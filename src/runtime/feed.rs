@@ -29,7 +29,8 @@ use tokio::{sync::watch, time::Instant};
 const TAIL_EVENTS_MAX: usize = 32;
 /// Bytes of them: an idle session holds little.
 const TAIL_BYTES_MAX: usize = 16 * 1024;
-/// Ephemeral events kept: a reader that misses more has missed decoration.
+/// Ephemeral events kept: a reader that misses more has missed decoration. The end of an answer without an entry is no
+/// decoration, so the oldest of the others is dropped before it.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
 
 /// Id of the frames that tell one reader which answers came to nothing while it was away; those of events for all count
@@ -74,6 +75,8 @@ struct Ephemeral {
     number: u64,
     after_seq: u64,
     frame: Arc<str>,
+    /// It says that an answer came to nothing: a reader that was shown some of it must be told.
+    ends_item: bool,
 }
 
 /// Where a subscriber is.
@@ -202,9 +205,11 @@ impl Feed {
         let number = inner.ephemeral_count;
         let frame = encode(&format!("s_e{number}"), event).into();
         let after_seq = inner.seq;
-        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame });
+        let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
+        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item });
         if inner.ephemeral.len() > EPHEMERAL_EVENTS_MAX {
-            inner.ephemeral.pop_front();
+            let oldest = inner.ephemeral.iter().position(|event| !event.ends_item).unwrap_or(0);
+            inner.ephemeral.remove(oldest);
         }
         if let EphemeralEvent::ItemAborted(aborted) = event
             && inner.live.as_ref().is_some_and(|live| live.item == aborted.item_id)
@@ -236,6 +241,11 @@ impl Feed {
             drop(inner);
             self.changed.send_replace(());
         }
+    }
+
+    /// Returns true if some of this answer may have been shown, and it has not ended.
+    pub(super) fn shows(&self, item: &EntryId) -> bool {
+        self.lock().streamed(item).is_some_and(|live| live.has_begun())
     }
 
     /// Ends the streaming and says what was shown.

@@ -85,6 +85,11 @@ impl Live {
         place.utf16 += utf16_len(text);
     }
 
+    /// Returns true if readers are given something of it: the first word has come.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     /// What was shown of it.
     pub(super) fn parts(&self) -> Vec<Part> {
         self.parts.iter().map(LivePart::part).collect()
@@ -92,7 +97,7 @@ impl Live {
 
     /// The state of it that a reader is given to begin with; nothing before its first word.
     pub(super) fn running(&self) -> Option<RunningItem> {
-        (!self.parts.is_empty()).then(|| RunningItem { item_id: self.item.clone(), parts: self.parts() })
+        self.has_begun().then(|| RunningItem { item_id: self.item.clone(), parts: self.parts() })
     }
 
     /// Where a reader is that has been given all of it.
@@ -125,7 +130,7 @@ impl Live {
     /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns how many.
     pub(super) fn next(&self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
         let bytes_max = bytes_left;
-        if self.parts.is_empty() {
+        if !self.has_begun() {
             return 0;
         }
         if reading.number != self.number {

@@ -209,6 +209,20 @@ test("an answer that came to nothing while the reader was away is shown as void"
   }
 });
 
+test("an answer that only began before the reader left is named by the resume, and gone afterwards", () => {
+  const world = new World({ emit: () => {} });
+  world.say("question", world.id("c"));
+  world.startTurn();
+  const { itemId } = world.startItem();
+  const state = fromSnapshot(world.snapshot());
+  world.turn.items = [];
+  const resume = resumePoint(state);
+  assert.deepEqual(resume.items, [{ itemId, part: 0, offset: 0 }]);
+  const { opened, frames } = world.after(resume);
+  assert.deepEqual(frames.map(({ type }) => type), ["item_aborted"]);
+  assert.deepEqual(frames.reduce(reduce, fromOpened(state, opened)).items, []);
+});
+
 test("a report is kept of what was seen being made, and a preview's steps are nobody's", () => {
   const frames = [];
   const world = new World({ emit: (frame) => frames.push(frame) });

@@ -162,9 +162,11 @@ impl Dialogue {
             }
             EphemeralEvent::ItemDelta(delta) => self.on_delta(delta),
             EphemeralEvent::ItemAborted(aborted) => {
-                self.items.remove(&aborted.item_id);
-                self.end_line();
-                self.line(&self.screen.warning(&format!("what was shown of this answer is void ({})", aborted.reason)));
+                if self.items.remove(&aborted.item_id).is_some_and(|streamed| streamed.was_shown()) {
+                    self.end_line();
+                    let void = format!("what was shown of this answer is void ({})", aborted.reason);
+                    self.line(&self.screen.warning(&void));
+                }
             }
             // Only to clients that offer hooks.
             EphemeralEvent::HookCall(_) => {}

@@ -75,9 +75,16 @@ impl Streamed {
         }
     }
 
-    /// How far each part was seen, to resume from.
+    /// Returns true if any text of it was shown.
+    pub(super) fn was_shown(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Returns how far each part was seen, to resume from. An answer without text is at the start of its first part: the
+    /// server declares void only what it is told of.
     pub(super) fn seen(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.seen.iter().map(|(part, seen)| (*part, *seen))
+        let start = self.seen.is_empty().then_some((0, 0));
+        self.seen.iter().map(|(part, seen)| (*part, *seen)).chain(start)
     }
 }
 

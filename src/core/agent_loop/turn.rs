@@ -198,6 +198,7 @@ impl AgentLoop {
             return;
         };
         self.receipts.failed();
+        let was_shown = !shown.is_empty() && !asked.withheld;
         // A call without its end is no call: only what a person could read is kept.
         let shown: Vec<Part> = shown
             .into_iter()
@@ -211,7 +212,7 @@ impl AgentLoop {
             let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
             let entry = self.entry(now, item, EntryData::Message(message));
             self.append(vec![appended(entry, turn_id, None)], Vec::new());
-        } else if !asked.withheld {
+        } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
             self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }

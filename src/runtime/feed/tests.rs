@@ -1,6 +1,7 @@
 //! The feed, read by readers of different speed.
 
 use super::*;
+use reseed_protocol::event::ContextWarning;
 
 fn text(frame: &Frame) -> String {
     match frame {
@@ -126,6 +127,35 @@ fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
     cursor.tell_void(vec![ids().0]);
     assert_eq!(read(&feed, &mut cursor), ["item_aborted", "1 a"]);
     assert!(read(&feed, &mut cursor).is_empty());
+}
+
+#[test]
+fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
+    let feed = Feed::new(0);
+    let (item, turn) = ids();
+    let (mut cursor, _) = feed.join();
+    feed.begin_item(&item, &turn);
+    feed.delta(&item, Delta::Text { part: 0, text: "one" });
+    assert_eq!(read(&feed, &mut cursor), ["item_started", "0@0 one"]);
+    feed.emit(&EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason: "interrupted".to_owned() }));
+    let warning = ContextWarning { usage_percent: 75.0, message: "nearly full".to_owned() };
+    for _ in 0..3 * EPHEMERAL_EVENTS_MAX {
+        feed.emit(&EphemeralEvent::ContextWarning(warning.clone()));
+    }
+    let kept = read(&feed, &mut cursor);
+    assert_eq!((kept.len(), kept[0].as_str()), (EPHEMERAL_EVENTS_MAX, "item_aborted"));
+}
+
+#[test]
+fn what_was_shown_is_known_from_the_first_word_to_the_end() {
+    let feed = Feed::new(0);
+    let (item, turn) = ids();
+    feed.begin_item(&item, &turn);
+    assert!(!feed.shows(&item));
+    feed.delta(&item, Delta::Text { part: 0, text: "one" });
+    assert!(feed.shows(&item));
+    feed.publish(&["entry".into()], Some(&item));
+    assert!(!feed.shows(&item));
 }
 
 #[test]

@@ -159,8 +159,11 @@ export function fromOpened(state, opened) {
  * @param {State} state
  */
 export function resumePoint(state) {
-  const items = state.items.filter((item) => !item.aborted).flatMap((item) =>
-    item.parts.map((part, index) => ({ itemId: item.itemId, part: index, offset: partText(part).length })));
+  const items = state.items.filter((item) => !item.aborted).flatMap(({ itemId, parts }) => {
+    // An item without text is named too: the server declares void only what it is told of.
+    const offsets = parts.length > 0 ? parts.map((part) => partText(part).length) : [0];
+    return offsets.map((offset, part) => ({ itemId, part, offset }));
+  });
   return { epoch: state.epoch, seq: state.seq, ...(items.length > 0 ? { items } : {}) };
 }
 
@@ -253,6 +256,9 @@ function apply(state, event) {
     case "item_delta": return addDelta(state, event.payload);
     case "item_aborted": {
       const { itemId, reason } = event.payload;
+      // Nothing was shown of an item without text, so there is nothing to mark as void.
+      const shown = state.items.filter((item) => item.itemId !== itemId || item.parts.length > 0);
+      if (shown.length < state.items.length) return { ...state, items: shown };
       return mapItem(state, itemId, (item) => ({ ...item, aborted: reason }));
     }
     case "call_progressed": {

@@ -85,12 +85,13 @@ fn utf16(text: &str) -> u64 {
 }
 
 impl Fold {
-    /// Where this client is, for `open_session.resume`.
+    /// Where this client is, for `open_session.resume`. An item of which only the beginning came is named as well.
     pub(super) fn place(&self) -> Value {
         let places = self.items.iter().flat_map(|(id, item)| {
-            let place =
-                move |(part, text): (usize, &String)| json!({ "itemId": id, "part": part, "offset": utf16(text) });
-            item.parts.iter().enumerate().map(place)
+            let offsets =
+                if item.parts.is_empty() { vec![0] } else { item.parts.iter().map(|text| utf16(text)).collect() };
+            let place = move |(part, offset): (usize, u64)| json!({ "itemId": id, "part": part, "offset": offset });
+            offsets.into_iter().enumerate().map(place)
         });
         json!({ "epoch": self.epoch, "seq": self.seq, "items": places.collect::<Vec<_>>() })
     }

@@ -8,8 +8,11 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 use reseed::{
-    core::model::ModelFault,
-    provider::scripted::{Gate, Reply as Said, Scripted},
+    core::model::{Delta, ModelFault, ModelRequest},
+    provider::{
+        AnswerFuture, DeltaSink, ModelsFuture, Provider,
+        scripted::{Gate, Reply as Said, Scripted},
+    },
 };
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
@@ -142,6 +145,14 @@ async fn an_answer_that_ended_meanwhile_is_its_entry() {
 
 #[tokio::test]
 async fn an_answer_that_failed_meanwhile_is_void() {
+    // With some of its text, and with nothing but its beginning.
+    for seen in ["item_delta", "item_started"] {
+        failed_meanwhile(seen).await;
+    }
+}
+
+/// An answer fails while its client is away, which came as far as this event.
+async fn failed_meanwhile(seen: &str) {
     let (model, gate) = (Scripted::new(), Gate::new());
     let broken = ModelFault::new(ErrorCode::UpstreamTruncated, "it broke off");
     model.push(Said::text("first half").in_pieces(2).held_by(&gate).then_fault(broken));
@@ -159,7 +170,7 @@ async fn an_answer_that_failed_meanwhile_is_void() {
         watch.step().await.unwrap();
     }
     client.command("user_input", json!({ "input": "Tell me." })).await;
-    while client.step().await.unwrap()["type"] != "item_delta" {}
+    while client.step().await.unwrap()["type"] != seen {}
     client.cut();
     gate.open();
     while watch.fold.count("turn_finished") == 0 {
@@ -177,6 +188,79 @@ async fn an_answer_that_failed_meanwhile_is_void() {
     }
     watch.reach(client.fold.seq).await;
     assert_eq!(client.fold, watch.fold);
+}
+
+/// The connection is lost between `item_started` and the first text: the client holds an item that has no place in any
+/// part, and the process that knew of it is gone.
+#[tokio::test]
+async fn an_answer_that_only_began_is_void_after_a_kill() {
+    let (folder, never) = (tempfile::tempdir().unwrap(), Gate::new());
+    let upstream = Upstream::replying([Reply::text("some text").in_pieces(2).held_by(&never)]).await;
+    let base_url = upstream.base_url();
+    let settings = [("OPENAI_BASE_URL", base_url.as_str()), ("CONTEXT_WINDOW", "4000")];
+    let server = Binary::start(folder.path(), &settings).await;
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    client.connect(&server.ws()).await;
+    client.command("user_input", json!({ "input": "Tell me." })).await;
+    while client.step().await.unwrap()["type"] != "item_started" {}
+    client.cut();
+    server.kill().await;
+    let server = Binary::start(folder.path(), &settings).await;
+    client.connect(&server.ws()).await;
+    // The end of the turn comes after it: the fold insists.
+    while client.fold.count("turn_finished") == 0 {
+        client.step().await.unwrap();
+    }
+    assert_eq!((client.fold.snapshots, client.fold.void.len()), (1, 1));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_stopped_before_its_first_word_is_told_to_nobody() {
+    let (model, never) = (Scripted::new(), Gate::new());
+    model.push(Said::parts(Vec::new()).held_by(&never));
+    let server = Server::start(model, &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "Tell me." })).await;
+    client.event("turn_started").await;
+    client.ask("cancel_turn", json!({})).await;
+    client.event("turn_finished").await;
+    let of_items = |frame: &&Value| frame["type"].as_str().unwrap().starts_with("item_");
+    assert_eq!(client.seen.iter().find(of_items), None);
+}
+
+/// A provider that breaks down in the middle of an answer.
+struct Panicking;
+
+impl Provider for Panicking {
+    fn name(&self) -> &'static str {
+        "panicking"
+    }
+
+    fn answer<'a>(&'a self, _: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            sink.delta(Delta::Text { part: 0, text: "half of" });
+            tokio::task::yield_now().await;
+            panic!("this provider breaks down, as the test wants it to");
+        })
+    }
+
+    fn models(&self) -> ModelsFuture<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_a_provider_that_breaks_down_is_void() {
+    let server = Server::start(Panicking, &[]).await;
+    let mut client = Folder::new("owner-0000000000", json!({}));
+    client.connect(&server.ws()).await;
+    client.command("user_input", json!({ "input": "Tell me." })).await;
+    // The fold insists on an end of whatever was shown before the turn is over.
+    while client.fold.count("turn_finished") == 0 {
+        client.step().await.unwrap();
+    }
+    assert_eq!(client.fold.log[&client.fold.seq]["payload"]["status"], "failed");
 }
 
 #[tokio::test]

@@ -119,6 +119,22 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
 }
 
 #[test]
+fn an_answer_that_only_began_is_named_when_the_session_is_resumed_and_its_end_is_not_shown() {
+    let begun: String =
+        TURN.lines().filter(|line| !line.contains("item_delta")).map(|line| format!("{line}\n")).collect();
+    let resumed = r##"
+        lost
+        connected
+        < {"id":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":2,"resumed":"replay","queue":[]}}
+        < {"id":"s_e0","type":"item_aborted","payload":{"itemId":"a1","reason":"interrupted"}}
+    "##;
+    let (out, _) = play(true, &[OPEN, &begun, resumed].concat());
+    let resume = r#""resume":{"epoch":"ep","items":[{"itemId":"a1","offset":0,"part":0}],"seq":2}"#;
+    assert!(out.contains(resume), "{out}");
+    assert!(!out.contains("void"), "{out}");
+}
+
+#[test]
 fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
     let snapshot = r##"
         lost
