@@ -143,9 +143,9 @@ settings! {
         host: IpAddr = "127.0.0.1", rules::address();
         /// The port; 0 for any free one, told in the log.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
-        /// Until a new connection must say something.
+        /// Until a new connection must say hello, where v2 was negotiated or credentials are due. Others may be silent.
         hello_timeout_secs: u64 = "10", rules::whole("seconds", 1..=3_600);
-        /// Between two pings; a client that answers none of two is closed.
+        /// Between two pings; a client that answers none of two is closed, unless it has begun to speak v1.
         heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
         /// How long a client may not read what is sent to it.
         slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);

@@ -26,9 +26,9 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 /// How patient the server is with its clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Until a new connection must say something, where something is due.
+    /// Until a new connection must say hello, where v2 was negotiated or credentials are due.
     pub hello: Duration,
-    /// Between two pings; a client that answers none of two is closed.
+    /// Between two pings; a client that answers none of two is closed, unless it has begun to speak v1.
     pub heartbeat: Duration,
     /// How long a client may not read what is sent to it.
     pub slow_reader: Duration,
@@ -172,6 +172,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-fn clip(text: &str) -> String {
+/// The beginning of what a client sent, for a message that names it.
+pub(super) fn clip(text: &str) -> String {
     text.chars().take(100).collect()
 }

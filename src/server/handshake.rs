@@ -1,14 +1,14 @@
 //! From an HTTP request to a connection: what it negotiates, and with which credentials it comes.
 
 use super::{
-    app::App,
+    app::{App, clip},
     auth::{Name, bearer},
     closing::{CLOSE_TIME, close},
     socket::Connection,
 };
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Query, State, ws::WebSocketUpgrade},
-    http::{Request, request::Parts},
+    http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{CloseCode, SUBPROTOCOL_V2};
@@ -22,22 +22,62 @@ const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 /// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
 const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The version of the WebSocket protocol that RFC 6455 describes. There is no other.
+const WEBSOCKET_VERSION: &str = "13";
+
 /// A request for `/`: a socket for v1 clients, the page for a browser.
-pub(super) async fn root(state: State<Arc<App>>, request: axum::extract::Request) -> Response {
-    let (mut parts, _) = request.into_parts();
-    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(socket) => enter(state.0, socket, &parts),
-        Err(_) => super::web::index(&parts.headers).await,
+pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
+    if asks_for_socket(request.headers()) {
+        upgrade(state, request).await
+    } else {
+        super::web::index(request.headers()).await
     }
 }
 
 /// A request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     let (mut parts, _) = request.into_parts();
+    if let Some(refused) = refuse(&parts.headers) {
+        return refused;
+    }
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
         Ok(socket) => enter(state.0, socket, &parts),
         Err(refused) => refused.into_response(),
     }
+}
+
+/// Returns true if the request wants a WebSocket, however badly it asks for it.
+fn asks_for_socket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(header::UPGRADE).into_iter().filter_map(|value| value.to_str().ok());
+    protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+}
+
+/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without a key, or in a version that is not known.
+fn refuse(headers: &HeaderMap) -> Option<Response> {
+    if !asks_for_socket(headers) {
+        let message = "this address takes WebSocket upgrades only; the request has no `Upgrade: websocket`\n";
+        return Some((StatusCode::BAD_REQUEST, message).into_response());
+    }
+    let Some(version) = headers.get(header::SEC_WEBSOCKET_VERSION) else {
+        let message = format!("the upgrade has no Sec-WebSocket-Version; send {WEBSOCKET_VERSION}\n");
+        return Some((StatusCode::BAD_REQUEST, message).into_response());
+    };
+    if version.as_bytes() != WEBSOCKET_VERSION.as_bytes() {
+        let given = clip(version.to_str().unwrap_or("?"));
+        let message = format!("Sec-WebSocket-Version is `{given}`; this server speaks {WEBSOCKET_VERSION}\n");
+        let wanted = [
+            (header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION),
+            // RFC 9110 asks for them with 426.
+            (header::UPGRADE, "websocket"),
+            (header::CONNECTION, "upgrade"),
+        ];
+        return Some((StatusCode::UPGRADE_REQUIRED, wanted, message).into_response());
+    }
+    if headers.get(header::SEC_WEBSOCKET_KEY).is_none_or(HeaderValue::is_empty) {
+        let message = "the upgrade has no Sec-WebSocket-Key; a proxy may have taken it out\n";
+        return Some((StatusCode::BAD_REQUEST, message).into_response());
+    }
+    None
 }
 
 #[derive(serde::Deserialize)]

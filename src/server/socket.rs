@@ -476,8 +476,8 @@ impl Connection {
     }
 
     async fn beat(&mut self) -> Flow {
-        // The original client answers pings but is never closed: it does not reconnect.
-        if matches!(self.speaks, Speaks::V2 { .. }) && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
+        // A client that has begun to speak v1 is never closed for this: it does not reconnect, and would lose its session.
+        if self.speaks != Speaks::V1 && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
         self.pings_unanswered += 1;

@@ -12,7 +12,10 @@ use reseed::{
 };
 use reseed_protocol::{ErrorCode, Part};
 use serde_json::{Value, json};
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -355,24 +358,82 @@ async fn silent(address: &str) -> TcpStream {
     socket
 }
 
-async fn read_pings(socket: &mut TcpStream, count: usize) {
-    for _ in 0..count {
-        assert_eq!(socket.read_u16().await.unwrap(), 0x8900, "an empty ping, not a close");
+/// Stops time, which otherwise jumps to whatever is due next while a frame is still on its way between two sockets. From
+/// now on only [`tokio::time::advance`] moves it. Dropped, it lets time go on as before.
+struct StoppedTime(Option<std::sync::mpsc::Sender<()>>);
+
+impl StoppedTime {
+    fn new() -> Self {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // While a blocking task is at work the runtime does not advance a paused clock by itself.
+        tokio::task::spawn_blocking(move || receiver.recv());
+        Self(Some(sender))
+    }
+
+    async fn pass(&self, secs: u64) {
+        tokio::time::advance(Duration::from_secs(secs)).await;
     }
 }
 
-/// Time stands still and jumps to whatever is due next, so the heartbeats of an idle hour take no time.
+impl Drop for StoppedTime {
+    fn drop(&mut self) {
+        self.0.take();
+    }
+}
+
+/// An empty ping.
+const PING: u16 = 0x8900;
+
+/// An empty pong of a client's, under a mask of zeros.
+const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+
+/// The code of the close frame that comes next.
+async fn close_code(socket: &mut TcpStream) -> u16 {
+    let head = socket.read_u16().await.unwrap();
+    assert_eq!(head & 0xff00, 0x8800, "a close frame, not {head:#x}");
+    socket.read_u16().await.unwrap()
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_idle_socket_is_never_closed() {
+async fn a_silent_socket_that_answers_pings_may_think_for_an_hour() {
     use futures_util::{SinkExt as _, StreamExt as _};
-    let server = Server::start(talker(5), &[("HEARTBEAT_SECS", "1"), ("HELLO_TIMEOUT_SECS", "1")]).await;
+    let time = StoppedTime::new();
+    let server = Server::start(talker(5), &[("HEARTBEAT_SECS", "20"), ("HELLO_TIMEOUT_SECS", "10")]).await;
     let mut socket = silent(&server.address()).await;
-    read_pings(&mut socket, 20).await;
+    for _ in 0..180 {
+        time.pass(20).await;
+        assert_eq!(socket.read_u16().await.unwrap(), PING);
+        socket.write_all(&PONG).await.unwrap();
+    }
     let mut socket = WebSocketStream::from_raw_socket(socket, protocol::Role::Client, None).await;
     let ask = || protocol::Message::text(r#"{"id":"1","type":"get_context_info"}"#);
     socket.send(ask()).await.unwrap();
     while !socket.next().await.unwrap().unwrap().is_text() {}
-    read_pings(socket.get_mut(), 20).await;
+    // It has begun to speak v1, whose clients do not reconnect: now it is not closed even if it answers no ping.
+    for _ in 0..180 {
+        time.pass(20).await;
+        assert_eq!(socket.get_mut().read_u16().await.unwrap(), PING);
+    }
     socket.send(ask()).await.unwrap();
     while !socket.next().await.unwrap().unwrap().is_text() {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_socket_that_answers_no_ping_is_closed() {
+    let time = StoppedTime::new();
+    let server = Server::start(talker(5), &[("HEARTBEAT_SECS", "20"), ("HELLO_TIMEOUT_SECS", "10")]).await;
+    for answered in [0, 3] {
+        let mut socket = silent(&server.address()).await;
+        for _ in 0..answered {
+            time.pass(20).await;
+            assert_eq!(socket.read_u16().await.unwrap(), PING);
+            socket.write_all(&PONG).await.unwrap();
+        }
+        for _ in 0..2 {
+            time.pass(20).await;
+            assert_eq!(socket.read_u16().await.unwrap(), PING);
+        }
+        time.pass(20).await;
+        assert_eq!(close_code(&mut socket).await, 4508, "after {answered} answers");
+    }
 }

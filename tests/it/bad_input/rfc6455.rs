@@ -1,7 +1,7 @@
 //! Frames that break RFC 6455, byte by byte over a plain socket: the close code that the RFC asks for, and nobody else
 //! notices.
 
-use crate::support::{client::Client, server::Server};
+use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 use tokio::{
@@ -214,4 +214,44 @@ async fn pings_are_no_hello_and_a_silent_v1_client_owes_none() {
     // Silent for even longer, and welcome.
     silent.send("user_input", json!({ "input": [{ "role": "user", "content": "hi" }] })).await;
     silent.event("agent_finished").await;
+}
+
+#[tokio::test]
+async fn an_opening_handshake_that_breaks_the_protocol_is_refused_wherever_it_is_made() {
+    const UPGRADE: (&str, &str) = ("Upgrade", "websocket");
+    const CONNECTION: (&str, &str) = ("Connection", "keep-alive, Upgrade");
+    const KEY: (&str, &str) = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    const VERSION: (&str, &str) = ("Sec-WebSocket-Version", "13");
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let server = Server::start(Scripted::answering(|_| Reply::text("yes")), &[]).await;
+    let address = server.address();
+    // The headers, the status, and what the answer names.
+    let table: [(Headers, u16, &str); 9] = [
+        (&[CONNECTION, UPGRADE, VERSION, KEY], 101, ""),
+        (&[CONNECTION, ("Upgrade", "WebSocket"), VERSION, KEY], 101, ""),
+        (&[CONNECTION, UPGRADE, VERSION], 400, "no Sec-WebSocket-Key"),
+        (&[CONNECTION, UPGRADE, VERSION, ("Sec-WebSocket-Key", "")], 400, "no Sec-WebSocket-Key"),
+        (&[CONNECTION, UPGRADE, KEY], 400, "no Sec-WebSocket-Version"),
+        (&[CONNECTION, UPGRADE, ("Sec-WebSocket-Version", "8"), KEY], 426, "Sec-WebSocket-Version is `8`"),
+        (&[CONNECTION, UPGRADE, ("Sec-WebSocket-Version", "14")], 426, "Sec-WebSocket-Version is `14`"),
+        (&[CONNECTION, UPGRADE, ("Sec-WebSocket-Version", "x")], 426, "this server speaks 13"),
+        (&[UPGRADE, VERSION, KEY], 400, "onnection"),
+    ];
+    for path in ["/", "/ws"] {
+        for (headers, status, named) in table {
+            let answered = http::ask(&address, "GET", path, headers).await;
+            assert_eq!(answered.status, status, "{path} {headers:?}: {}", answered.body);
+            assert!(answered.body.contains(named), "{path} {headers:?}: {}", answered.body);
+            let version = answered.head.lines().find_map(|line| line.strip_prefix("sec-websocket-version: "));
+            assert_eq!(version, (status == 426).then_some("13"), "{path} {headers:?}");
+        }
+    }
+    // Whoever does not ask for a socket is given the page at `/`, and is told at `/ws`.
+    for headers in [&[][..], &[("Connection", "keep-alive")], &[("Connection", "Upgrade"), ("Upgrade", "h2c")]] {
+        let page = http::ask(&address, "GET", "/", headers).await;
+        assert_eq!(page.status, 200, "{headers:?}");
+        assert!(page.body.contains("<html"), "{headers:?}: {}", page.body);
+        let told = http::ask(&address, "GET", "/ws", headers).await;
+        assert_eq!((told.status, told.body.contains("WebSocket upgrades only")), (400, true), "{headers:?}");
+    }
 }
