@@ -120,7 +120,8 @@ fn files_deviate(path: &[Object], found: &Value, expected: &Value) -> Result<Opt
             failed.add_calls(message);
         }
     }
-    let failed: BTreeSet<String> = failed.read.into_iter().chain(failed.modified()).collect();
+    let modified = failed.modified();
+    let failed: BTreeSet<String> = failed.read.into_iter().chain(modified).collect();
     let (here, there) = (all(found), all(expected));
     if here.difference(&there).any(|file| !noted.contains(file)) {
         same("the files", found, expected)?;
