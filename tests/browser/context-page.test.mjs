@@ -74,6 +74,8 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   await page.reload();
   await page.waitForFunction((rows) => document.querySelectorAll("#log > li").length === rows, shown.length);
   await page.waitForSelector("#log .compaction.undone");
+  await page.locator("#log .compaction summary").click();
+  assert.match(await page.innerText("#log .compaction .facts"), /Why: asked for\s+How: a summary by the model/, "its entry keeps how it was made");
   assert.equal(await page.locator("#log .undo-row button").count(), 0);
   await page.click("#gauge-button");
   assert.match(await page.innerText("#breakdown .breaker"), /A compaction was undone/);

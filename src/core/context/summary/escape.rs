@@ -135,6 +135,10 @@ fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Plac
     {
         edited.at(line_start + at);
     }
+    // Most lines: nothing in them could begin a tag or a bracket, however it is spelt.
+    if line.is_ascii() && !line.bytes().any(|byte| matches!(byte, b'<' | b'[')) {
+        return;
+    }
     let mut chars = line.char_indices();
     while let Some((at, c)) = chars.next() {
         let folded = fold(c);
@@ -257,15 +261,19 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
     let Some(first) = wanted.next() else { return Cow::Borrowed(text) };
     let wanted: Vec<char> = wanted.collect();
     let mut edited = Edited::new(text, edit);
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        if fold(c) == first {
-            let rest = chars.as_str().trim_start_matches('\\');
-            let mut spelt = rest.chars().map(fold);
-            if wanted.iter().all(|wanted| spelt.next() == Some(*wanted)) {
-                edited.at(at);
-            }
+    let mut look = |at: usize, behind: &str| {
+        let rest = behind.trim_start_matches('\\');
+        let mut spelt = rest.chars().map(fold);
+        if wanted.iter().all(|wanted| spelt.next() == Some(*wanted)) {
+            edited.at(at);
         }
+    };
+    if text.is_ascii() {
+        let places = text.bytes().enumerate().filter(|(_, byte)| char::from(byte.to_ascii_lowercase()) == first);
+        places.for_each(|(at, _)| look(at, &text[at + 1..]));
+    } else {
+        let places = text.char_indices().filter(|(_, c)| fold(*c) == first);
+        places.for_each(|(at, c)| look(at, &text[at + c.len_utf8()..]));
     }
     edited.finish()
 }
