@@ -3,6 +3,8 @@
 //!
 //! The finished texts are read by a reader of the test's own, which knows nothing of how they are made.
 
+mod riding;
+
 use reseed::core::context::{
     serialize,
     summary::{self, InPlaceParts, PromptParts, RepairBounds},

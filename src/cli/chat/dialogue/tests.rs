@@ -252,7 +252,7 @@ fn a_compaction_is_one_line_and_awaited() {
         < {"id":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
         < {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
     "##;
-    let failed = r##"< {"id":"s_92","type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}"##;
+    let failed = r##"< {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}"##;
     check(&[asked], "→ manual_compact {}\ncompacting the context\n", false);
     check(
         &[asked, failed],
@@ -264,7 +264,7 @@ fn a_compaction_is_one_line_and_awaited() {
 #[test]
 fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
     let late = r##"
-        < {"id":"s_91","type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}
+        < {"id":"s_5","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}
         < {"id":"s_e2","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
         < {"id":"s_d","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
         < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
@@ -350,7 +350,7 @@ fn leaving_with_a_summary_shows_that_it_is_made_and_can_be_stopped() {
         > /go 2 summary the names
         < {"id":"s_e","type":"compaction_progress","payload":{"jobId":"j1","phase":"summarising_branch","done":0,"total":1}}
         ^C
-        < {"id":"s_90","type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","code":"navigation_cancelled","message":"stopped"}}
+        < {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","code":"navigation_cancelled","message":"stopped"}}
         < {"id":"#4","type":"error","payload":{"code":"navigation_cancelled","message":"stopped","retriable":false}}
         < {"id":"#5","type":"ok","payload":{"asOfSeq":0}}
         ^C

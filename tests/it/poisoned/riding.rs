@@ -1,0 +1,133 @@
+//! The same histories where the summary rides on the conversation: nothing is quoted there, so each message stays in its
+//! own role, only the instruction is added, and what comes back is looked at as strictly.
+
+use super::{Poisoned, RECORD_BEGINS, RECORD_ENDS, assert_harmless, histories, messages, text};
+use reseed::core::{
+    context::{
+        build_context,
+        compaction::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max},
+        counter::Counter,
+        cut::{Keep, find_cut},
+        envelope::{Compiled, envelope},
+        strategy::Step,
+        structure::Structure,
+        summary::{self, FileTools},
+    },
+    model::{Answer, ModelRequest, Purpose},
+    prices::Prices,
+    session::Node,
+};
+use reseed_protocol::{
+    CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp,
+    context::{EnvelopeMeta, RequestOptions},
+    entry::Compaction,
+    event::CompactionTrigger,
+};
+use std::sync::Arc;
+
+const WINDOW_TOKENS: u64 = 16_000;
+
+/// The history as a session has it: behind a summary, a call in front of a result, and enough said to be compacted.
+fn entries(history: &Poisoned) -> Vec<EntryData> {
+    let (said, previous) = messages(history);
+    let call_id: CallId = "call".parse().unwrap();
+    let call = Part::ToolCall { call_id, name: "read".to_owned(), arguments: "{}".to_owned() };
+    let mut entries = vec![EntryData::Compaction(Compaction { summary: previous, ..Compaction::default() })];
+    for message in said {
+        if message.role == Role::Tool {
+            entries.push(EntryData::Message(Message::new(Role::Assistant, vec![call.clone()])));
+        }
+        entries.push(EntryData::Message(message));
+        entries.push(EntryData::Message(text(Role::Assistant, &"The harbour lies to the west. ".repeat(20))));
+    }
+    entries
+}
+
+/// The request for a summary of this history, and what comes of an answer.
+fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Option<Outcome>) {
+    let counter = Counter::for_model("test");
+    let mut parent: Option<EntryId> = None;
+    let node = |(at, data): (usize, EntryData)| {
+        let entry_id: EntryId = format!("e{at}").parse().unwrap();
+        let parent_id = parent.replace(entry_id.clone());
+        Arc::new(Node::counted(Entry { entry_id, parent_id, timestamp: Timestamp(0), imported: None, data }, &counter))
+    };
+    let path: Vec<Arc<Node>> = entries(history).into_iter().enumerate().map(node).collect();
+    let context = build_context(&path);
+    let structure = Structure::of(&context);
+    let cut = find_cut(&context, &structure, Keep { tokens: 150, tokens_max: 4_000 }).expect("something can be cut");
+    let conversation = ModelRequest {
+        model: "test".into(),
+        envelope: envelope(&Compiled::default(), &context, &RequestOptions::default(), EnvelopeMeta::default()),
+        purpose: Purpose::Turn,
+    };
+    let around = Surroundings {
+        model: "test",
+        window_tokens: WINDOW_TOKENS,
+        counter,
+        counted_by: counter.method(),
+        summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
+        answer_tokens_max: None,
+        earlier: path[0].compaction(),
+        details: None,
+        file_tools: FileTools::default(),
+        now: Timestamp(0),
+        deadline: Timestamp(1),
+        delimiter: super::MARK.into(),
+        asks_model: true,
+        restored_tokens_max: 400,
+        conversation: Some(conversation.clone()),
+        prices: Prices::default(),
+    };
+    let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
+    let base = Some(path[0].id().clone());
+    let mut job = Job::stage(order, base, &context, |_| None, vec![Step::Summarise(cut)], around);
+    let Next::Ask(request) = job.advance() else { panic!("{}: the model is not asked", history.name) };
+    let parts = vec![Part::Text { text: answer.to_owned() }];
+    job.take(&Answer { parts, stop_reason: StopReason::Stop, usage: None });
+    let outcome = match job.advance() {
+        Next::Offer(outcome) => Some(*outcome),
+        _ => None,
+    };
+    (conversation, *request, outcome)
+}
+
+/// A summary in which the model repeats what it read, as one point.
+fn copied(history: &Poisoned) -> String {
+    let said = history.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!(
+        "## Goal\n- boat\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In Progress\n- \
+         none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n## Critical Context\n- It \
+         said: {said}"
+    )
+}
+
+#[test]
+fn only_the_instruction_is_added() {
+    for history in histories() {
+        let name = &history.name;
+        let (conversation, request, _) = ridden(&history, "");
+        let mut sent: Vec<_> = request.messages().cloned().collect();
+        let instruction = sent.pop().unwrap();
+        assert!(conversation.messages().eq(sent.iter()), "{name}: the conversation is sent as it was");
+        assert_eq!(instruction.message.role, Role::User, "{name}");
+        let asked = summary::read_in_place(&instruction.message.text());
+        let asked = asked.unwrap_or_else(|| panic!("{name}: {}", instruction.message.text()));
+        assert_eq!(asked.instructions, None, "{name}");
+    }
+}
+
+#[test]
+fn what_the_model_repeats_stays_within_its_record() {
+    for history in histories() {
+        let name = &history.name;
+        let (_, _, outcome) = ridden(&history, &copied(&history));
+        let made = outcome.unwrap_or_else(|| panic!("{name}: nothing is offered")).summary;
+        let goal = summary::Sections::parse(&made).lines(summary::Slot::Goal).to_vec();
+        assert!(goal.iter().all(|line| line.trim_start_matches("- ").starts_with("boat")), "{name}: {made}");
+        let record = summary::seed_text(&made);
+        let body = record.split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap();
+        assert_harmless(body, name);
+        assert_eq!(record.matches("</summary>").count(), 1, "{name}: {record}");
+    }
+}
