@@ -175,6 +175,14 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
     pub carried_patch: Vec<PatchOp>,
+    /// The form of the summary; absent where none was made, where a hook made it, and in older entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<SummaryForm>,
+    /// What the user said must or must not be, word for word, carried from one compaction to the next; absent in older
+    /// entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
+    pub constraints: Vec<String>,
     /// The hook whose summary this is, or that named the model which made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
@@ -195,6 +203,18 @@ pub struct Compaction {
     /// What the requests for the summary cost together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_usage: Option<Usage>,
+}
+
+/// The form of a summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryForm {
+    /// The sections Goal, Constraints & Preferences, Progress, Key Decisions, Next Steps and Critical Context.
+    #[default]
+    Sections,
+    /// A form of the model's own, or the one that instructions asked for.
+    Free,
 }
 
 /// Files that the summarised part touched.
@@ -266,6 +286,18 @@ pub struct Opaque {
     /// The fields of the entry, as they came.
     #[serde(flatten)]
     pub fields: serde_json::Map<String, serde_json::Value>,
+}
+
+impl EntryData {
+    /// The files that a compaction or the summary of a branch notes.
+    #[must_use]
+    pub fn details(&self) -> Option<&CompactionDetails> {
+        match self {
+            Self::Compaction(compaction) => compaction.details.as_ref(),
+            Self::BranchSummary(branch) => branch.details.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl Entry {

@@ -5,6 +5,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
+    entry::SummaryForm,
     hook::{HookCall, HookPoint},
     reply::{Pin, QueueItem, SessionItem, SessionSettings},
 };
@@ -231,6 +232,9 @@ events! {
         failed_rungs: Vec<FailedRung>,
         /// The summary.
         summary: String,
+        /// Its form; absent where none was made, where a hook made it, and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<SummaryForm>,
         /// The generation of the loop that was seeded.
         generation: u64,
         /// Milliseconds it took.
@@ -266,8 +270,8 @@ events! {
     struct FailedRung {
         /// Which.
         rung: CompactionRung,
-        /// Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `not_smaller`,
-        /// `timeout`, or an error code.
+        /// Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued`
+        /// (the model answered the user instead), `not_smaller`, `timeout`, or an error code.
         reason: String,
     }
 

@@ -4,6 +4,7 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
+    entry::SummaryForm,
     event::{CompactionRung, FailedRung, Retained, TurnStatus},
     receipt::Receipt,
 };
@@ -348,6 +349,9 @@ replies! {
         expires_at: Timestamp,
         /// The summary; empty where nothing would be summarised.
         summary: String,
+        /// Its form; absent where none would be made, and where a hook made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<SummaryForm>,
         /// Which way of making room it takes.
         rung: CompactionRung,
         /// The gentler ways that were tried before, and why they did not do.

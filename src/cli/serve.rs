@@ -4,16 +4,16 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{
         AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
-        SummaryPlace,
+        SummaryForm as FormSetting, SummaryPlace,
     },
     core::{
-        agent_loop::{Deployment, Summaries},
+        agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
         context::{
-            compaction::SummaryRequest,
+            compaction::{SummaryRequest, Writing},
             counter::{Counter, Estimator},
             cut::CutRule,
             strategy::Options,
-            summary::FileTools,
+            summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
             windows::Windows,
         },
         session::IdSource,
@@ -38,6 +38,7 @@ use crate::{
     telemetry,
 };
 use anyhow::Context as _;
+use reseed_protocol::entry::SummaryForm;
 use secrecy::SecretString;
 use std::{
     fmt::Write as _,
@@ -161,7 +162,33 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
         windows.knows(model),
         "the window of MODEL `{model}` is not known: its server does not tell and no table has it; set CONTEXT_WINDOW to its tokens"
     );
-    Ok(deployment_of(settings, windows))
+    let mut deployment = deployment_of(settings, windows);
+    deployment.summaries.writing.prompt = summary_prompt(settings, &deployment)?;
+    Ok(deployment)
+}
+
+/// The prompt for summaries that the settings name.
+fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Result<Option<Arc<str>>> {
+    let Some(file) = settings.summary_instructions_path() else { return Ok(None) };
+    let named = format!("SUMMARY_INSTRUCTIONS_FILE names {}", file.display());
+    let text = std::fs::read_to_string(&file).with_context(|| format!("{named}, which cannot be read as text"))?;
+    anyhow::ensure!(
+        !text.trim().is_empty(),
+        "{named}, which is blank; write the prompt into it or leave the setting out"
+    );
+    let bytes = text.len();
+    anyhow::ensure!(
+        bytes <= INSTRUCTIONS_BYTES_MAX,
+        "{named}, which has {bytes} bytes; it may have {INSTRUCTIONS_BYTES_MAX}"
+    );
+    let model = deployment.summaries.model.as_ref().unwrap_or(&deployment.model);
+    let tokens = Counter::chosen(deployment.estimator, model).text(&text);
+    let tokens_max = deployment.windows.tokens(model) / INSTRUCTIONS_WINDOW_PART;
+    anyhow::ensure!(
+        tokens <= tokens_max,
+        "{named}, which has about {tokens} tokens; it may have {tokens_max}, a quarter of the window of `{model}`"
+    );
+    Ok(Some(text.into()))
 }
 
 /// The same where it does not matter whether the window of the model is known.
@@ -193,6 +220,13 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             },
             answer_tokens_max: summaries.summary_output_tokens,
             timeout_ms: summaries.compaction_timeout_secs * 1000,
+            writing: Writing {
+                form: match summaries.summary_form {
+                    FormSetting::Sections => SummaryForm::Sections,
+                    FormSetting::Free => SummaryForm::Free,
+                },
+                prompt: None,
+            },
         },
         estimator: match context.context_estimator {
             ContextEstimator::Own => Estimator::Own,

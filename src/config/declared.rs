@@ -6,7 +6,7 @@ use super::{
     rules,
     values::{
         ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-        SummaryPlace, Variables,
+        SummaryForm, SummaryPlace, Variables,
     },
 };
 use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX, prices::Prices};
@@ -93,6 +93,13 @@ settings! {
         /// request that the conversation would send, so that the provider's cache is used; `auto` does the latter where
         /// the session's own model summarises and its provider was seen to cache.
         summary_request: SummaryPlace = "auto", rules::choice();
+        /// The form that summaries are asked for in: `sections` under fixed headings, `free` as plain text. A summary in another
+        /// form is taken as it is once the model was asked for the sections that it lacks.
+        summary_form: SummaryForm = "sections", rules::choice();
+        /// A text file whose words take the place of the server's own prompt for summaries, in the form that they ask for; what
+        /// a client wants the summary to look at is added to them. At most 16 KiB, and at most a quarter of the window of the
+        /// model that summarises.
+        summary_instructions_file: Option<PathBuf> = "", rules::path().optional();
         /// Most tokens of an answer that holds a summary, thoughts included; unset for what the window has room for.
         summary_output_tokens: Option<u64> = "", rules::whole("tokens", 256..=WINDOW_TOKENS_MAX).optional();
         /// How long a compaction may take; then room is made without the model.

@@ -23,7 +23,7 @@ pub use declared::{
 pub use printed::{env_example, help, settings_table};
 pub use values::{
     Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-    SummaryPlace, Variables,
+    SummaryForm, SummaryPlace, Variables,
 };
 
 use crate::core::context::factory::Strategies;
@@ -156,8 +156,17 @@ impl Settings {
     /// The file that lists webhooks: under the working directory, unless its path is absolute.
     #[must_use]
     pub fn hooks_path(&self) -> Option<PathBuf> {
-        let file = self.hooks.hooks_file.as_ref()?;
-        Some(self.store.working_directory.join(file).components().collect())
+        self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// The file with the prompt for summaries: under the working directory, unless its path is absolute.
+    #[must_use]
+    pub fn summary_instructions_path(&self) -> Option<PathBuf> {
+        self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    fn below_working_directory(&self, file: &Path) -> PathBuf {
+        self.store.working_directory.join(file).components().collect()
     }
 }
 

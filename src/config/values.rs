@@ -56,6 +56,14 @@ choices! {
         CachedPrefix = "cached_prefix",
     }
 
+    /// `SUMMARY_FORM`: the form that summaries are asked for in.
+    SummaryForm {
+        /// The six sections.
+        Sections = "sections",
+        /// Plain text.
+        Free = "free",
+    }
+
     /// `CONTEXT_ESTIMATOR`: whose way of estimating tokens.
     ContextEstimator {
         /// The model's tokenizer or character weights.

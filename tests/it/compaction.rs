@@ -4,6 +4,7 @@ mod background;
 mod breaker;
 mod context;
 mod failure;
+mod form;
 mod ladder;
 mod overflow;
 mod prefix;

@@ -7,7 +7,7 @@ mod riding;
 
 use reseed::core::context::{
     serialize,
-    summary::{self, InPlaceParts, PromptParts, RepairBounds},
+    summary::{self, Form, InPlaceParts, PromptParts, RepairBounds},
 };
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde::Deserialize;
@@ -68,7 +68,7 @@ fn request(history: &Poisoned) -> String {
         blocks: &blocks,
         previous: Some(&previous),
         instructions: None,
-        free_form: false,
+        form: Form::Sections,
         split_turn: false,
         delimiter: MARK,
         words_max: 300,
@@ -245,7 +245,7 @@ fn none_changes_what_is_asked_in_place() {
             kept_messages: 3,
             first_kept: Some(&first_kept),
             instructions: None,
-            free_form: false,
+            form: Form::Sections,
             split_turn: false,
             words_max: 300,
         });

@@ -17,9 +17,14 @@ payloads! {
     /// Payload of `manual_compact`.
     #[derive(Default)]
     struct ManualCompact {
-        /// What the summary should dwell on.
+        /// What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
+        /// most a quarter of the window of the model that summarises; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
+        /// Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
+        /// has the form that they ask for, and nothing is put back into it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace_instructions: Option<bool>,
         /// Apply exactly the compaction that this preview showed. Nothing else may be given with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preview_id: Option<JobId>,
@@ -34,9 +39,14 @@ payloads! {
     /// Payload of `preview_compact`: as those of `manual_compact`.
     #[derive(Default)]
     struct PreviewCompact {
-        /// What the summary should dwell on.
+        /// What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
+        /// most a quarter of the window of the model that summarises; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
+        /// Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
+        /// has the form that they ask for, and nothing is put back into it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace_instructions: Option<bool>,
         /// Compact in this strategy's way; absent: in that of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strategy: Option<String>,

@@ -17,7 +17,8 @@ payloads! {
         /// Whether the branch that is left should be summarised where the session goes on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summarize: Option<bool>,
-        /// What the summary should dwell on.
+        /// What the summary should dwell on. At most 16 KiB, and at most a quarter of the window of the model that
+        /// summarises; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
         /// Whether `instructions` take the place of the server's own rather than being added to them.

@@ -56,7 +56,7 @@ impl AgentLoop {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
-        let Outcome { summary, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
+        let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
         let compacted = ContextCompacted {
             old_token_count: before.tokens,
             new_token_count: after.tokens,
@@ -73,6 +73,7 @@ impl AgentLoop {
             rung,
             failed_rungs: failed,
             summary,
+            form,
             generation: self.generation + 1,
             duration_ms: now.millis_since(job.started_at),
             paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
@@ -149,6 +150,8 @@ impl AgentLoop {
             duration_ms: Some(now.millis_since(job.started_at)),
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
+            form: outcome.form,
+            constraints: outcome.constraints.clone(),
             hook: outcome.hook.clone(),
             hook_details: outcome.hook_details.clone(),
             rung: Some(outcome.rung),

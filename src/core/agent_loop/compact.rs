@@ -272,6 +272,7 @@ impl AgentLoop {
             }
             ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
+            code if running.job.has_draft() => running.job.fall_back(code.as_str()),
             code if running.can_wait() => {
                 self.guards.failed(now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
@@ -294,7 +295,7 @@ impl AgentLoop {
         let Some(mut running) = self.running.take() else { return };
         self.cancel_compaction_hooks();
         self.out.push(Effect::CancelModel(running.request));
-        if running.can_wait() {
+        if running.can_wait() && !running.job.has_draft() {
             self.guards.failed(now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",

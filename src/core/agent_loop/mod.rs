@@ -17,6 +17,7 @@
 //! - `made_of`: what a request consists of, compiled and counted
 //! - `receipts`: what each request shares with the one before it
 //! - `weight`: which inputs take long
+//! - `instructions`: what summaries are asked to look at
 //! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
 
 mod annotate;
@@ -26,6 +27,7 @@ mod compact;
 mod fail;
 mod hooks;
 mod info;
+mod instructions;
 pub mod io;
 mod keep;
 mod made_of;
@@ -47,6 +49,7 @@ mod random_scripts;
 
 pub use hooks::{Added, TurnHooks};
 pub use info::{Snapshot, usage_percent};
+pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use preview::Prepared;
@@ -60,7 +63,7 @@ use tools::SentTools;
 use crate::core::{
     context::{
         ContextManager, RequestCount,
-        compaction::{Order, SummaryRequest},
+        compaction::{Order, SummaryRequest, Writing},
         counter::{Calibration, Counter, Estimator},
         cut::CutRule,
         envelope::Compiled,
@@ -157,11 +160,19 @@ pub struct Summaries {
     pub answer_tokens_max: Option<u64>,
     /// How long a compaction may take before it goes on without the model, in milliseconds.
     pub timeout_ms: u64,
+    /// How they are written.
+    pub writing: Writing,
 }
 
 impl Default for Summaries {
     fn default() -> Self {
-        Self { model: None, request: SummaryRequest::Auto, answer_tokens_max: None, timeout_ms: 180_000 }
+        Self {
+            model: None,
+            request: SummaryRequest::Auto,
+            answer_tokens_max: None,
+            timeout_ms: 180_000,
+            writing: Writing::default(),
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl AgentLoop {
             _ => navigate.entry_id.clone(),
         };
         let wish = Wish::new(caller.clone(), navigate, place, target, label);
-        check_instructions(&wish.navigate)?;
+        self.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
         if self.asks_before_navigate() {
             self.ask_hooks(now, Subject::Navigation(Box::new(wish)));
             return Ok(());
@@ -71,7 +71,7 @@ impl AgentLoop {
     pub(super) fn go(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
         let Wish { caller, navigate, mut place, target, label, given, .. } = wish;
         let caller = &caller;
-        check_instructions(&navigate)?;
+        let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&place.left, &self.deployment.file_tools);
             return self.arrive(now, caller, place, target, label, Some(Left::given(given, details)));
@@ -79,12 +79,11 @@ impl AgentLoop {
         if navigate.summarize != Some(true) {
             return self.arrive(now, caller, place, target, label, None);
         }
-        let instructions = navigate.instructions.filter(|text| !text.trim().is_empty());
         let order = Order {
             job_id: self.ids.next_id(),
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
-            free_form: navigate.replace_instructions == Some(true),
+            free_form,
             instructions,
             strategy: None,
             rebuild: None,
@@ -134,7 +133,9 @@ impl AgentLoop {
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
             self.remember_window(told);
         }
-        if matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered) {
+        let is_answer =
+            matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
+        if is_answer || leaving.job.has_draft() {
             if fault.code == ErrorCode::ContextOverflow {
                 leaving.job.too_large();
             } else {
@@ -336,14 +337,4 @@ impl Left {
         let (hook, hook_details) = (Some(given.hook), given.details);
         Self { summary: given.summary.trim().to_owned(), details, usage: None, hook, hook_details }
     }
-}
-
-/// Instructions that take the place of ours must be there.
-pub(super) fn check_instructions(navigate: &Navigate) -> Result<(), ErrorBody> {
-    let has_some = navigate.instructions.as_ref().is_some_and(|text| !text.trim().is_empty());
-    if navigate.replace_instructions == Some(true) && !has_some {
-        let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
-        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
-    }
-    Ok(())
 }

@@ -175,6 +175,8 @@ impl AgentLoop {
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
             prices: self.deployment.prices.clone(),
+            writing: self.deployment.summaries.writing.clone(),
+            rules: self.rules(),
         };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
     }
@@ -202,7 +204,7 @@ impl AgentLoop {
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: self.compaction_in_effect().map(|(_, compaction)| compaction),
-            details: self.compaction_details(),
+            details: Some(self.noted()),
             file_tools: self.deployment.file_tools.clone(),
             now,
             deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
@@ -211,6 +213,8 @@ impl AgentLoop {
             restored_tokens_max: self.restored_tokens_max(),
             conversation: self.conversation(context),
             prices: self.deployment.prices.clone(),
+            writing: self.deployment.summaries.writing.clone(),
+            rules: self.rules(),
         };
         Job::stage(order, base, context, originals, steps, around)
     }
@@ -279,11 +283,31 @@ impl AgentLoop {
         nodes.filter_map(|node| node.compaction().map(|compaction| (node.id(), compaction))).next()
     }
 
-    pub(super) fn compaction_details(&self) -> Option<CompactionDetails> {
-        self.session.tree.path().iter().rev().find_map(|node| match &node.entry.data {
-            EntryData::Compaction(compaction) if !node.undone => compaction.details.clone(),
-            _ => None,
-        })
+    /// What the system prompt and the tools' descriptions say: constraints may come from there.
+    fn rules(&self) -> Vec<String> {
+        let system = self.compiled.system.compiled.clone();
+        let tools = self.compiled.tools.iter().map(|tool| tool.description.clone());
+        std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
+    }
+
+    /// The files that the compaction in effect notes, and the summaries of branches since.
+    fn noted(&self) -> CompactionDetails {
+        let mut noted = CompactionDetails::default();
+        for node in self.session.tree.path().iter().rev() {
+            let is_compaction = matches!(node.entry.data, EntryData::Compaction(_));
+            if is_compaction && node.undone {
+                continue;
+            }
+            if let Some(details) = node.entry.data.details() {
+                noted.read_files.extend_from_slice(&details.read_files);
+                noted.modified_files.extend_from_slice(&details.modified_files);
+            }
+            // It has noted what compactions before it noted.
+            if is_compaction {
+                break;
+            }
+        }
+        noted
     }
 
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.

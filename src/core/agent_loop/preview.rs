@@ -53,20 +53,21 @@ impl AgentLoop {
         compact: ManualCompact,
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
-        let ManualCompact { instructions, preview_id, strategy, rebuild } = compact;
+        let ManualCompact { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
         if let Some(preview) = preview_id {
-            if instructions.is_some() || strategy.is_some() || rebuild.is_some() {
+            if instructions.is_some() || replace_instructions.is_some() || strategy.is_some() || rebuild.is_some() {
                 let message = "a preview is applied as it was shown; leave instructions, strategy and rebuild out";
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("previewId"));
             }
             return self.apply_preview(now, caller, &preview);
         }
         let raw = place.filter(|_| rebuild == Some(true));
-        let order = self.ordered_by(caller, instructions, strategy.as_deref(), raw)?;
+        let wanted = self.wanted(instructions, replace_instructions)?;
+        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         self.check_worth(&order)?;
         self.answer_job(caller, order.job_id.clone());
         self.guards = self.guards.ordered();
@@ -85,13 +86,14 @@ impl AgentLoop {
         preview: PreviewCompact,
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
-        let PreviewCompact { instructions, strategy, rebuild } = preview;
+        let PreviewCompact { instructions, replace_instructions, strategy, rebuild } = preview;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
         let raw = place.filter(|_| rebuild == Some(true));
-        let order = self.ordered_by(caller, instructions, strategy.as_deref(), raw)?;
+        let wanted = self.wanted(instructions, replace_instructions)?;
+        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         self.check_worth(&order)?;
         self.void_running("a preview was asked for");
         self.start_job(now, order, Use::Preview(caller.clone()), true)
@@ -100,7 +102,7 @@ impl AgentLoop {
     fn ordered_by(
         &mut self,
         caller: &Caller,
-        instructions: Option<String>,
+        (instructions, free_form): (Option<String>, bool),
         strategy: Option<&str>,
         raw: Option<Place>,
     ) -> Result<Order, ErrorBody> {
@@ -112,7 +114,8 @@ impl AgentLoop {
         let strategy = strategy.filter(|name| *name != self.manager.name());
         Ok(Order {
             command_id: Some(caller.id.clone()),
-            instructions: instructions.filter(|text| !text.trim().is_empty()),
+            instructions,
+            free_form,
             strategy,
             rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
             ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
@@ -150,6 +153,7 @@ impl AgentLoop {
             preview_id: job.order.job_id.clone(),
             expires_at,
             summary: outcome.summary.clone(),
+            form: outcome.form,
             rung: outcome.rung,
             failed_rungs: outcome.failed.clone(),
             cut_entry_id: outcome.first_kept.clone(),

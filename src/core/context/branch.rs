@@ -8,10 +8,7 @@ use super::{
     summary::{self, FileTools},
 };
 use crate::core::session::Node;
-use reseed_protocol::{
-    Entry, EntryData, Part,
-    entry::{BranchSummary, CompactionDetails},
-};
+use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of text that are looked at for each token of the budget: more than a token has in any script, so that a long
@@ -95,13 +92,13 @@ fn text_bytes(entry: &Entry) -> u64 {
     bytes as u64
 }
 
-/// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what the summaries of
-/// branches that it came back from noted.
+/// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what its compactions and
+/// the summaries of branches that it came back from noted.
 #[must_use]
 pub fn files(left: &[Entry], tools: &FileTools) -> CompactionDetails {
     let mut noted = CompactionDetails::default();
     for entry in left {
-        if let EntryData::BranchSummary(BranchSummary { details: Some(details), .. }) = &entry.data {
+        if let Some(details) = entry.data.details() {
             noted.read_files.extend_from_slice(&details.read_files);
             noted.modified_files.extend_from_slice(&details.modified_files);
         }

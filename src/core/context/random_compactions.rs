@@ -5,7 +5,7 @@
 
 use super::{
     build::{Context, Counted, Kind, build_context},
-    compaction::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max},
+    compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
     counter::Counter,
     cut::{Cut, GAIN_TOKENS_MIN, Keep, cut_from, cut_units, find_cut, least_cut, must_stay, turns_cut},
     envelope::{Compiled, envelope},
@@ -371,6 +371,8 @@ impl World {
             restored_tokens_max: self.restored_tokens_max(),
             conversation,
             prices: Prices::default(),
+            writing: Writing::default(),
+            rules: Vec::new(),
         };
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let base = earlier.as_ref().map(|(id, _)| id.clone());

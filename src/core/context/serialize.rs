@@ -8,6 +8,7 @@
 
 use crate::core::context::summary::{Place, escape, presentable, unescape};
 use reseed_protocol::{CallId, Message, Part, Role};
+use serde_json::Value;
 
 /// Most characters of one text of the user or the model: about 2,000 tokens of English, enough to say what was meant.
 pub const TEXT_CHARS_MAX: usize = 8_000;
@@ -15,15 +16,21 @@ pub const TEXT_CHARS_MAX: usize = 8_000;
 pub const TOOL_RESULT_CHARS_MAX: usize = 2_000;
 /// Most characters of one call's arguments: a file being written is an argument too, and is not wanted here whole.
 pub const ARGUMENTS_CHARS_MAX: usize = 1_000;
+/// Most characters of one piece of thinking: what the model thought says why it did something, and is said again where it
+/// matters.
+pub const THINKING_CHARS_MAX: usize = 1_000;
+/// Most characters of one value among a call's arguments, so that a long one leaves room for the others.
+const VALUE_CHARS_MAX: usize = 500;
 /// No bound goes below this many characters: less would not show what a message was about.
 const CHARS_MIN: usize = 200;
 
 const USER: &str = "[User]: ";
 const ASSISTANT: &str = "[Assistant]: ";
+const THINKING: &str = "[Assistant thinking]: ";
 const TOOL_CALL: &str = "[Tool call]: ";
 const TOOL_RESULT: &str = "[Tool result]: ";
 const TOOL_ERROR: &str = "[Tool error]: ";
-const HEADS: [&str; 5] = [USER, ASSISTANT, TOOL_CALL, TOOL_RESULT, TOOL_ERROR];
+const HEADS: [&str; 6] = [USER, ASSISTANT, THINKING, TOOL_CALL, TOOL_RESULT, TOOL_ERROR];
 
 const IMAGE_NOTE: &str = "(an image)";
 const INCOMPLETE_NOTE: &str = "(cut off here)";
@@ -37,6 +44,8 @@ pub struct Bounds {
     pub tool_result_chars_max: usize,
     /// Of a call's arguments.
     pub arguments_chars_max: usize,
+    /// Of a piece of thinking.
+    pub thinking_chars_max: usize,
 }
 
 impl Default for Bounds {
@@ -45,6 +54,7 @@ impl Default for Bounds {
             text_chars_max: TEXT_CHARS_MAX,
             tool_result_chars_max: TOOL_RESULT_CHARS_MAX,
             arguments_chars_max: ARGUMENTS_CHARS_MAX,
+            thinking_chars_max: THINKING_CHARS_MAX,
         }
     }
 }
@@ -59,11 +69,12 @@ impl Bounds {
             text_chars_max: TEXT_CHARS_MAX.min(most),
             tool_result_chars_max: TOOL_RESULT_CHARS_MAX.min(most),
             arguments_chars_max: ARGUMENTS_CHARS_MAX.min(most),
+            thinking_chars_max: THINKING_CHARS_MAX.min(most),
         }
     }
 }
 
-/// The message as blocks, within the default bounds. Reasoning is left out, images become a note.
+/// The message as blocks, within the default bounds. Images become a note.
 #[must_use]
 pub fn blocks(message: &Message) -> Vec<String> {
     blocks_within(message, &Bounds::default())
@@ -78,11 +89,15 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
         match part {
             Part::Text { text } => add_line(&mut said, text.trim()),
             Part::Image { .. } => add_line(&mut said, IMAGE_NOTE),
-            Part::Reasoning { .. } => {}
+            Part::Reasoning { text, .. } if text.trim().is_empty() => {}
+            Part::Reasoning { text, .. } => {
+                push_text(&mut blocks, message.role, &mut said, bounds);
+                blocks.push(block(THINKING, text, bounds.thinking_chars_max));
+            }
             Part::ToolCall { name, arguments, .. } => {
                 push_text(&mut blocks, message.role, &mut said, bounds);
-                let call = format!("{name} {arguments}");
-                blocks.push(block(TOOL_CALL, &call, name.len() + 1 + bounds.arguments_chars_max));
+                let call = call(name, arguments);
+                blocks.push(block(TOOL_CALL, &call, name.len() + 2 + bounds.arguments_chars_max));
             }
             Part::ToolResult { output, is_error, .. } => {
                 push_text(&mut blocks, message.role, &mut said, bounds);
@@ -96,6 +111,20 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
     }
     push_text(&mut blocks, message.role, &mut said, bounds);
     blocks
+}
+
+/// A call as code would write it: `name(path="a.rs", line=7)`. Arguments that are no JSON object stand as they are.
+fn call(name: &str, arguments: &str) -> String {
+    let Ok(values) = serde_json::from_str::<serde_json::Map<String, Value>>(arguments) else {
+        return format!("{name}({arguments})");
+    };
+    let value = |value: &Value| match value {
+        // Masked before it is clipped: half of a key would no longer be known as one.
+        Value::String(text) => Value::from(clip(&presentable(text), VALUE_CHARS_MAX)).to_string(),
+        other => clip(&other.to_string(), VALUE_CHARS_MAX),
+    };
+    let values: Vec<String> = values.iter().map(|(key, of)| format!("{key}={}", value(of))).collect();
+    format!("{name}({})", values.join(", "))
 }
 
 /// Takes blocks that were joined by blank lines apart again: one message a block, results named after the call before
@@ -186,9 +215,11 @@ fn message(head: &str, text: &str) -> Message {
     match head {
         USER => Message::user(text),
         ASSISTANT => Message::new(Role::Assistant, vec![Part::Text { text }]),
+        THINKING => Message::new(Role::Assistant, vec![Part::Reasoning { text, payload: None }]),
         TOOL_CALL => {
-            let (name, arguments) = text.split_once(' ').unwrap_or((&text, ""));
-            let (name, arguments) = (name.to_owned(), arguments.to_owned());
+            let (name, arguments) = text.split_once('(').unwrap_or((&text, ""));
+            let arguments = arguments.strip_suffix(')').unwrap_or(arguments).to_owned();
+            let name = name.to_owned();
             Message::new(Role::Assistant, vec![Part::ToolCall { call_id, name, arguments }])
         }
         _ => {
@@ -230,12 +261,13 @@ mod tests {
             Message::new(
                 Role::Assistant,
                 vec![
-                    Part::Reasoning { text: "secret thoughts".into(), payload: None },
+                    Part::Reasoning { text: " \n".into(), payload: None },
+                    Part::Reasoning { text: "One and one?".into(), payload: None },
                     Part::Text { text: "I look.".into() },
                     Part::ToolCall { call_id: call_id(), name: "add".into(), arguments: r#"{"a":1}"#.into() },
                 ],
             ),
-            &["[Assistant]: I look.", r#"[Tool call]: add {"a":1}"#],
+            &["[Assistant thinking]: One and one?", "[Assistant]: I look.", "[Tool call]: add(a=1)"],
         );
         check(
             Message::new(
@@ -247,6 +279,34 @@ mod tests {
             ),
             &["[User]: see\n(an image)"],
         );
+    }
+
+    #[test]
+    fn a_call_is_written_as_code() {
+        let long = format!(r#"{{"content":"{}","path":"src/main.rs"}}"#, "x".repeat(2_000));
+        let secret = r#"{"token":"sk-abcdefghij1234567890","why":"a\nb"}"#;
+        for (arguments, expected) in [
+            ("{}", "act()".to_owned()),
+            (r#"{"path":"a b.rs","line":7,"all":null}"#, r#"act(path="a b.rs", line=7, all=null)"#.to_owned()),
+            (r#"{"edits":[{"old":"x"}]}"#, r#"act(edits=[{"old":"x"}])"#.to_owned()),
+            (secret, r#"act(token="[secret masked]", why="a\nb")"#.to_owned()),
+            ("not json", "act(not json)".to_owned()),
+            ("", "act()".to_owned()),
+        ] {
+            let call = Part::ToolCall { call_id: call_id(), name: "act".into(), arguments: arguments.into() };
+            check(Message::new(Role::Assistant, vec![call]), &[&format!("[Tool call]: {expected}")]);
+        }
+        let call = Part::ToolCall { call_id: call_id(), name: "act".into(), arguments: long };
+        let block = blocks(&Message::new(Role::Assistant, vec![call])).concat();
+        assert!(block.contains("1500 characters left out") && block.ends_with(r#"path="src/main.rs")"#), "{block}");
+    }
+
+    #[test]
+    fn thinking_is_bounded() {
+        let thought = Part::Reasoning { text: "why? ".repeat(1_000), payload: None };
+        let block = blocks(&Message::new(Role::Assistant, vec![thought])).concat();
+        assert!(block.starts_with("[Assistant thinking]: why?"), "{block}");
+        assert!(block.chars().count() < THINKING_CHARS_MAX + 100, "{}", block.chars().count());
     }
 
     #[test]
@@ -290,10 +350,12 @@ mod tests {
     }
 
     fn part() -> impl Strategy<Value = Part> {
-        let words = "(\\PC|\n|\\[User\\]: |\\[Tool call\\]:|<\\||\\\\|## Goal|</summary>){0,30}";
+        let words =
+            "(\\PC|\n|\\[User\\]: |\\[Tool call\\]:|\\[Assistant thinking\\]: |<\\||\\\\|## Goal|</summary>){0,30}";
         prop_oneof![
             words.prop_map(|text| Part::Text { text }),
             words.prop_map(|output| Part::ToolResult { call_id: call_id(), output, is_error: false }),
+            words.prop_map(|text| Part::Reasoning { text, payload: None }),
             ("[a-z_]{1,8}", words).prop_map(|(name, arguments)| Part::ToolCall { call_id: call_id(), name, arguments }),
         ]
     }

@@ -12,7 +12,7 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
     entry::{
         BranchSummary, Compaction, CompactionDetails, Custom, CustomMessage, Foreign, Kept, Label, ModelChange, Opaque,
-        SessionInfo, ThinkingLevelChange,
+        SessionInfo, SummaryForm, ThinkingLevelChange,
     },
     event::CompactionTrigger,
     patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp, TransformDisplay},
@@ -309,6 +309,8 @@ fn data() -> impl Strategy<Value = EntryData> {
                 hook: (summary_from % 3 > 0).then(|| "h".to_owned()),
                 hook_details: (summary_from == 2).then(|| serde_json::json!({ "mine": true })),
                 carried_patch: if summary_from == 1 { ops() } else { Vec::new() },
+                form: (summary_from > 0).then_some(SummaryForm::Free),
+                constraints: if summary_from == 1 { vec!["Never push to main.".to_owned()] } else { Vec::new() },
                 ..Compaction::default()
             })
         ),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::context::{
     serialize,
-    summary::{self, PromptParts},
+    summary::{self, Form, PromptParts},
 };
 use futures_util::FutureExt;
 use reseed_protocol::{
@@ -222,7 +222,7 @@ fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (S
         blocks: &blocks,
         previous,
         instructions: None,
-        free_form: false,
+        form: Form::Sections,
         split_turn: false,
         delimiter: "q8r2k1",
         words_max,
@@ -314,7 +314,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         kept_messages: 2,
         first_kept: Some(&kept),
         instructions: None,
-        free_form: false,
+        form: Form::Sections,
         split_turn: false,
         words_max: 200,
     });

@@ -8,7 +8,7 @@ use super::{
     Subject,
 };
 use crate::core::{
-    context::{compaction::Given, counter::Counter},
+    context::{compaction::Given, counter::Counter, summary::INSTRUCTIONS_BYTES_MAX},
     hook::HookFault,
 };
 use reseed_protocol::{
@@ -18,8 +18,6 @@ use reseed_protocol::{
 
 /// Bytes that a hook's summary, and what it keeps with it, may have.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of a hook's instructions.
-const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 
 /// What hooks want of a compaction so far.
 #[derive(Debug, Default)]
@@ -150,6 +148,9 @@ impl AgentLoop {
             && !self.deployment.windows.knows(model)
         {
             let message = "the window of the model that it names is not known; set CONTEXT_WINDOW on the server";
+            return Err(HookFault::failed(message));
+        }
+        if let Some(message) = answer.instructions.as_deref().and_then(|text| self.too_long(text)) {
             return Err(HookFault::failed(message));
         }
         decision.take(hook, answer)

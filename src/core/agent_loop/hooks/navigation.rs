@@ -1,7 +1,7 @@
 //! Hooks before a move in the tree.
 
 use super::{
-    super::{AgentLoop, annotate::check_name, commands::Caller, navigate::check_instructions},
+    super::{AgentLoop, annotate::check_name, commands::Caller, instructions::check_replaced},
     Chain, Subject,
     compaction::check_summary,
     request::refused,
@@ -76,7 +76,7 @@ impl Wish {
         let mut navigate = self.navigate.clone();
         navigate.instructions = answer.instructions.or(navigate.instructions);
         navigate.replace_instructions = answer.replace_instructions.or(navigate.replace_instructions);
-        check_instructions(&navigate).map_err(refused)?;
+        check_replaced(navigate.instructions.as_deref(), navigate.replace_instructions).map_err(refused)?;
         let mut changed = label.as_ref().is_some_and(|label| Some(label) != self.label.as_ref());
         changed |= navigate != self.navigate;
         self.navigate = navigate;

@@ -5,15 +5,16 @@ use crate::core::{
         counter::Counter,
         extract::extract,
         serialize::{Bounds, blocks_within, read},
-        summary::{self, InPlaceParts, PromptParts},
+        summary::{self, Form, InPlaceParts, PromptParts, Unusable},
     },
     model::{Answer, ModelRequest, Purpose},
 };
 use reseed_protocol::{
-    Message, Part, StopReason,
+    Message, Part, Role, StopReason,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
     },
+    entry::SummaryForm,
     event::CompactionRung,
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -61,8 +62,14 @@ pub(super) struct Task {
     pub(super) summary_tokens_max: u64,
     /// Most tokens of the answer, where that is set.
     pub(super) answer_tokens_max: Option<u64>,
+    /// What the summary should look at.
     pub(super) instructions: Option<String>,
-    pub(super) free_form: bool,
+    /// The form that is asked for where no prompt takes the place of the server's own.
+    pub(super) form: SummaryForm,
+    /// A prompt in place of the server's own.
+    pub(super) prompt: Option<Arc<str>>,
+    /// That prompt is a client's: of the form that it asks for nothing is known.
+    pub(super) is_clients: bool,
     /// What is summarised breaks off within a turn.
     pub(super) split_turn: bool,
     pub(super) delimiter: String,
@@ -73,6 +80,14 @@ pub(super) struct Task {
 }
 
 impl Task {
+    fn form(&self) -> Form<'_> {
+        match (&self.prompt, self.form) {
+            (Some(prompt), _) => Form::Replaced(prompt),
+            (None, SummaryForm::Sections) => Form::Sections,
+            (None, SummaryForm::Free) => Form::Free,
+        }
+    }
+
     /// The summary by rule.
     pub(super) fn extract(&self, messages: &[&Message], previous: Option<&str>, tokens_max: u64) -> String {
         let chars_max = usize::try_from(tokens_max.min(2_048) * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
@@ -93,12 +108,26 @@ pub(super) struct Ride {
 /// Why an answer is no summary, in a word for programs.
 pub(super) type Why = &'static str;
 
+/// An answer that lacks sections, while the model is asked for them.
+#[derive(Debug, Clone)]
+struct Draft {
+    said: String,
+    lacking: Vec<&'static str>,
+    /// What is taken if nothing better comes: the text as it is, where that is a summary.
+    text: Result<String, Why>,
+}
+
 /// A summary that is being asked for.
 #[derive(Debug, Clone)]
 pub struct Asking {
     pub(super) task: Task,
     /// The summary so far: the one before, then that with each piece merged in.
     pub(super) summary: Option<String>,
+    /// The form of the newest answer.
+    pub(super) form: SummaryForm,
+    draft: Option<Draft>,
+    /// The model was asked for missing sections: that costs a request, and is done once.
+    completed: bool,
     first: Option<String>,
     chunks: VecDeque<Vec<String>>,
     total: usize,
@@ -116,6 +145,9 @@ impl Asking {
         let mut this = Self {
             task,
             summary: previous.clone(),
+            form: SummaryForm::default(),
+            draft: None,
+            completed: false,
             first: previous,
             chunks: VecDeque::new(),
             total: 0,
@@ -131,18 +163,19 @@ impl Asking {
 
     /// Whether the conversation, the instruction and an answer fit into the window together.
     fn has_room(&self, ride: &Ride) -> bool {
-        let counter = self.task.counter;
-        let envelope = &ride.conversation.envelope;
-        let counted = || {
-            ride.conversation.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
-                + counter.system(&envelope.system.compiled)
-                + envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
-        };
         // It was counted when it was made, unless nobody wanted to know.
-        let conversation = Some(envelope.meta.tokens).filter(|tokens| *tokens > 0).unwrap_or_else(counted);
-        let sent = conversation + counter.text(&self.riding(ride));
+        let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
+        let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
+        let sent = conversation + self.task.counter.text(&self.riding(ride));
         let window = self.task.window_tokens;
         self.total > 0 && sent + self.task.summary_tokens_max <= window - window / 20
+    }
+
+    fn count(&self, request: &ModelRequest) -> u64 {
+        let counter = self.task.counter;
+        request.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
+            + counter.system(&request.envelope.system.compiled)
+            + request.envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
     }
 
     fn riding(&self, ride: &Ride) -> String {
@@ -150,7 +183,7 @@ impl Asking {
             kept_messages: ride.kept_messages,
             first_kept: ride.first_kept.as_deref(),
             instructions: self.task.instructions.as_deref(),
-            free_form: self.task.free_form,
+            form: self.task.form(),
             split_turn: self.task.split_turn,
             words_max: self.words_max(),
         })
@@ -158,6 +191,7 @@ impl Asking {
 
     /// Gives up riding on the conversation; the same is asked in a request of its own. `false`: it did not ride.
     pub(super) fn get_off(&mut self) -> bool {
+        self.draft = None;
         self.ride.take().is_some()
     }
 
@@ -166,10 +200,8 @@ impl Asking {
     fn chunk(&mut self) {
         let counter = self.task.counter;
         let window_tokens = self.tokens_max;
-        let fixed = counter.text(summary::system_prompt())
-            + counter.text(&self.prompt(&[]))
-            + counter.text(self.task.instructions.as_deref().unwrap_or_default())
-            + counter.request_overhead();
+        let fixed =
+            counter.text(summary::system_prompt()) + counter.text(&self.prompt(&[])) + counter.request_overhead();
         let room = (window_tokens - window_tokens / 10)
             .saturating_sub(fixed)
             .saturating_sub(2 * self.task.summary_tokens_max)
@@ -222,7 +254,7 @@ impl Asking {
             blocks,
             previous: self.summary.as_deref(),
             instructions: self.task.instructions.as_deref(),
-            free_form: self.task.free_form,
+            form: self.task.form(),
             split_turn: self.task.split_turn,
             delimiter: &self.task.delimiter,
             words_max: self.words_max(),
@@ -247,8 +279,34 @@ impl Asking {
         }
     }
 
-    /// The request for the next piece; `None` when all are summarised.
+    /// The next request: for the sections that the last answer lacks, otherwise for the next piece; `None` when all are
+    /// summarised.
     pub(super) fn next_request(&self) -> Option<ModelRequest> {
+        let request = self.piece_request()?;
+        match &self.draft {
+            Some(draft) => Some(self.with_draft(request, &draft.said, &draft.lacking)),
+            None => Some(request),
+        }
+    }
+
+    /// The same request with the model's answer and what that lacks behind it, so that the provider's cache is used.
+    fn with_draft(&self, mut request: ModelRequest, said: &str, lacking: &[&str]) -> ModelRequest {
+        let answered = Message::new(Role::Assistant, vec![Part::Text { text: said.to_owned() }]);
+        let asked = Message::user(summary::complete(lacking, self.words_max()));
+        let messages = &mut request.envelope.messages.uncached;
+        messages.extend([answered, asked].map(|message| ContextMessage { entry_id: None, message: Arc::new(message) }));
+        let beside = self.room_beside(self.count(&request) + self.task.counter.request_overhead());
+        let options = &mut request.envelope.options;
+        options.max_output_tokens = options.max_output_tokens.map(|tokens| tokens.min(beside));
+        request
+    }
+
+    /// Tokens that the window holds beside what is sent, a tenth left for what the estimate misses.
+    fn room_beside(&self, sent_tokens: u64) -> u64 {
+        (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent_tokens)
+    }
+
+    fn piece_request(&self) -> Option<ModelRequest> {
         let chunk = self.chunks.front()?;
         if let Some(ride) = &self.ride {
             return Some(self.riding_request(ride));
@@ -256,13 +314,11 @@ impl Asking {
         let prompt = self.prompt(chunk);
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
-        // What the window holds beside the prompt, ten percent left for what the estimate misses.
         let said = match self.piece_tokens {
             Some(tokens) => tokens + counter.text(&self.prompt(&[])),
             None => counter.text(&prompt),
         };
-        let sent = counter.text(&system) + said + counter.request_overhead();
-        let beside = (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent);
+        let beside = self.room_beside(counter.text(&system) + said + counter.request_overhead());
         let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
         Some(ModelRequest {
@@ -294,16 +350,85 @@ impl Asking {
         request
     }
 
-    /// Takes the model's summary of a piece, or of everything where it rode on the conversation.
+    /// Takes the model's summary of a piece, or of everything where it rode on the conversation. One that lacks sections is
+    /// asked for them once; after that it is taken as it is, where it is a summary.
     ///
     /// # Errors
     /// Why it cannot be used.
     pub(super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
-        let summary = usable(answer, self.task.free_form)?;
+        let said = match said(answer) {
+            Ok(said) => said,
+            Err(why) => return if self.settle() { Ok(()) } else { Err(why) },
+        };
+        if let Some(draft) = self.draft.take() {
+            return match summary::check_completed(&draft.said, &said) {
+                Ok(summary) => self.accept(summary, SummaryForm::Sections),
+                Err(_) => {
+                    let text = draft.text.or_else(|why| self.prose(&said).map_err(|_| why))?;
+                    self.accept(text, SummaryForm::Free)
+                }
+            };
+        }
+        if self.task.is_clients {
+            let text = summary::check_free_form(&said).map_err(why)?;
+            return self.accept(text, SummaryForm::Free);
+        }
+        match summary::check(&said) {
+            Ok(summary) => self.accept(summary, SummaryForm::Sections),
+            Err(Unusable::Missing(_)) => {
+                let text = self.prose(&said);
+                let lacking = summary::lacking(&said);
+                if self.may_complete(&said, &lacking) {
+                    self.completed = true;
+                    self.draft = Some(Draft { said, lacking, text });
+                    return Ok(());
+                }
+                self.accept(text?, SummaryForm::Free)
+            }
+            Err(unusable) => Err(why(unusable)),
+        }
+    }
+
+    /// The text as it is, where it is a summary and no copy.
+    fn prose(&self, said: &str) -> Result<String, Why> {
+        let read = self.read();
+        let told = read.iter().map(String::as_str).chain(self.summary.as_deref());
+        summary::check_prose(said, told).map_err(why)
+    }
+
+    /// The blocks that the newest answer is of.
+    fn read(&self) -> Vec<String> {
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
-        let read: Vec<String> = self.chunks.iter().take(pieces).flatten().cloned().collect();
-        summary::check_copied(&summary, &read).map_err(why)?;
+        self.chunks.iter().take(pieces).flatten().cloned().collect()
+    }
+
+    /// Returns true if the model is asked for what is missing: sections were asked for, it was not asked before, and the
+    /// window has room for what it wrote and an answer.
+    fn may_complete(&self, said: &str, lacking: &[&str]) -> bool {
+        if self.completed || self.task.form() != Form::Sections || summary::check_free_form(said).is_err() {
+            return false;
+        }
+        let Some(request) = self.piece_request() else { return false };
+        let request = self.with_draft(request, said, lacking);
+        request.envelope.options.max_output_tokens.is_some_and(|tokens| tokens >= self.task.summary_tokens_max)
+    }
+
+    /// Takes the answer that lacks sections as it is, where that is a summary. `false`: there is none.
+    pub(super) fn settle(&mut self) -> bool {
+        let Some(Draft { text: Ok(text), .. }) = self.draft.take() else { return false };
+        self.accept(text, SummaryForm::Free).is_ok()
+    }
+
+    /// Returns true if an answer is at hand that can be taken as it is.
+    pub(super) fn has_draft(&self) -> bool {
+        self.draft.as_ref().is_some_and(|draft| draft.text.is_ok())
+    }
+
+    fn accept(&mut self, summary: String, form: SummaryForm) -> Result<(), Why> {
+        summary::check_copied(&summary, &self.read()).map_err(why)?;
         self.summary = Some(summary);
+        self.form = form;
+        let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
         self.chunks.drain(..pieces.min(self.chunks.len()));
         Ok(())
     }
@@ -315,6 +440,7 @@ impl Asking {
         }
         self.halvings += 1;
         self.tokens_max /= 2;
+        self.draft = None;
         self.summary.clone_from(&self.first);
         self.chunk();
         // As one piece it was refused; as one piece again it would be.
@@ -322,33 +448,29 @@ impl Asking {
     }
 }
 
-/// The summary in an answer.
+/// The text of an answer that is whole.
 ///
 /// # Errors
 /// Why there is none, in a word for programs.
-pub(super) fn usable(answer: &Answer, free_form: bool) -> Result<String, Why> {
-    let text: String = answer
-        .parts
-        .iter()
-        .filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
+fn said(answer: &Answer) -> Result<String, Why> {
+    let text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        _ => None,
+    };
     match answer.stop_reason {
-        StopReason::Stop => {}
-        StopReason::Length => return Err("truncated"),
-        _ => return Err("malformed"),
+        StopReason::Stop => Ok(answer.parts.iter().filter_map(text).collect()),
+        StopReason::Length => Err("truncated"),
+        _ => Err("malformed"),
     }
-    let check = if free_form { summary::check_free_form } else { summary::check };
-    check(&text).map_err(why)
 }
 
 /// Why a text is no summary, in a word for programs.
-fn why(unusable: summary::Unusable) -> Why {
+fn why(unusable: Unusable) -> Why {
     match unusable {
-        summary::Unusable::Empty | summary::Unusable::Nothing => "empty",
-        summary::Unusable::Refused => "refused",
-        summary::Unusable::Missing(_) | summary::Unusable::Repetitive | summary::Unusable::Copied => "malformed",
+        Unusable::Empty | Unusable::Nothing => "empty",
+        Unusable::Refused => "refused",
+        Unusable::CutOff => "truncated",
+        Unusable::Continued => "continued",
+        Unusable::Missing(_) | Unusable::Repetitive | Unusable::Copied | Unusable::Unrelated => "malformed",
     }
 }

@@ -5,7 +5,7 @@ mod hooked;
 pub use hooked::Given;
 
 use super::{
-    Order, Outcome, Raw,
+    Order, Outcome, Raw, Writing,
     asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Ride, Task},
 };
 use crate::core::{
@@ -15,7 +15,7 @@ use crate::core::{
         cut::Cut,
         extract::extract,
         strategy::Step,
-        summary::{self, FileTools, RepairBounds},
+        summary::{self, FileTools, RepairBounds, Said},
     },
     model::{Answer, ModelRequest},
     prices::Prices,
@@ -23,7 +23,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Role, Timestamp, Usage, UsageSource,
-    entry::{Compaction, CompactionDetails},
+    entry::{Compaction, CompactionDetails, SummaryForm},
     event::{CompactionRung, FailedRung, Retained},
 };
 use std::{
@@ -71,6 +71,10 @@ pub struct Surroundings<'a> {
     pub conversation: Option<ModelRequest>,
     /// What each model costs.
     pub prices: Prices,
+    /// How summaries are written.
+    pub writing: Writing,
+    /// The system prompt and the tools' descriptions: constraints may come from there.
+    pub rules: Vec<String>,
 }
 
 /// What a job wants next.
@@ -111,6 +115,7 @@ pub struct Job {
     asks_model: bool,
     restored_tokens_max: u64,
     conversation: Option<ModelRequest>,
+    rules: Vec<String>,
     /// The summary is made anew, from these words.
     raw: Option<Arc<Raw>>,
     at: At,
@@ -180,8 +185,13 @@ impl Job {
             window_tokens: around.window_tokens,
             summary_tokens_max: around.summary_tokens_max,
             answer_tokens_max: around.answer_tokens_max,
-            instructions: order.instructions.clone(),
-            free_form: order.free_form,
+            instructions: order.instructions.clone().filter(|_| !order.free_form),
+            form: around.writing.form,
+            prompt: match &order.instructions {
+                Some(instructions) if order.free_form => Some(instructions.as_str().into()),
+                _ => around.writing.prompt,
+            },
+            is_clients: order.free_form,
             split_turn: false,
             delimiter: around.delimiter,
             messages: Vec::new(),
@@ -205,6 +215,7 @@ impl Job {
             asks_model: around.asks_model,
             restored_tokens_max: around.restored_tokens_max,
             conversation: around.conversation,
+            rules: around.rules,
             raw,
             at: At::Between,
             failed: Vec::new(),
@@ -271,13 +282,14 @@ impl Job {
                     }
                     let rung = asking.rung();
                     let text = asking.summary.clone().unwrap_or_default();
-                    let outcome = self.summarised(&cut, &text, rung);
+                    let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, rung) };
                     self.at = At::Offered(rung, Some((cut, asking.summary, Extent::Full)));
                     return Next::Offer(Box::new(outcome));
                 }
                 At::ByRule(cut, previous, extent) => {
                     let text = self.extract(&cut, previous.as_deref(), extent);
-                    let outcome = self.summarised(&cut, &text, CompactionRung::Extract);
+                    let form = Some(SummaryForm::Sections);
+                    let outcome = Outcome { form, ..self.summarised(&cut, &text, CompactionRung::Extract) };
                     let shorter = (extent == Extent::Full).then_some((cut, previous, Extent::Half));
                     self.at = At::Offered(CompactionRung::Extract, shorter);
                     return Next::Offer(Box::new(outcome));
@@ -288,8 +300,8 @@ impl Job {
         }
     }
 
-    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, without its sections) is
-    /// replaced by an extract of everything, so that a model that cannot summarise does not stop the conversation.
+    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, a refusal) is replaced by an
+    /// extract of everything, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {
@@ -315,6 +327,9 @@ impl Job {
     pub fn too_large(&mut self) {
         if let At::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
+            if asking.settle() {
+                return;
+            }
             if asking.get_off() || asking.halve() {
                 self.note(rung, "context_overflow");
             } else {
@@ -325,6 +340,13 @@ impl Job {
 
     /// Goes on by rule instead of by the model, because of this.
     pub fn fall_back(&mut self, why: &str) {
+        if let At::Asking(asking, _) = &mut self.at
+            && asking.settle()
+            && (self.asks_model || asking.next_request().is_none())
+        {
+            // What the model wrote first is a summary, also without the sections that it was asked for again.
+            return;
+        }
         if let At::Asking(asking, _) = &mut self.at
             && self.asks_model
             && asking.get_off()
@@ -339,6 +361,12 @@ impl Job {
             let previous = self.previous(&cut);
             self.at = At::ByRule(cut, previous, Extent::Full);
         }
+    }
+
+    /// Returns true if the model has written a summary already, and is only asked for the sections that it lacks.
+    #[must_use]
+    pub fn has_draft(&self) -> bool {
+        matches!(&self.at, At::Asking(asking, _) if asking.has_draft())
     }
 
     /// Asks the model no more: time is up.
@@ -452,12 +480,37 @@ impl Job {
         let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(saved / 2), count: &count };
         let previous = self.previous(cut);
         // Of a form of the client's own nothing is known.
-        let repaired = (!self.order.free_form).then(|| summary::repair(text, &messages, previous.as_deref(), bounds));
+        let settled = (!self.order.free_form).then(|| self.with_said(cut, |said| summary::settle(text, said, bounds)));
+        let constraints = match &settled {
+            Some(settled) => settled.constraints.clone(),
+            None => self.with_said(cut, summary::stated),
+        };
+        let repaired = settled.map(|settled| {
+            let tokens_max = bounds.tokens_max.saturating_sub(settled.added_tokens);
+            let bounds = RepairBounds { tokens_max, ..bounds };
+            summary::repair(&settled.text, &messages, previous.as_deref(), bounds)
+        });
         let retained = repaired.as_ref().map(|found| Retained { checked: found.checked, restored: found.restored });
         let text = repaired.as_ref().map_or(text, |repaired| &repaired.text);
         let files_chars_max = usize::try_from(self.files_chars_max().min(self.room(cut))).unwrap_or(usize::MAX);
         let summary = summary::with_files(text, &details, files_chars_max);
-        Outcome { summary, details, retained, ..self.outcome(cut, rung) }
+        Outcome { summary, details, retained, constraints, ..self.outcome(cut, rung) }
+    }
+
+    /// Hands over what was said that this cut takes out, for what constraints are made of.
+    fn with_said<T>(&self, cut: &Cut, take: impl FnOnce(Said<'_>) -> T) -> T {
+        let messages = self.taken_out(cut);
+        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+        let gone: HashSet<usize> = cut.summarised.iter().copied().chain(cut.previous).collect();
+        let kept = (0..self.messages.len()).filter(|at| !gone.contains(at)).map(|at| &*self.messages[at].1);
+        let kept: Vec<&Message> = kept.collect();
+        let (noted, previous) = (self.noted_constraints(), self.previous(cut));
+        let rules = &self.rules;
+        take(Said { messages: &messages, kept: &kept, noted, rules, previous: previous.as_deref() })
+    }
+
+    fn noted_constraints(&self) -> &[String] {
+        self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
     }
 
     fn files_chars_max(&self) -> u64 {
@@ -495,7 +548,8 @@ impl Job {
             }
             None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
         };
-        Outcome { summary, details: self.details(cut), ..self.outcome(cut, CompactionRung::Truncate) }
+        let constraints = self.with_said(cut, summary::stated);
+        Outcome { summary, details: self.details(cut), constraints, ..self.outcome(cut, CompactionRung::Truncate) }
     }
 
     fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
@@ -505,6 +559,8 @@ impl Job {
         cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
         Outcome {
             summary: self.shown_summary(),
+            form: self.earlier.as_ref().and_then(|earlier| earlier.form),
+            constraints: self.noted_constraints().to_vec(),
             rung: CompactionRung::ClearToolResults,
             failed: self.failed.clone(),
             details: self.noted.clone().unwrap_or_default(),
@@ -528,6 +584,8 @@ impl Job {
         let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
         Outcome {
             summary: String::new(),
+            form: None,
+            constraints: self.noted_constraints().to_vec(),
             rung,
             failed: self.failed.clone(),
             details: CompactionDetails::default(),

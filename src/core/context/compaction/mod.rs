@@ -18,7 +18,7 @@ pub use raw::Raw;
 
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
-    entry::CompactionDetails,
+    entry::{CompactionDetails, SummaryForm},
     event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
 };
 use std::sync::Arc;
@@ -35,6 +35,15 @@ pub enum SummaryRequest {
     /// The instruction is appended to the request that the conversation would send, so that the provider's cache of it
     /// is used.
     CachedPrefix,
+}
+
+/// How summaries are written, as the deployment says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Writing {
+    /// The form that is asked for.
+    pub form: SummaryForm,
+    /// A prompt that takes the place of the server's own.
+    pub prompt: Option<Arc<str>>,
 }
 
 /// What asks for a compaction.
@@ -70,6 +79,10 @@ impl Order {
 pub struct Outcome {
     /// The summary, with the lists of files; empty where nothing was summarised.
     pub summary: String,
+    /// Its form, where one was made.
+    pub form: Option<SummaryForm>,
+    /// What the user said must or must not be, as far as it was summarised.
+    pub constraints: Vec<String>,
     /// How it was made.
     pub rung: CompactionRung,
     /// The gentler ways that did not do.

@@ -4,7 +4,7 @@
 //!
 //! Everything is made from a fixed seed: the table is the same on every machine.
 
-use super::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max};
+use super::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max};
 use crate::core::{
     context::{
         build::build_context,
@@ -227,6 +227,8 @@ impl World {
             restored_tokens_max: self.restored_tokens_max,
             conversation: None,
             prices: Prices::default(),
+            writing: Writing::default(),
+            rules: Vec::new(),
         };
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let mut job = Job::stage(order, self.base.clone(), &context, originals, steps, around);
@@ -290,6 +292,7 @@ fn compaction(outcome: &Outcome) -> EntryData {
         trigger: None,
         duration_ms: None,
         details: Some(outcome.details.clone()),
+        constraints: outcome.constraints.clone(),
         ..Compaction::default()
     })
 }

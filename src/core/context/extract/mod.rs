@@ -13,15 +13,15 @@ mod fact;
 mod phrases;
 mod words;
 
-pub(crate) use fact::{Weight, is_told, judge, names_oneself, subject};
-pub(crate) use words::{among, is_question, is_unspaced, sentences, words};
+pub(crate) use fact::{Weight, contains_words, is_told, judge, names_oneself, subject};
+pub(crate) use words::{among, is_question, is_unspaced, sentences, whole_sentences, words};
 
 use crate::core::context::{
     serialize::prefix,
     summary::{SKELETON_CHARS, Sections, Slot, item_text, presentable, strip_files},
 };
 use choose::{Item, chosen, rooms};
-use fact::{contains_words, has_value};
+use fact::has_value;
 use phrases::{CONSTRAINT, CONSTRAINT_UNSPACED, GOAL, ORDERS, work};
 use reseed_protocol::{Message, Part, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,12 +90,9 @@ impl Gathering {
 
     fn take_previous(&mut self, previous: &str) {
         let sections = Sections::parse(previous);
-        if sections.is_empty() {
-            // A summary of another make: all of it counts as told.
-            for sentence in sentences(previous) {
-                self.add_fact("", sentence, Some(Weight::Told));
-            }
-            return;
+        // A summary in a form of its own: all of it counts as told.
+        for sentence in sections.before().iter().flat_map(|line| sentences(item_text(line))) {
+            self.add_fact("", sentence, Some(Weight::Told));
         }
         for slot in Slot::ALL {
             for line in sections.lines(slot) {

@@ -12,6 +12,23 @@ const ABBREVIATIONS: &str = "mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca";
 /// The sentences of a text, trimmed, each with at least one letter or digit.
 pub(crate) fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
+    split(text, |sentence| push(&mut found, sentence));
+    found
+}
+
+/// The same, however long they are.
+pub(crate) fn whole_sentences(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    split(text, |sentence| {
+        let sentence = sentence.trim();
+        if sentence.contains(char::is_alphanumeric) {
+            found.push(sentence);
+        }
+    });
+    found
+}
+
+fn split<'a>(text: &'a str, mut push: impl FnMut(&'a str)) {
     let mut start = 0;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -23,12 +40,11 @@ pub(crate) fn sentences(text: &str) -> Vec<&str> {
             _ => false,
         };
         if ends {
-            push(&mut found, &text[start..end]);
+            push(&text[start..end]);
             start = end;
         }
     }
-    push(&mut found, &text[start..]);
-    found
+    push(&text[start..]);
 }
 
 fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {

@@ -6,7 +6,7 @@
 use super::{
     Place, Sections, Slot, clean, escape,
     garbage::{is_copy, is_refusal_text, refuses, repeats},
-    mask_secrets, strip_files,
+    mask_secrets, prose, strip_files,
 };
 
 /// Why an answer is not a summary.
@@ -30,6 +30,15 @@ pub enum Unusable {
     /// It is the conversation.
     #[error("the summary is a copy of the conversation")]
     Copied,
+    /// It breaks off.
+    #[error("the summary is cut off")]
+    CutOff,
+    /// It answers the user or plays a turn.
+    #[error("the answer goes on with the conversation instead of summarising it")]
+    Continued,
+    /// It has nothing in common with the conversation.
+    #[error("the summary is about something else")]
+    Unrelated,
 }
 
 /// Takes a model's answer as a summary: thoughts, fences and what stands before the first section are left off, the
@@ -43,9 +52,31 @@ pub fn check(text: &str) -> Result<String, Unusable> {
         return Err(Unusable::Empty);
     }
     let sections = Sections::parse(&text);
-    if let Some(name) = sections.missing() {
-        return Err(if is_refusal_text(&text) { Unusable::Refused } else { Unusable::Missing(name) });
+    match sections.missing() {
+        Some(_) if is_refusal_text(&text) => Err(Unusable::Refused),
+        Some(name) => Err(Unusable::Missing(name)),
+        None => whole(&sections),
     }
+}
+
+/// The sections that a model's answer lacks, in order.
+#[must_use]
+pub fn lacking(text: &str) -> Vec<&'static str> {
+    Sections::parse(&answer(text)).lacking()
+}
+
+/// Takes an answer without all sections together with the answer to a request for the rest. What stands in the first is
+/// kept as it is.
+///
+/// # Errors
+/// The first thing that is still missing.
+pub fn check_completed(first: &str, rest: &str) -> Result<String, Unusable> {
+    let mut sections = Sections::parse(&answer(first));
+    sections.complete_with(Sections::parse(&answer(rest)));
+    sections.missing().map_or_else(|| whole(&sections), |name| Err(Unusable::Missing(name)))
+}
+
+fn whole(sections: &Sections) -> Result<String, Unusable> {
     if sections.is_empty() {
         return Err(Unusable::Nothing);
     }
@@ -54,6 +85,23 @@ pub fn check(text: &str) -> Result<String, Unusable> {
     }
     let summary = sections.to_string();
     if repeats(&summary) { Err(Unusable::Repetitive) } else { Ok(summary) }
+}
+
+/// Takes a model's answer as a summary in a form of its own, of what was told: an introduction and an offer to the user
+/// are left off.
+///
+/// # Errors
+/// That it is empty, a refusal, repeats itself, breaks off, goes on with the conversation or is about something else.
+pub fn check_prose<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> Result<String, Unusable> {
+    let text = check_free_form(text)?;
+    if prose::continues(&text) {
+        return Err(Unusable::Continued);
+    }
+    match prose::bare(&text) {
+        text if prose::is_cut_off(text) => Err(Unusable::CutOff),
+        text if prose::is_unrelated(text, told) => Err(Unusable::Unrelated),
+        text => Ok(text.to_owned()),
+    }
 }
 
 /// Takes a model's answer as a summary of whatever form: thoughts and fences are left off.

@@ -7,7 +7,7 @@
 //!
 //! Legal texts that look alike are escaped too (`<summary>` in HTML, `<|` in F#): a backslash hurts less than a hole.
 
-use super::sections;
+use super::headings;
 use std::borrow::Cow;
 
 /// What may be in front of a forged head on its line: the marks of a quotation, a list or a heading.
@@ -167,7 +167,7 @@ fn heading(line: &str) -> Option<usize> {
     let spelt: String = rest.chars().take(96).map(fold).collect();
     let bare = spelt.trim_start_matches(['#', '*', '_', ' ', '\t']);
     let is_marked = fold(mark) == '#' || spelt.starts_with(['*', '_']);
-    (is_marked && sections::is_heading(bare)).then_some(start)
+    (is_marked && headings::is_heading(bare)).then_some(start)
 }
 
 fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
@@ -324,7 +324,7 @@ impl<'a> Edited<'a> {
 }
 
 /// A character as it is read: in lower case, without its width, its weight, or the script of its twin.
-fn fold(c: char) -> char {
+pub(super) fn fold(c: char) -> char {
     match c {
         '\0'..='\x7f' => c.to_ascii_lowercase(),
         '\u{ff01}'..='\u{ff5e}' => {

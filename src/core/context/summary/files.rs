@@ -59,36 +59,37 @@ pub fn file_operations<'a>(
 /// counted instead of named. Lists that stand there already are replaced.
 #[must_use]
 pub fn with_files(summary: &str, details: &CompactionDetails, chars_max: usize) -> String {
-    let mut text = strip_files(summary).to_owned();
-    let lists = [
-        (MODIFIED_OPEN, MODIFIED_CLOSE, details.modified_files.as_slice()),
-        (READ_OPEN, READ_CLOSE, details.read_files.as_slice()),
-    ];
     let mut chars_left = chars_max;
-    for (open, close, files) in lists {
-        // Tags and the count of what is left out; a list that has no room for them is left out whole.
-        let frame_chars = open.len() + close.len() + 40;
-        if files.is_empty() || chars_left < frame_chars {
-            continue;
-        }
-        chars_left -= frame_chars;
-        text.push_str(&format!("\n\n{open}"));
-        let mut shown = 0;
-        for file in files {
-            let chars = file.chars().count() + 1;
-            if chars > chars_left {
-                break;
-            }
-            chars_left -= chars;
-            shown += 1;
-            text.push('\n');
-            text.push_str(file);
-        }
-        if shown < files.len() {
-            text.push_str(&format!("\n(and {} more)", files.len() - shown));
-        }
-        text.push_str(&format!("\n{close}"));
+    // What was modified matters more and gets its room first; what was read stands first.
+    let modified = list(MODIFIED_OPEN, MODIFIED_CLOSE, &details.modified_files, &mut chars_left);
+    let read = list(READ_OPEN, READ_CLOSE, &details.read_files, &mut chars_left);
+    format!("{}{read}{modified}", strip_files(summary))
+}
+
+/// A list in its tags, as much of it as there is room for.
+fn list(open: &str, close: &str, files: &[String], chars_left: &mut usize) -> String {
+    // Tags and the count of what is left out; a list that has no room for them is left out whole.
+    let frame_chars = open.len() + close.len() + 40;
+    if files.is_empty() || *chars_left < frame_chars {
+        return String::new();
     }
+    *chars_left -= frame_chars;
+    let mut text = format!("\n\n{open}");
+    let mut shown = 0;
+    for file in files {
+        let chars = file.chars().count() + 1;
+        if chars > *chars_left {
+            break;
+        }
+        *chars_left -= chars;
+        shown += 1;
+        text.push('\n');
+        text.push_str(file);
+    }
+    if shown < files.len() {
+        text.push_str(&format!("\n(and {} more)", files.len() - shown));
+    }
+    text.push_str(&format!("\n{close}"));
     text
 }
 
@@ -201,7 +202,12 @@ mod tests {
     fn lists_are_appended_once() {
         let files = details(&["a"], &["b", "c"]);
         let once = with_files("text", &files, 1_000);
-        assert_eq!(once, "text\n\n<modified-files>\nb\nc\n</modified-files>\n\n<read-files>\na\n</read-files>");
+        assert_eq!(once, "text\n\n<read-files>\na\n</read-files>\n\n<modified-files>\nb\nc\n</modified-files>");
+        // As older summaries have them.
+        assert_eq!(
+            strip_files("text\n\n<modified-files>\nb\n</modified-files>\n\n<read-files>\na\n</read-files>"),
+            "text"
+        );
         assert_eq!(with_files(&once, &files, 1_000), once);
         assert_eq!(strip_files(&once), "text");
         assert_eq!(with_files("text", &CompactionDetails::default(), 1_000), "text");

@@ -213,7 +213,7 @@ fn shingles(pieces: &[&str]) -> Vec<u64> {
 
 fn is_block_head(line: &str) -> bool {
     let line = super::item_text(line).replace('\\', "");
-    ["[User]:", "[Assistant]:", "[Tool call]:", "[Tool result]:", "[Tool error]:"]
+    ["[User]:", "[Assistant]:", "[Assistant thinking]:", "[Tool call]:", "[Tool result]:", "[Tool error]:"]
         .iter()
         .any(|head| line.starts_with(head))
 }

@@ -5,25 +5,30 @@
 //! - a summary has the six [`SECTIONS`] in their order, whatever a model made of the headings
 //! - lists of files are appended once, by [`with_files`], and taken off by [`strip_files`] before a summary is merged
 //! - what goes in and what comes out has no invisible characters ([`clean`](fn@clean)) and no secrets ([`mask_secrets`])
+//! - constraints are those that were said, word for word ([`settle`])
 //! - what a summary has lost of what matters is put back by [`repair`]
 
 mod check;
 mod clean;
+mod constraints;
 mod escape;
 mod files;
 mod garbage;
+mod headings;
 mod prompt;
+mod prose;
 mod retain;
 mod secrets;
 mod sections;
 
-pub use check::{Unusable, check, check_copied, check_free_form};
+pub use check::{Unusable, check, check_completed, check_copied, check_free_form, check_prose, lacking};
 pub use clean::clean;
+pub use constraints::{CONSTRAINTS_MAX, INFERRED, Said, Settled, settle, stated};
 pub(crate) use escape::{Place, escape, unescape};
 pub use files::{FileTools, file_operations, strip_files, with_files};
 pub use prompt::{
-    INSTRUCTIONS_CHARS_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, in_place, prompt, read_in_place,
-    read_prompt, system_prompt,
+    Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, complete, in_place, prompt,
+    read_in_place, read_prompt, system_prompt,
 };
 pub use retain::{RepairBounds, Repaired, repair};
 pub use secrets::{MASK, mask_secrets};

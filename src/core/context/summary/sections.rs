@@ -1,9 +1,10 @@
 //! The sections of a summary, read from Markdown of any make and written in one.
 //!
-//! Reading is lenient, because small models are sloppy: any depth of `#`, bold, numbers, case, a colon, words behind it.
+//! Reading is lenient, because small models are sloppy ([`headings`]).
 //! Writing is strict: every section, in order, `- none` where there is nothing; then, if there are any, the facts that were
 //! put back.
 
+use super::headings;
 use std::fmt;
 
 /// The sections that every summary has, in order. `Progress` is divided into Done, In Progress and Blocked.
@@ -79,69 +80,63 @@ impl Slot {
 
 const PROGRESS: usize = 2;
 
-/// How models write the headings, and where the lines below them go. Lines right under `Progress` are in progress.
-const HEADINGS: [(&str, Slot); 13] = [
-    ("goals", Slot::Goal),
-    ("goal", Slot::Goal),
-    ("constraints & preferences", Slot::Constraints),
-    ("constraints and preferences", Slot::Constraints),
-    ("constraints", Slot::Constraints),
-    ("progress", Slot::InProgress),
-    ("key decisions", Slot::Decisions),
-    ("decisions", Slot::Decisions),
-    ("next steps", Slot::NextSteps),
-    ("next step", Slot::NextSteps),
-    ("critical context", Slot::Context),
-    ("critical information", Slot::Context),
-    ("restored facts", Slot::Restored),
-];
-
-/// Headings that count within Progress only: elsewhere `Done:` is a word like any other.
-const SUB_HEADINGS: [(&str, Slot); 5] = [
-    ("done", Slot::Done),
-    ("completed", Slot::Done),
-    ("in progress", Slot::InProgress),
-    ("blocked", Slot::Blocked),
-    ("blockers", Slot::Blocked),
-];
-
 /// The lines of a summary by place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sections {
     slots: [Vec<String>; 9],
     seen: [bool; 7],
+    /// What stands before the first heading.
+    before: Vec<String>,
 }
 
 impl Sections {
-    /// Reads a summary. Text before the first heading is left out; a section that comes twice is joined.
+    /// Reads a summary. A section that comes twice is joined. A section whose own name is nowhere is looked for by other
+    /// names and in other languages.
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        let own = Self::read(text, headings::named);
+        if own.missing().is_none() {
+            return own;
+        }
+        let wanted = |slot: Slot| !own.seen[slot.section()];
+        Self::read(text, |line| headings::named(line).or_else(|| headings::named_otherwise(line, wanted)))
+    }
+
+    fn read<'a>(text: &'a str, named: impl Fn(&'a str) -> Option<(Slot, &'a str)>) -> Self {
         let mut sections = Self::default();
         let mut place: Option<Slot> = None;
         for line in text.lines() {
             let within_progress = place.is_some_and(|slot| slot.section() == PROGRESS);
-            let heading = heading(line, &HEADINGS)
-                .or_else(|| within_progress.then(|| self::heading(line, &SUB_HEADINGS)).flatten());
-            match heading {
-                Some((slot, rest)) => {
+            let heading = named(line).or_else(|| within_progress.then(|| headings::named_in_progress(line)).flatten());
+            match (heading, place) {
+                (Some((slot, rest)), _) => {
                     place = Some(slot);
                     sections.seen[slot.section()] = true;
                     sections.push_line(slot, rest);
                 }
-                None => {
-                    if let Some(slot) = place {
-                        sections.push_line(slot, line);
-                    }
-                }
+                (None, Some(slot)) => sections.push_line(slot, line),
+                (None, None) if says_nothing(line) => {}
+                (None, None) => sections.before.push(line.trim_end().to_owned()),
             }
         }
         sections
+    }
+
+    /// The lines before the first heading: an introduction, or a whole summary of another form.
+    #[must_use]
+    pub fn before(&self) -> &[String] {
+        &self.before
     }
 
     /// The lines at this place.
     #[must_use]
     pub fn lines(&self, slot: Slot) -> &[String] {
         &self.slots[slot as usize]
+    }
+
+    /// Puts these lines in the place of those that stand here.
+    pub(super) fn set_lines(&mut self, slot: Slot, lines: Vec<String>) {
+        self.slots[slot as usize] = lines;
     }
 
     /// Adds an item at this place; it must be a single line.
@@ -153,6 +148,24 @@ impl Sections {
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
         SECTIONS.into_iter().zip(self.seen).find(|(_, seen)| !seen).map(|(name, _)| name)
+    }
+
+    /// The sections whose headings were not found, in order.
+    #[must_use]
+    pub fn lacking(&self) -> Vec<&'static str> {
+        SECTIONS.into_iter().zip(self.seen).filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+    }
+
+    /// Takes from another summary every section that this one does not have or says nothing in.
+    pub(super) fn complete_with(&mut self, other: Self) {
+        for section in 0..=SECTIONS.len() {
+            let slots = || Slot::ALL.into_iter().filter(move |slot| slot.section() == section);
+            if !other.seen[section] || slots().any(|slot| !self.lines(slot).is_empty()) {
+                continue;
+            }
+            self.seen[section] = true;
+            slots().for_each(|slot| self.slots[slot as usize].clone_from(&other.slots[slot as usize]));
+        }
     }
 
     /// Whether no section says anything.
@@ -195,16 +208,7 @@ impl fmt::Display for Sections {
 
 /// The place that this line opens, if it is a heading of a whole section.
 pub(super) fn opens(line: &str) -> Option<Slot> {
-    heading(line, &HEADINGS).map(|(slot, _)| slot)
-}
-
-/// Whether this text, in lower case and without marks in front, begins with a heading of a summary.
-pub(super) fn is_heading(bare: &str) -> bool {
-    let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);
-    HEADINGS
-        .iter()
-        .chain(&SUB_HEADINGS)
-        .any(|(name, _)| bare.strip_prefix(name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+    headings::named(line).map(|(slot, _)| slot)
 }
 
 /// A bullet's text without its bullet.
@@ -220,49 +224,9 @@ pub(crate) fn says_nothing(line: &str) -> bool {
     matches!(text.as_str(), "" | "none" | "n/a" | "nothing" | "none yet" | "nothing yet" | "none so far")
 }
 
-/// The place that a heading opens, and what stands behind it on the same line.
-fn heading<'a>(line: &'a str, headings: &[(&str, Slot)]) -> Option<(Slot, &'a str)> {
-    let line = line.trim();
-    let bare = line.trim_start_matches('#').trim_start();
-    let has_marks = bare.len() < line.len();
-    let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')']).trim_start();
-    let bare = bare.strip_prefix("**").or_else(|| bare.strip_prefix("__")).unwrap_or(bare);
-    headings.iter().find_map(|(name, slot)| {
-        let found = bare.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-        if !found {
-            return None;
-        }
-        let after = &bare[name.len()..];
-        let rest = after.trim_start_matches(['*', '_', ':', '：', ' ', '\t', '#']);
-        let gap = &after[..after.len() - rest.len()];
-        let ends = rest.is_empty() || gap.contains([':', '：']) || (has_marks && !gap.is_empty());
-        ends.then_some((*slot, rest))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_heading_is_found_however_it_is_written() {
-        for (line, expected) in [
-            ("## Goal", Some((Slot::Goal, ""))),
-            ("#### goals ##", Some((Slot::Goal, ""))),
-            ("**Goal**: build it", Some((Slot::Goal, "build it"))),
-            ("1. Goal: build it", Some((Slot::Goal, "build it"))),
-            ("Goal", Some((Slot::Goal, ""))),
-            ("## Progress (so far)", Some((Slot::InProgress, "(so far)"))),
-            ("Goalkeeper: none", None),
-            ("Goal of the game", None),
-            ("- Goal: none", None),
-            ("", None),
-            ("#", None),
-            ("目标", None),
-        ] {
-            assert_eq!(heading(line, &HEADINGS), expected, "{line}");
-        }
-    }
 
     #[test]
     fn what_was_put_back_is_read_and_written_again() {
@@ -279,6 +243,45 @@ mod tests {
         assert_eq!(sections.lines(Slot::Goal), ["Done: that"]);
         assert_eq!(sections.lines(Slot::Done), ["- this"]);
         assert_eq!(sections.lines(Slot::NextSteps), ["Blocked: no"]);
+    }
+
+    #[test]
+    fn what_stands_before_the_first_heading_is_not_lost() {
+        let sections = Sections::parse("The boat is green.\n\nIt is long.\n## Restored Facts\n- 12 m");
+        assert_eq!(sections.before(), ["The boat is green.", "It is long."]);
+        assert_eq!(sections.lines(Slot::Restored), ["- 12 m"]);
+        assert_eq!(Sections::parse("- none\n## Goal\n- x").before(), <[String; 0]>::default());
+    }
+
+    #[test]
+    fn another_name_does_not_take_lines_from_a_section_that_is_there() {
+        let german = "## Ziel\n- Boot\n## Einschränkungen & Präferenzen\n- keine Nägel\n## Stand\n### Erledigt\n- Kiel\n\
+                      ## Entscheidungen\n- Eiche\n## Nächste Schritte\n- Mast\n## Wichtiger Kontext\n- 12 m";
+        let sections = Sections::parse(german);
+        assert_eq!(sections.lacking(), <[&str; 0]>::default());
+        assert_eq!(sections.lines(Slot::Done), ["- Kiel"]);
+        assert_eq!(sections.lines(Slot::Context), ["- 12 m"]);
+        let english = "## Goal\n- boat\n## Constraints & Preferences\n## Progress\n**Status:** fine\n## Key Decisions\n## \
+                       Next Steps\n## Critical Context\n**Requirements:** oak";
+        assert_eq!(Sections::parse(english).lines(Slot::Context), ["**Requirements:** oak"]);
+    }
+
+    #[test]
+    fn a_summary_is_completed_with_the_sections_of_another() {
+        let mut one = Sections::parse("## Goal\n- boat\n## Next Steps\n- none");
+        assert_eq!(one.lacking(), ["Constraints & Preferences", "Progress", "Key Decisions", "Critical Context"]);
+        let other = "## Goal\n- house\n## Constraints & Preferences\n- oak\n## Progress\n### Done\n- keel\n## Key \
+                     Decisions\n- none\n## Next Steps\n- mast\n## Critical Context\n- 12 m";
+        one.complete_with(Sections::parse(other));
+        assert_eq!(one.lacking(), <[&str; 0]>::default());
+        assert_eq!(
+            (one.lines(Slot::Goal), one.lines(Slot::Done)),
+            (&["- boat".to_owned()][..], &["- keel".to_owned()][..])
+        );
+        assert_eq!(
+            (one.lines(Slot::NextSteps), one.lines(Slot::Context)),
+            (&["- mast".to_owned()][..], &["- 12 m".to_owned()][..])
+        );
     }
 
     #[test]

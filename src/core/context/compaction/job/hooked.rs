@@ -1,7 +1,7 @@
 //! What hooks see of a job before it begins, and what they give it.
 
 use super::{At, Job, Outcome, Step};
-use crate::core::context::{counter::Counter, cut::Cut};
+use crate::core::context::{counter::Counter, cut::Cut, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde_json::Value;
 
@@ -43,7 +43,11 @@ impl Job {
 
     /// What the summary should dwell on, beside or in place of what was asked for.
     pub fn focus(&mut self, instructions: String) {
-        self.task.instructions = Some(instructions.clone());
+        if self.order.free_form {
+            self.task.prompt = Some(instructions.as_str().into());
+        } else {
+            self.task.instructions = Some(instructions.clone());
+        }
         self.order.instructions = Some(instructions);
     }
 
@@ -73,6 +77,7 @@ impl Job {
         let outcome = Outcome {
             summary: summary.trim().to_owned(),
             details: self.details(cut),
+            constraints: self.with_said(cut, summary::stated),
             hook_details: self.given.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };

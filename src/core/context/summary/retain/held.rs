@@ -102,7 +102,7 @@ fn begins_after(before: &str, spelling: &str, kind: Kind) -> bool {
 }
 
 /// A text as it is compared: lower case, one space, no marks of emphasis or escape.
-pub(super) fn normal(text: &str) -> String {
+pub(in crate::core::context::summary) fn normal(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -16,7 +16,8 @@ mod sources;
 
 use super::{RESTORED, Sections, Slot, strip_files};
 use clause::{Width, clause};
-use held::{Held, content_words, normal};
+pub(super) use held::normal;
+use held::{Held, content_words};
 use identify::Kind;
 use reseed_protocol::Message;
 use sources::{OPEN, Rank, Source, Sources, Speaker};

@@ -92,12 +92,9 @@ impl Sources {
 
     fn take_previous(&mut self, previous: &str) {
         let sections = Sections::parse(previous);
-        if sections.is_empty() {
-            // A summary of another make: all of it counts as told.
-            for line in previous.lines() {
-                self.take_line(Slot::Context, item_text(line));
-            }
-            return;
+        // A summary in a form of its own: all of it counts as told.
+        for line in sections.before() {
+            self.take_line(Slot::Context, item_text(line));
         }
         for slot in Slot::ALL {
             for line in sections.lines(slot) {

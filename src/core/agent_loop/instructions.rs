@@ -1,0 +1,52 @@
+//! Instructions for summaries: whoever gives them, they are taken whole or refused.
+
+use super::AgentLoop;
+use crate::core::context::summary::INSTRUCTIONS_BYTES_MAX;
+use reseed_protocol::{ErrorBody, ErrorCode};
+
+/// Which part of the summariser's window instructions may have: the rest is for the conversation and the summary.
+pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
+
+impl AgentLoop {
+    /// The instructions of a command, and whether they replace the server's own prompt.
+    ///
+    /// # Errors
+    /// `invalid_field` where they are too long, `missing_field` where they should replace the prompt and are blank.
+    pub(super) fn wanted(
+        &self,
+        instructions: Option<String>,
+        replace: Option<bool>,
+    ) -> Result<(Option<String>, bool), ErrorBody> {
+        let instructions = instructions.filter(|text| !text.trim().is_empty());
+        check_replaced(instructions.as_deref(), replace)?;
+        if let Some(message) = instructions.as_deref().and_then(|text| self.too_long(text)) {
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"));
+        }
+        Ok((instructions, replace == Some(true)))
+    }
+
+    /// Says why instructions are too long, if they are.
+    pub(super) fn too_long(&self, instructions: &str) -> Option<String> {
+        let bytes = instructions.len();
+        if bytes > INSTRUCTIONS_BYTES_MAX {
+            return Some(format!("`instructions` has {bytes} bytes, it may have {INSTRUCTIONS_BYTES_MAX}; shorten it"));
+        }
+        let (model, window_tokens, counter) = self.summariser();
+        let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
+        (tokens > tokens_max).then(|| {
+            format!(
+                "`instructions` has about {tokens} tokens, it may have {tokens_max}, a quarter of the window of `{model}`, \
+                 which summarises; shorten it"
+            )
+        })
+    }
+}
+
+/// Instructions that take the place of the server's own must be there.
+pub(super) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) -> Result<(), ErrorBody> {
+    if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
+        let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
+        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
+    }
+    Ok(())
+}

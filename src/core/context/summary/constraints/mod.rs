@@ -1,0 +1,371 @@
+//! Constraints and preferences: kept word for word, none lost and none invented.
+//!
+//! What always holds:
+//! - what the user said must or must not be is kept in the compaction's entry, as it was said, and carried from one
+//!   compaction to the next; whatever a model makes of it, the section is written from there;
+//! - every line of the section without a mark is a sentence that was said: by the user, in the system prompt, in a tool's
+//!   description, or in the record of a branch. A line of the model's that has such a source gives way to it, also where it
+//!   is a paraphrase; one that has none is marked as [`INFERRED`];
+//! - a sentence that the model took for a constraint is one, also where no rule knows it as such;
+//! - the work is linear in what was said.
+
+mod detect;
+mod phrases;
+
+use super::{
+    RepairBounds, SECTIONS, Sections, Slot, headings, item_text, presentable, retain::normal, sections::says_nothing,
+    unseed,
+};
+use crate::core::context::{
+    extract::{is_question, is_unspaced, whole_sentences, words},
+    serialize::{TEXT_CHARS_MAX, clip},
+};
+use detect::{is_constraint, is_negated};
+use reseed_protocol::{Message, Part, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Stands in front of a line that nobody said.
+pub const INFERRED: &str = "(inferred) ";
+
+/// Constraints of one session, the newest: more would leave no room for anything else.
+pub const CONSTRAINTS_MAX: usize = 128;
+/// Characters of one of them.
+const CONSTRAINT_CHARS_MAX: usize = 600;
+/// Lines of a model's section that are looked at; a section with more is no list of constraints.
+const LINES_MAX: usize = 64;
+/// Words of a line that are compared.
+const WORDS_MAX: usize = 64;
+/// Share in percent of a line's words that its source must have.
+const SHARED_PERCENT_MIN: usize = 50;
+/// Letters of a word that are compared, so that "pushing" is "push".
+const STEM_CHARS: usize = 4;
+
+/// What was said that constraints can come from.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// What is summarised.
+    pub messages: &'a [&'a Message],
+    /// What is kept beside the summary: a line may come from there, and what was said there stays there.
+    pub kept: &'a [&'a Message],
+    /// Constraints that an earlier compaction keeps.
+    pub noted: &'a [String],
+    /// The system prompt and the tools' descriptions.
+    pub rules: &'a [String],
+    /// The summary of what came before.
+    pub previous: Option<&'a str>,
+}
+
+/// A summary whose constraints are those that were said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// The summary.
+    pub text: String,
+    /// Every constraint of the user's, in the order in which they were said.
+    pub constraints: Vec<String>,
+    /// Tokens that this added to the summary.
+    pub added_tokens: u64,
+}
+
+/// The constraints that the user stated, as far as rules know them, behind those that were noted before.
+#[must_use]
+pub fn stated(said: Said<'_>) -> Vec<String> {
+    let mut kept = Kept::of(said.noted);
+    for sentence in users_sentences(said.messages) {
+        if is_constraint(&sentence) {
+            kept.add(&sentence);
+        }
+    }
+    kept.into_list()
+}
+
+/// Writes the section of constraints from what was said. `bounds` is for what that adds.
+#[must_use]
+pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settled {
+    let sections = Sections::parse(summary);
+    let is_whole = sections.missing().is_none();
+    let (body, own) = if is_whole { (String::new(), Vec::new()) } else { without_constraints(summary) };
+    let own: Vec<&str> = match is_whole {
+        true => sections.lines(Slot::Constraints).iter().map(String::as_str).collect(),
+        false => own.into_iter().filter(|line| !says_nothing(line)).collect(),
+    };
+    let lines: Vec<Line> = own.iter().take(LINES_MAX).map(|line| Line::of(line)).collect();
+    let mut found = Search::new(&lines);
+    let mut kept = Kept::of(said.noted);
+    for noted in said.noted {
+        found.look_at(noted, Origin::User);
+    }
+    for sentence in users_sentences(said.messages) {
+        if is_constraint(&sentence) {
+            kept.add(&sentence);
+        }
+        found.look_at(&sentence, Origin::User);
+    }
+    for sentence in users_sentences(said.kept) {
+        found.look_at(&sentence, Origin::Other);
+    }
+    for text in said.rules.iter().flat_map(|rules| whole_sentences(rules)) {
+        found.look_at(text, Origin::Other);
+    }
+    let earlier = said.previous.map(Sections::parse).unwrap_or_default();
+    let records: Vec<Sections> = said.messages.iter().filter_map(|message| record(message)).collect();
+    for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
+        let line = item_text(line);
+        if !line.starts_with(INFERRED) {
+            found.look_at(line, Origin::Other);
+        }
+    }
+    let mut others = Kept::default();
+    let mut inferred: Vec<&str> = Vec::new();
+    for (line, source) in lines.iter().zip(found.best) {
+        match source {
+            Some(Source { text, origin: Origin::User, .. }) => kept.add(&text),
+            Some(Source { text, origin: Origin::Other, .. }) => others.add(&text),
+            None => inferred.push(&line.text),
+        }
+    }
+    let constraints = kept.into_list();
+    let before = (bounds.count)(&own.join("\n"));
+    let mut written: Vec<String> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let body = normal(&body);
+    for line in constraints.iter().chain(&others.into_list()) {
+        // A text in a form of its own may say it word for word already.
+        if seen.insert(normal(line)) && !body.contains(&normal(line)) {
+            written.push(format!("- {line}"));
+        }
+    }
+    fit(&mut written, bounds, before);
+    written.extend(inferred.iter().map(|line| format!("- {INFERRED}{line}")));
+    let text = write(summary, sections, is_whole, written);
+    let added_tokens = (bounds.count)(&text).saturating_sub((bounds.count)(summary));
+    Settled { text, constraints, added_tokens }
+}
+
+/// Leaves out of the middle what there is no room for; what is left out is counted.
+fn fit(lines: &mut Vec<String>, bounds: RepairBounds<'_>, before: u64) {
+    let room = bounds.tokens_max.saturating_add(before);
+    let cost = |line: &String| (bounds.count)(line) + 1;
+    let costs: Vec<u64> = lines.iter().map(cost).collect();
+    if costs.iter().sum::<u64>() <= room {
+        return;
+    }
+    let mut left = room.saturating_sub(12);
+    let mut keep = vec![false; lines.len()];
+    for turn in 0..lines.len() {
+        // The newest and the oldest by turns.
+        let at = if turn % 2 == 0 { lines.len() - 1 - turn / 2 } else { turn / 2 };
+        let Some(rest) = left.checked_sub(costs[at]) else { break };
+        left = rest;
+        keep[at] = true;
+    }
+    let gone = keep.iter().filter(|keep| !**keep).count();
+    let mut at = 0;
+    lines.retain(|_| {
+        at += 1;
+        keep[at - 1]
+    });
+    if room > 12 {
+        lines.push(format!("- (and {gone} more, kept with this summary)"));
+    }
+}
+
+fn write(summary: &str, mut sections: Sections, is_whole: bool, lines: Vec<String>) -> String {
+    if is_whole {
+        sections.set_lines(Slot::Constraints, lines);
+        return sections.to_string();
+    }
+    let (mut text, _) = without_constraints(summary);
+    if !lines.is_empty() {
+        text.push_str(&format!("\n\n## {}\n{}", SECTIONS[1], lines.join("\n")));
+    }
+    text
+}
+
+/// A text in a form of its own without its section of constraints, and the lines of that.
+fn without_constraints(summary: &str) -> (String, Vec<&str>) {
+    let mut within = false;
+    let (mut text, mut lines) = (String::new(), Vec::new());
+    for line in summary.lines() {
+        let opened = headings::named(line).or_else(|| headings::named_otherwise(line, |_| true));
+        let ends = line.trim_start().starts_with('#');
+        within = match opened {
+            Some((slot, _)) => slot == Slot::Constraints,
+            None => within && !ends,
+        };
+        match opened {
+            Some((_, rest)) if within => lines.push(rest),
+            None if within => lines.push(line),
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    (text.trim().to_owned(), lines)
+}
+
+/// Constraints in the order in which they were said, each once.
+#[derive(Debug, Default)]
+struct Kept {
+    list: Vec<String>,
+    seen: BTreeSet<String>,
+}
+
+impl Kept {
+    fn of(noted: &[String]) -> Self {
+        let mut kept = Self::default();
+        noted.iter().for_each(|text| kept.add(text));
+        kept
+    }
+
+    fn add(&mut self, text: &str) {
+        let text = clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), CONSTRAINT_CHARS_MAX);
+        let text = text.replace('\n', " ");
+        if self.seen.insert(normal(&text)) {
+            self.list.push(text);
+        }
+    }
+
+    fn into_list(mut self) -> Vec<String> {
+        let excess = self.list.len().saturating_sub(CONSTRAINTS_MAX);
+        self.list.drain(..excess);
+        self.list
+    }
+}
+
+/// Who said a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    User,
+    Other,
+}
+
+/// A line of the model's section.
+struct Line {
+    text: String,
+    stems: Vec<String>,
+    numbers: Vec<String>,
+    is_negated: bool,
+    is_unspaced: bool,
+}
+
+impl Line {
+    fn of(line: &str) -> Self {
+        let mut text = item_text(line);
+        while let Some(rest) = text.strip_prefix(INFERRED.trim_end()) {
+            text = rest.trim_start();
+        }
+        let mut stems: Vec<String> = Vec::new();
+        let found = words(text);
+        for stem in found.iter().filter_map(|word| stem(word)) {
+            if stems.len() < WORDS_MAX && !stems.contains(&stem) {
+                stems.push(stem);
+            }
+        }
+        let numbers = found.into_iter().filter(|word| word.contains(char::is_numeric)).collect();
+        let is_unspaced = text.chars().filter(|c| is_unspaced(*c)).count() * 2 > text.chars().count();
+        Self { text: text.to_owned(), stems, numbers, is_negated: is_negated(text), is_unspaced }
+    }
+}
+
+/// What of a word is compared; short words are grammar.
+fn stem(word: &str) -> Option<String> {
+    let counts = word.starts_with(is_unspaced) || word.contains(char::is_numeric) || word.chars().count() > 3;
+    counts.then(
+        || {
+            if word.contains(char::is_numeric) { word.to_owned() } else { word.chars().take(STEM_CHARS).collect() }
+        },
+    )
+}
+
+#[derive(Debug, Clone)]
+struct Source {
+    text: String,
+    origin: Origin,
+    shared_percent: usize,
+}
+
+/// Looks for the source of each line in one pass over what was said.
+struct Search<'a> {
+    lines: &'a [Line],
+    by_stem: BTreeMap<&'a str, Vec<(usize, u64)>>,
+    best: Vec<Option<Source>>,
+}
+
+impl<'a> Search<'a> {
+    fn new(lines: &'a [Line]) -> Self {
+        let mut by_stem: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
+        for (at, line) in lines.iter().enumerate() {
+            for (nth, stem) in line.stems.iter().enumerate() {
+                by_stem.entry(stem).or_default().push((at, 1 << nth));
+            }
+        }
+        Self { lines, by_stem, best: vec![None; lines.len()] }
+    }
+
+    fn look_at(&mut self, sentence: &str, origin: Origin) {
+        if self.by_stem.is_empty() {
+            return;
+        }
+        let said = words(sentence);
+        let mut shared: BTreeMap<usize, u64> = BTreeMap::new();
+        for stem in said.iter().filter_map(|word| stem(word)) {
+            for (at, bit) in self.by_stem.get(stem.as_str()).into_iter().flatten() {
+                *shared.entry(*at).or_default() |= bit;
+            }
+        }
+        for (at, mask) in shared {
+            let line = &self.lines[at];
+            let count = mask.count_ones() as usize;
+            let shared_percent = count * 100 / line.stems.len();
+            // One character says less than a word.
+            let least = if line.is_unspaced { SHARED_PERCENT_MIN + 10 } else { SHARED_PERCENT_MIN };
+            let is_enough = shared_percent >= least && (count >= 2 || line.stems.len() == 1);
+            let is_better = self.best[at].as_ref().is_none_or(|best| {
+                (shared_percent, origin == Origin::User) > (best.shared_percent, best.origin == Origin::User)
+            });
+            if is_enough
+                && is_better
+                && line.numbers.iter().all(|number| said.contains(number))
+                && line.is_negated == is_negated(sentence)
+            {
+                let text = item_text(sentence).to_owned();
+                self.best[at] = Some(Source { text, origin, shared_percent });
+            }
+        }
+    }
+}
+
+/// What the user said, a sentence each. What stands in code fences is not said, nor is the record of a branch.
+fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = String> {
+    let texts = messages.iter().filter(|message| message.role == Role::User && record(message).is_none());
+    let texts = texts.flat_map(|message| &message.content).filter_map(|part| match part {
+        Part::Text { text } => Some(clip(&presentable(text), TEXT_CHARS_MAX)),
+        _ => None,
+    });
+    texts.flat_map(|text| {
+        let mut within = false;
+        let mut said: Vec<String> = Vec::new();
+        for line in text.lines() {
+            if line.trim_start().starts_with("```") {
+                within = !within;
+            } else if !within {
+                // What was asked is not what was ordered.
+                let told = whole_sentences(line).into_iter().filter(|text| !is_question(text, &words(text)));
+                said.extend(told.map(|sentence| item_text(sentence).to_owned()));
+            }
+        }
+        said
+    })
+}
+
+/// The sections of the record of a branch that stands in this message.
+fn record(message: &Message) -> Option<Sections> {
+    match message.content.first() {
+        Some(Part::Text { text }) if message.role == Role::User => Some(Sections::parse(&unseed(text)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

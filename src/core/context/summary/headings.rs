@@ -1,0 +1,354 @@
+//! How models write the headings of a summary: any depth of `#`, bold, numbers, case, a colon, words behind it; other
+//! names for the same section, and the same names in other languages.
+
+use super::{escape::fold, sections::Slot};
+
+/// The names that this program asks for and close variants. They count also without marks.
+const NAMES: [(&str, Slot); 13] = [
+    ("goals", Slot::Goal),
+    ("goal", Slot::Goal),
+    ("constraints & preferences", Slot::Constraints),
+    ("constraints and preferences", Slot::Constraints),
+    ("constraints", Slot::Constraints),
+    ("progress", Slot::InProgress),
+    ("key decisions", Slot::Decisions),
+    ("decisions", Slot::Decisions),
+    ("next steps", Slot::NextSteps),
+    ("next step", Slot::NextSteps),
+    ("critical context", Slot::Context),
+    ("critical information", Slot::Context),
+    ("restored facts", Slot::Restored),
+];
+
+/// Names that count within Progress only: elsewhere `Done:` is a word like any other.
+const PROGRESS_NAMES: [(&str, Slot); 5] = [
+    ("done", Slot::Done),
+    ("completed", Slot::Done),
+    ("in progress", Slot::InProgress),
+    ("blocked", Slot::Blocked),
+    ("blockers", Slot::Blocked),
+];
+
+/// Other names. They count only with marks, and only for a section whose own name is nowhere in the summary.
+const SYNONYMS: [(Slot, &[&str]); 6] = [
+    (
+        Slot::Goal,
+        &[
+            "objective",
+            "objectives",
+            "user goal",
+            "user's goal",
+            "main goal",
+            "overall goal",
+            "primary request",
+            "user request",
+            "purpose",
+            "ziel",
+            "ziele",
+            "objectif",
+            "objectifs",
+            "objetivo",
+            "objetivos",
+            "obiettivo",
+            "obiettivi",
+            "doel",
+            "cel",
+            "цель",
+            "цели",
+            "目标",
+            "目標",
+            "目的",
+            "ゴール",
+            "목표",
+        ],
+    ),
+    (
+        Slot::Constraints,
+        &[
+            "preferences",
+            "user preferences",
+            "requirements",
+            "rules",
+            "einschränkungen",
+            "vorgaben",
+            "rahmenbedingungen",
+            "randbedingungen",
+            "contraintes",
+            "restricciones",
+            "vincoli",
+            "restrições",
+            "beperkingen",
+            "ограничения",
+            "约束",
+            "约束条件",
+            "約束",
+            "限制",
+            "制約",
+            "제약",
+            "제약 조건",
+        ],
+    ),
+    (
+        Slot::InProgress,
+        &[
+            "status",
+            "current status",
+            "current state",
+            "fortschritt",
+            "stand",
+            "avancement",
+            "progrès",
+            "progreso",
+            "progressi",
+            "progresso",
+            "avanzamento",
+            "voortgang",
+            "прогресс",
+            "进展",
+            "进度",
+            "進度",
+            "進捗",
+            "진행 상황",
+            "진행상황",
+        ],
+    ),
+    (
+        Slot::Decisions,
+        &[
+            "important decisions",
+            "entscheidungen",
+            "wichtige entscheidungen",
+            "décisions",
+            "décisions clés",
+            "decisiones",
+            "decisiones clave",
+            "decisioni",
+            "decisioni chiave",
+            "decisões",
+            "decisões importantes",
+            "beslissingen",
+            "решения",
+            "ключевые решения",
+            "决定",
+            "关键决定",
+            "关键决策",
+            "決定",
+            "決定事項",
+            "주요 결정",
+        ],
+    ),
+    (
+        Slot::NextSteps,
+        &[
+            "next actions",
+            "open tasks",
+            "pending tasks",
+            "remaining work",
+            "nächste schritte",
+            "prochaines étapes",
+            "próximos pasos",
+            "prossimi passi",
+            "próximos passos",
+            "volgende stappen",
+            "следующие шаги",
+            "下一步",
+            "后续步骤",
+            "後續步驟",
+            "次のステップ",
+            "다음 단계",
+        ],
+    ),
+    (
+        Slot::Context,
+        &[
+            "context",
+            "key context",
+            "important context",
+            "facts",
+            "key facts",
+            "important facts",
+            "key details",
+            "important details",
+            "kontext",
+            "wichtiger kontext",
+            "contexte",
+            "contexte critique",
+            "contexto",
+            "contexto crítico",
+            "contesto",
+            "contesto critico",
+            "belangrijke context",
+            "контекст",
+            "важный контекст",
+            "关键上下文",
+            "重要上下文",
+            "重要背景",
+            "重要な情報",
+            "重要なコンテキスト",
+            "핵심 맥락",
+            "중요 맥락",
+        ],
+    ),
+];
+
+/// Other names within Progress, with marks only.
+const PROGRESS_SYNONYMS: [(Slot, &[&str]); 3] = [
+    (
+        Slot::Done,
+        &[
+            "finished",
+            "erledigt",
+            "terminé",
+            "hecho",
+            "completado",
+            "fatto",
+            "completato",
+            "feito",
+            "concluído",
+            "сделано",
+            "готово",
+            "已完成",
+            "完成",
+            "完了",
+            "완료",
+        ],
+    ),
+    (
+        Slot::InProgress,
+        &[
+            "ongoing",
+            "in arbeit",
+            "en cours",
+            "en curso",
+            "in corso",
+            "em andamento",
+            "в процессе",
+            "进行中",
+            "進行中",
+            "진행 중",
+        ],
+    ),
+    (
+        Slot::Blocked,
+        &["blockiert", "bloqué", "bloqueado", "bloccato", "заблокировано", "受阻", "阻塞", "ブロック", "차단됨"],
+    ),
+];
+
+/// The section that this line opens by one of its own names, and what stands behind it on the same line.
+pub(super) fn named(line: &str) -> Option<(Slot, &str)> {
+    let line = Line::of(line);
+    NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)))
+}
+
+/// The part of Progress that this line opens.
+pub(super) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
+    let line = Line::of(line);
+    let own = PROGRESS_NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)));
+    own.or_else(|| line.longest(&PROGRESS_SYNONYMS, |_| true))
+}
+
+/// The section that this line opens by another name, of those that are wanted.
+pub(super) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
+    Line::of(line).longest(&SYNONYMS, wanted)
+}
+
+/// Returns true if this text, in folded characters and without marks in front, begins with a heading of a summary.
+pub(super) fn is_heading(bare: &str) -> bool {
+    let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);
+    let names = NAMES.iter().chain(&PROGRESS_NAMES).map(|(name, _)| *name);
+    let others = SYNONYMS.iter().chain(&PROGRESS_SYNONYMS).flat_map(|(_, names)| names.iter().copied());
+    names.chain(others).any(|name| {
+        let mut text = bare.chars().flat_map(char::to_lowercase);
+        let same = name.chars().map(fold).all(|c| text.next() == Some(c));
+        same && text.next().is_none_or(|c| !c.is_alphanumeric())
+    })
+}
+
+/// A line without the marks that a heading may have.
+struct Line<'a> {
+    bare: &'a str,
+    /// It has marks of a heading in front.
+    is_heading: bool,
+    is_bold: bool,
+}
+
+impl<'a> Line<'a> {
+    fn of(line: &'a str) -> Self {
+        let line = line.trim();
+        let bare = line.trim_start_matches('#').trim_start();
+        let is_heading = bare.len() < line.len();
+        let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')']).trim_start();
+        let inner = bare.strip_prefix("**").or_else(|| bare.strip_prefix("__"));
+        Self { bare: inner.unwrap_or(bare), is_heading, is_bold: inner.is_some() }
+    }
+
+    /// What stands behind a name with which the line begins, if that makes it a heading.
+    fn behind(&self, name: &str) -> Option<&'a str> {
+        let mut text = self.bare.chars();
+        if !name.chars().all(|c| text.next().is_some_and(|other| other.to_lowercase().eq([c]))) {
+            return None;
+        }
+        let after = text.as_str();
+        let rest = after.trim_start_matches(['*', '_', ':', '：', ' ', '\t', '#']);
+        let gap = &after[..after.len() - rest.len()];
+        let ends = rest.is_empty() || gap.contains([':', '：']) || (self.is_heading && !gap.is_empty());
+        ends.then_some(rest)
+    }
+
+    fn longest(&self, names: &[(Slot, &[&str])], wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &'a str)> {
+        if !self.is_heading && !self.is_bold {
+            return None;
+        }
+        let slots = names.iter().filter(|(slot, _)| wanted(*slot));
+        let all = slots.flat_map(|(slot, names)| names.iter().map(|name| (*slot, *name)));
+        let found = all.filter_map(|(slot, name)| Some((name.len(), slot, self.behind(name)?)));
+        found.max_by_key(|(length, ..)| *length).map(|(_, slot, rest)| (slot, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heading_is_found_however_it_is_written() {
+        for (line, expected) in [
+            ("## Goal", Some((Slot::Goal, ""))),
+            ("#### goals ##", Some((Slot::Goal, ""))),
+            ("**Goal**: build it", Some((Slot::Goal, "build it"))),
+            ("1. Goal: build it", Some((Slot::Goal, "build it"))),
+            ("Goal", Some((Slot::Goal, ""))),
+            ("## Progress (so far)", Some((Slot::InProgress, "(so far)"))),
+            ("Goalkeeper: none", None),
+            ("Goal of the game", None),
+            ("- Goal: none", None),
+            ("", None),
+            ("#", None),
+            ("目标", None),
+            ("## 目标", None),
+        ] {
+            assert_eq!(named(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn other_names_count_with_marks_and_where_they_are_wanted() {
+        for (line, expected) in [
+            ("## 目标", Some((Slot::Goal, ""))),
+            ("**Ziel:** ein Boot", Some((Slot::Goal, "ein Boot"))),
+            ("### Nächste Schritte", Some((Slot::NextSteps, ""))),
+            ("## NÄCHSTE SCHRITTE:", Some((Slot::NextSteps, ""))),
+            ("## Ограничения и предпочтения", Some((Slot::Constraints, "и предпочтения"))),
+            ("## Key facts", Some((Slot::Context, ""))),
+            ("## 约束条件", Some((Slot::Constraints, ""))),
+            ("Status: fine", None),
+            ("## Contextual remarks", None),
+            ("## Décisions clés", None),
+        ] {
+            assert_eq!(named_otherwise(line, |slot| slot != Slot::Decisions), expected, "{line}");
+        }
+        assert_eq!(named_in_progress("### 已完成"), Some((Slot::Done, "")));
+        assert_eq!(named_in_progress("Done: this"), Some((Slot::Done, "this")));
+        assert_eq!(named_in_progress("Erledigt: dies"), None);
+    }
+}
