@@ -31,7 +31,6 @@ pub(in crate::core::agent_loop) struct Decision {
 
 impl Decision {
     pub(super) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
-        check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
             return Ok(true);
@@ -150,8 +149,9 @@ impl AgentLoop {
             let message = "the window of the model that it names is not known; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
         }
+        check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
         if let Some(message) = answer.instructions.as_deref().and_then(|text| self.too_long(text)) {
-            return Err(HookFault::failed(message));
+            return Err(HookFault::failed(format!("its {message}")));
         }
         decision.take(hook, answer)
     }
