@@ -1,6 +1,7 @@
 //! The ladder of one compaction.
 
 mod hooked;
+mod said;
 
 pub use hooked::Given;
 
@@ -15,7 +16,7 @@ use crate::core::{
         cut::Cut,
         extract::extract,
         strategy::Step,
-        summary::{self, FileTools, RepairBounds, Said},
+        summary::{self, FileTools, RepairBounds},
     },
     model::{Answer, ModelRequest},
     prices::Prices,
@@ -495,22 +496,6 @@ impl Job {
         let files_chars_max = usize::try_from(self.files_chars_max().min(self.room(cut))).unwrap_or(usize::MAX);
         let summary = summary::with_files(text, &details, files_chars_max);
         Outcome { summary, details, retained, constraints, ..self.outcome(cut, rung) }
-    }
-
-    /// Hands over what was said that this cut takes out, for what constraints are made of.
-    fn with_said<T>(&self, cut: &Cut, take: impl FnOnce(Said<'_>) -> T) -> T {
-        let messages = self.taken_out(cut);
-        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        let gone: HashSet<usize> = cut.summarised.iter().copied().chain(cut.previous).collect();
-        let kept = (0..self.messages.len()).filter(|at| !gone.contains(at)).map(|at| &*self.messages[at].1);
-        let kept: Vec<&Message> = kept.collect();
-        let (noted, previous) = (self.noted_constraints(), self.previous(cut));
-        let rules = &self.rules;
-        take(Said { messages: &messages, kept: &kept, noted, rules, previous: previous.as_deref() })
-    }
-
-    fn noted_constraints(&self) -> &[String] {
-        self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
     }
 
     fn files_chars_max(&self) -> u64 {

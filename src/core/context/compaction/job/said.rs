@@ -1,0 +1,24 @@
+//! What was said that constraints can come from: what goes, what stays, and what an earlier compaction keeps.
+
+use super::Job;
+use crate::core::context::{cut::Cut, summary::Said};
+use reseed_protocol::Message;
+use std::collections::HashSet;
+
+impl Job {
+    /// Hands over what was said that this cut takes out, for what constraints are made of.
+    pub(super) fn with_said<T>(&self, cut: &Cut, take: impl FnOnce(Said<'_>) -> T) -> T {
+        let messages = self.taken_out(cut);
+        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+        let gone: HashSet<usize> = cut.summarised.iter().copied().chain(cut.previous).collect();
+        let kept = (0..self.messages.len()).filter(|at| !gone.contains(at)).map(|at| &*self.messages[at].1);
+        let kept: Vec<&Message> = kept.collect();
+        let (noted, previous) = (self.noted_constraints(), self.previous(cut));
+        let rules = &self.rules;
+        take(Said { messages: &messages, kept: &kept, noted, rules, previous: previous.as_deref() })
+    }
+
+    pub(super) fn noted_constraints(&self) -> &[String] {
+        self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
+    }
+}
