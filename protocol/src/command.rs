@@ -154,7 +154,7 @@ mod tree;
 
 pub use context::{
     CancelCompaction, ContextFormat, GetContext, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy,
-    StrategySettings, UndoCompaction,
+    StrategySettings, SummaryKind, UndoCompaction,
 };
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
 pub use tree::{

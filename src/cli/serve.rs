@@ -4,7 +4,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{
         AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
-        SummaryForm as FormSetting, SummaryPlace,
+        SummaryForm as FormSetting, SummaryKind as KindSetting, SummaryPlace,
     },
     core::{
         agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
@@ -38,7 +38,7 @@ use crate::{
     telemetry,
 };
 use anyhow::Context as _;
-use reseed_protocol::entry::SummaryForm;
+use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{
     fmt::Write as _,
@@ -210,6 +210,13 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             keep_tool_results: context.context_keep_tool_results,
             summarise: context.context_importance_summarise,
             steps: context.context_pipeline.clone(),
+            summary_kind: match summaries.summary_kind {
+                KindSetting::Auto => SummaryKind::Auto,
+                KindSetting::Chat => SummaryKind::Chat,
+                KindSetting::Code => SummaryKind::Code,
+                KindSetting::Debugging => SummaryKind::Debugging,
+                KindSetting::Research => SummaryKind::Research,
+            },
         },
         summaries: Summaries {
             model: summaries.summary_model.clone(),
@@ -226,6 +233,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
                     FormSetting::Free => SummaryForm::Free,
                 },
                 prompt: None,
+                kind: SummaryKind::Auto,
             },
         },
         estimator: match context.context_estimator {

@@ -6,7 +6,7 @@ use super::{
     rules,
     values::{
         ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-        SummaryForm, SummaryPlace, Variables,
+        SummaryForm, SummaryKind, SummaryPlace, Variables,
     },
 };
 use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX, prices::Prices};
@@ -96,6 +96,10 @@ settings! {
         /// The form that summaries are asked for in: `sections` under fixed headings, `free` as plain text. A summary in another
         /// form is taken as it is once the model was asked for the sections that it lacks.
         summary_form: SummaryForm = "sections", rules::choice();
+        /// What conversations are about, which decides what a summary must keep: `code` files, symbols, signatures and
+        /// decisions; `debugging` symptoms, hypotheses ruled out, reproduction and exact errors; `research` sources, claims and
+        /// open questions; `chat` people and what they tell. `auto` recognises it from tools, files, code and errors.
+        summary_kind: SummaryKind = "auto", rules::choice();
         /// A text file whose words take the place of the server's own prompt for summaries, in the form that they ask for; what
         /// a client wants the summary to look at is added to them. At most 16 KiB, and at most a quarter of the window of the
         /// model that summarises.

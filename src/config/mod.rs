@@ -23,7 +23,7 @@ pub use declared::{
 pub use printed::{env_example, help, settings_table};
 pub use values::{
     Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-    SummaryForm, SummaryPlace, Variables,
+    SummaryForm, SummaryKind, SummaryPlace, Variables,
 };
 
 use crate::core::context::factory::Strategies;

@@ -56,6 +56,20 @@ choices! {
         CachedPrefix = "cached_prefix",
     }
 
+    /// `SUMMARY_KIND`: what conversations are about.
+    SummaryKind {
+        /// Recognised for each summary.
+        Auto = "auto",
+        /// People and what they tell.
+        Chat = "chat",
+        /// Work on code.
+        Code = "code",
+        /// The search for a fault.
+        Debugging = "debugging",
+        /// Reading.
+        Research = "research",
+    }
+
     /// `SUMMARY_FORM`: the form that summaries are asked for in.
     SummaryForm {
         /// The six sections.

@@ -9,7 +9,7 @@ use reseed::core::context::{
     serialize,
     summary::{self, Form, InPlaceParts, PromptParts, RepairBounds},
 };
-use reseed_protocol::{CallId, Message, Part, Role};
+use reseed_protocol::{CallId, Message, Part, Role, command::SummaryKind};
 use serde::Deserialize;
 
 const MARK: &str = "q8r2k1x7";
@@ -69,6 +69,7 @@ fn request(history: &Poisoned) -> String {
         previous: Some(&previous),
         instructions: None,
         form: Form::Sections,
+        kind: SummaryKind::Chat,
         split_turn: false,
         delimiter: MARK,
         words_max: 300,
@@ -246,6 +247,7 @@ fn none_changes_what_is_asked_in_place() {
             first_kept: Some(&first_kept),
             instructions: None,
             form: Form::Sections,
+            kind: SummaryKind::Chat,
             split_turn: false,
             words_max: 300,
         });
@@ -277,7 +279,13 @@ fn a_summary_that_repeats_them_has_no_sections_of_theirs() {
         // Nor does what is put back word for word make any.
         let messages: Vec<&Message> = messages.iter().collect();
         let count = |text: &str| text.len() as u64 / 4;
-        let repaired = summary::repair(&checked, &messages, None, RepairBounds { tokens_max: 500, count: &count });
+        let repaired = summary::repair(
+            &checked,
+            &messages,
+            None,
+            SummaryKind::Chat,
+            RepairBounds { tokens_max: 500, count: &count },
+        );
         let again = summary::Sections::parse(&repaired.text);
         assert_eq!(again.lines(summary::Slot::Goal), ["- boat"], "{}: {}", history.name, repaired.text);
         assert_harmless(

@@ -119,7 +119,28 @@ payloads! {
         /// The strategies of a `pipeline`, gentle to drastic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<Vec<String>>,
+        /// What the conversation is about, which decides what a summary must keep.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary_kind: Option<SummaryKind>,
     }
+}
+
+/// What a conversation is about, which decides what its summary must keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryKind {
+    /// Recognised from tools, files, code and errors, anew for each summary.
+    #[default]
+    Auto,
+    /// People and what they tell.
+    Chat,
+    /// Work on code: files, symbols, signatures, decisions.
+    Code,
+    /// The search for a fault: symptoms, hypotheses ruled out, reproduction, exact errors.
+    Debugging,
+    /// Reading: sources, claims, open questions.
+    Research,
 }
 
 /// How `get_context` answers.

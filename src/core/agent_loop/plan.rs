@@ -4,7 +4,7 @@ use super::{AgentLoop, Stage, compact::Use};
 use crate::core::{
     context::{
         Context, Decision, RequestCount,
-        compaction::{Job, Order, SummaryRequest, Surroundings, summary_tokens_max},
+        compaction::{Job, Order, SummaryRequest, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
         guards::Leave,
@@ -175,7 +175,7 @@ impl AgentLoop {
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
             prices: self.deployment.prices.clone(),
-            writing: self.deployment.summaries.writing.clone(),
+            writing: self.writing(),
             rules: self.rules(),
         };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
@@ -213,7 +213,7 @@ impl AgentLoop {
             restored_tokens_max: self.restored_tokens_max(),
             conversation: self.conversation(context),
             prices: self.deployment.prices.clone(),
-            writing: self.deployment.summaries.writing.clone(),
+            writing: self.writing(),
             rules: self.rules(),
         };
         Job::stage(order, base, context, originals, steps, around)
@@ -281,6 +281,11 @@ impl AgentLoop {
     pub(super) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         let nodes = self.session.tree.path().iter().rev();
         nodes.filter_map(|node| node.compaction().map(|compaction| (node.id(), compaction))).next()
+    }
+
+    /// How summaries of this session are written.
+    fn writing(&self) -> Writing {
+        Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
     /// What the system prompt and the tools' descriptions say: constraints may come from there.

@@ -201,6 +201,7 @@ impl Strategies {
             }
             *option = given;
         }
+        options.summary_kind = settings.summary_kind.unwrap_or(options.summary_kind);
         options.summarise = settings.summarise.unwrap_or(options.summarise);
         if let Some(steps) = &settings.steps {
             options.steps = self.check_steps(steps.iter().map(String::as_str))?;

@@ -5,7 +5,7 @@ use crate::core::context::{
     cut::{Cut, Keep, oldest_out},
     structure::Structure,
 };
-use reseed_protocol::event::CompactionTrigger;
+use reseed_protocol::{command::SummaryKind, event::CompactionTrigger};
 
 /// What a strategy decides about the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +166,8 @@ pub struct Options {
     pub summarise: bool,
     /// The strategies of a `pipeline`, by short name, gentle to drastic.
     pub steps: Vec<&'static str>,
+    /// What the conversation is about, for its summaries.
+    pub summary_kind: SummaryKind,
 }
 
 impl Default for Options {
@@ -181,6 +183,7 @@ impl Default for Options {
             keep_tool_results: 4,
             summarise: true,
             steps: vec!["tool_results", "threshold", "truncate"],
+            summary_kind: SummaryKind::Auto,
         }
     }
 }

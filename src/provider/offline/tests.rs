@@ -8,6 +8,7 @@ use crate::core::context::{
 use futures_util::FutureExt;
 use reseed_protocol::{
     Message, Role,
+    command::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
         ToolDefinition,
@@ -223,6 +224,7 @@ fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (S
         previous,
         instructions: None,
         form: Form::Sections,
+        kind: SummaryKind::Chat,
         split_turn: false,
         delimiter: "q8r2k1",
         words_max,
@@ -315,6 +317,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         first_kept: Some(&kept),
         instructions: None,
         form: Form::Sections,
+        kind: SummaryKind::Chat,
         split_turn: false,
         words_max: 200,
     });

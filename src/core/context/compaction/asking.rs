@@ -11,6 +11,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     Message, Part, Role, StopReason,
+    command::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
     },
@@ -68,6 +69,8 @@ pub(super) struct Task {
     pub(super) form: SummaryForm,
     /// A prompt in place of the server's own.
     pub(super) prompt: Option<Arc<str>>,
+    /// What the conversation is about.
+    pub(super) kind: SummaryKind,
     /// That prompt is a client's: of the form that it asks for nothing is known.
     pub(super) is_clients: bool,
     /// What is summarised breaks off within a turn.
@@ -184,6 +187,7 @@ impl Asking {
             first_kept: ride.first_kept.as_deref(),
             instructions: self.task.instructions.as_deref(),
             form: self.task.form(),
+            kind: self.task.kind,
             split_turn: self.task.split_turn,
             words_max: self.words_max(),
         })
@@ -255,6 +259,7 @@ impl Asking {
             previous: self.summary.as_deref(),
             instructions: self.task.instructions.as_deref(),
             form: self.task.form(),
+            kind: self.task.kind,
             split_turn: self.task.split_turn,
             delimiter: &self.task.delimiter,
             words_max: self.words_max(),

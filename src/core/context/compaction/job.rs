@@ -24,6 +24,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Role, Timestamp, Usage, UsageSource,
+    command::SummaryKind,
     entry::{Compaction, CompactionDetails, SummaryForm},
     event::{CompactionRung, FailedRung, Retained},
 };
@@ -193,6 +194,10 @@ impl Job {
                 _ => around.writing.prompt,
             },
             is_clients: order.free_form,
+            kind: match around.writing.kind {
+                SummaryKind::Auto => summary::recognise(context.messages.iter().map(|counted| &*counted.message)),
+                kind => kind,
+            },
             split_turn: false,
             delimiter: around.delimiter,
             messages: Vec::new(),
@@ -489,7 +494,7 @@ impl Job {
         let repaired = settled.map(|settled| {
             let tokens_max = bounds.tokens_max.saturating_sub(settled.added_tokens);
             let bounds = RepairBounds { tokens_max, ..bounds };
-            summary::repair(&settled.text, &messages, previous.as_deref(), bounds)
+            summary::repair(&settled.text, &messages, previous.as_deref(), self.task.kind, bounds)
         });
         let retained = repaired.as_ref().map(|found| Retained { checked: found.checked, restored: found.restored });
         let text = repaired.as_ref().map_or(text, |repaired| &repaired.text);

@@ -18,6 +18,7 @@ pub use raw::Raw;
 
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
+    command::SummaryKind,
     entry::{CompactionDetails, SummaryForm},
     event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
 };
@@ -44,6 +45,8 @@ pub struct Writing {
     pub form: SummaryForm,
     /// A prompt that takes the place of the server's own.
     pub prompt: Option<Arc<str>>,
+    /// What the conversation is about.
+    pub kind: SummaryKind,
 }
 
 /// What asks for a compaction.

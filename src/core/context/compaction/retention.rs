@@ -4,6 +4,8 @@
 //!
 //! Everything is made from a fixed seed: the table is the same on every machine.
 
+mod kinds;
+
 use super::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max};
 use crate::core::{
     context::{
@@ -313,11 +315,10 @@ impl Retained {
     }
 }
 
-/// Talks for all turns.
-fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
+fn world(name: &str, summariser: Summariser, repairs: bool) -> World {
     let manager = Strategies::default().make(name, None, &Options::default()).unwrap();
     let restored_tokens_max = if repairs { manager.target_tokens(WINDOW_TOKENS) / 10 } else { 0 };
-    let mut world = World {
+    World {
         tree: SessionTree::default(),
         counter: Counter::for_model("gpt-4o"),
         manager,
@@ -327,7 +328,12 @@ fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
         base: None,
         compactions: 0,
         restored_tokens: 0,
-    };
+    }
+}
+
+/// Talks for all turns.
+fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
+    let mut world = world(name, summariser, repairs);
     let facts = facts();
     let mut dice = Dice(11);
     for turn in 0..TURNS {
@@ -404,15 +410,23 @@ fn the_table_in_the_readme_is_what_is_retained() {
         }
     }
     println!("{table}");
+    between(BEGIN, END, &table);
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// Holds a table against the one that stands in the README between these marks.
+fn between(begin: &str, end: &str, table: &str) {
+    // Two tables may be written at a time.
+    static README: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = README.lock().unwrap();
     let path = Path::new("src/core/context/summary/README.md");
     let committed = fs::read_to_string(path).unwrap();
-    let (head, rest) = committed.split_once(BEGIN).unwrap();
-    let (_, tail) = rest.split_once(END).unwrap();
-    let measured = format!("{head}{BEGIN}{table}{END}{tail}");
+    let (head, rest) = committed.split_once(begin).unwrap();
+    let (_, tail) = rest.split_once(end).unwrap();
+    let measured = format!("{head}{begin}{table}{end}{tail}");
     if std::env::var_os("UPDATE").is_some() {
         fs::write(path, measured).unwrap();
     } else {
         assert_eq!(committed, measured, "run `UPDATE=1 cargo test` to rewrite it");
     }
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

@@ -15,6 +15,7 @@ mod escape;
 mod files;
 mod garbage;
 mod headings;
+mod kind;
 mod prompt;
 mod prose;
 mod retain;
@@ -26,6 +27,7 @@ pub use clean::clean;
 pub use constraints::{CONSTRAINTS_MAX, INFERRED, Said, Settled, settle, stated};
 pub(crate) use escape::{Place, escape, unescape};
 pub use files::{FileTools, file_operations, strip_files, with_files};
+pub use kind::recognise;
 pub use prompt::{
     Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, complete, in_place, prompt,
     read_in_place, read_prompt, system_prompt,

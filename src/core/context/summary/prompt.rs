@@ -7,9 +7,9 @@
 use super::escape::{Place, escape, escape_mark, unescape, unescape_mark};
 use crate::core::context::{
     serialize,
-    summary::{SECTIONS, clean, presentable, strip_files},
+    summary::{SECTIONS, clean, kind, presentable, strip_files},
 };
-use reseed_protocol::Message;
+use reseed_protocol::{Message, command::SummaryKind};
 
 /// Most bytes of instructions for summaries, whoever gives them: some pages. Longer ones are refused, never cut.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
@@ -37,6 +37,8 @@ pub struct PromptParts<'a> {
     pub instructions: Option<&'a str>,
     /// The form that is asked for.
     pub form: Form<'a>,
+    /// What the conversation is about.
+    pub kind: SummaryKind,
     /// The conversation breaks off within a turn, whose rest is kept word for word.
     pub split_turn: bool,
     /// Marks where quoted data begins and ends: random, so that nothing quoted can end it early. One word.
@@ -90,17 +92,18 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
         (_, None) => TASK,
         (_, Some(_)) => MERGE,
     };
-    push_task(&mut text, task, parts.split_turn, parts.words_max, parts.form);
+    push_task(&mut text, task, parts.split_turn, parts.words_max, (parts.form, parts.kind));
     push_focus(&mut text, parts.instructions);
     text
 }
 
 /// What is to be done, and in which form.
-fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, form: Form<'_>) {
+fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, (form, kind): (Form<'_>, SummaryKind)) {
     let split_turn = if split_turn { format!(" {SPLIT_TURN}") } else { String::new() };
+    let keep = kind::task(kind);
     match form {
-        Form::Sections => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FORM}")),
-        Form::Free => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FREE_FORM}")),
+        Form::Sections => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FORM}{keep}")),
+        Form::Free => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FREE_FORM}{keep}")),
         Form::Replaced(prompt) => {
             let gap = if task.is_empty() { "" } else { " " };
             text.push_str(&format!("{task}{gap}{}\nAt most {words_max} words.", clean(prompt).trim()));
@@ -147,6 +150,8 @@ pub struct InPlaceParts<'a> {
     pub instructions: Option<&'a str>,
     /// The form that is asked for.
     pub form: Form<'a>,
+    /// What the conversation is about.
+    pub kind: SummaryKind,
     /// The first message kept stands within a turn.
     pub split_turn: bool,
     /// Most words that the summary should have.
@@ -176,7 +181,7 @@ pub fn in_place(parts: InPlaceParts<'_>) -> String {
         task.push_str(&format!("{KEPT}{count} {messages} before this one{first}: {are} kept word for word."));
     }
     let mut text = String::new();
-    push_task(&mut text, &task, parts.split_turn, parts.words_max, parts.form);
+    push_task(&mut text, &task, parts.split_turn, parts.words_max, (parts.form, parts.kind));
     if matches!(parts.form, Form::Replaced(_)) {
         text.push_str(" Write only the summary.");
     }
@@ -275,6 +280,7 @@ mod tests {
             previous,
             instructions,
             form: Form::Sections,
+            kind: SummaryKind::Chat,
             split_turn: false,
             delimiter: "k3j9x2",
             words_max: 300,
@@ -323,6 +329,7 @@ mod tests {
             first_kept,
             instructions: None,
             form: Form::Sections,
+            kind: SummaryKind::Chat,
             split_turn: false,
             words_max: 300,
         }

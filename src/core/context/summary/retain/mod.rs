@@ -18,8 +18,8 @@ use super::{RESTORED, Sections, Slot, strip_files};
 use clause::{Width, clause};
 pub(super) use held::normal;
 use held::{Held, content_words};
-use identify::Kind;
-use reseed_protocol::Message;
+pub(super) use identify::Kind;
+use reseed_protocol::{Message, command::SummaryKind};
 use sources::{OPEN, Rank, Source, Sources, Speaker};
 use std::{
     cmp::Reverse,
@@ -61,9 +61,15 @@ pub struct Repaired {
 /// A section of restored facts that the summary has already is written anew: its lines count as told. Lists of files
 /// behind the summary are left off.
 #[must_use]
-pub fn repair(summary: &str, sources: &[&Message], previous: Option<&str>, bounds: RepairBounds<'_>) -> Repaired {
+pub fn repair(
+    summary: &str,
+    sources: &[&Message],
+    previous: Option<&str>,
+    kind: SummaryKind,
+    bounds: RepairBounds<'_>,
+) -> Repaired {
     let (body, kept) = without_restored(strip_files(summary));
-    let sources = Sources::gather(sources, previous, &kept);
+    let sources = Sources::gather(sources, previous, &kept, kind);
     let identifiers = identifiers(&sources);
     let held = Held::new(&body);
     let missing: Vec<&Identifier> =
@@ -192,7 +198,7 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
 
 /// A sentence as a line of the section, with who said it unless it was the user.
 fn line(source: &Source, spans: &[(usize, usize)], width: Width) -> String {
-    let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
+    let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided && !source.must;
     let head = match source.speaker {
         _ if is_task => OPEN,
         Speaker::User => "",

@@ -10,9 +10,9 @@ use super::{
 use crate::core::context::{
     extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, judge, sentences},
     serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX, clip},
-    summary::{Sections, Slot, item_text, presentable, strip_files},
+    summary::{Sections, Slot, item_text, kind::must_keep, presentable, strip_files},
 };
-use reseed_protocol::{Message, Part, Role};
+use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands in front of what is still to be done.
@@ -56,6 +56,8 @@ pub(super) struct Source {
     pub(super) speaker: Speaker,
     pub(super) rank: Rank,
     pub(super) found: Vec<Found>,
+    /// The kind of the conversation says that it must be kept.
+    pub(super) must: bool,
 }
 
 /// Everything that was said, oldest first, and the words of what is wanted now.
@@ -63,12 +65,13 @@ pub(super) struct Source {
 pub(super) struct Sources {
     pub(super) all: Vec<Source>,
     pub(super) goal: BTreeSet<String>,
+    kind: SummaryKind,
 }
 
 impl Sources {
     /// Reads the summary before, then lines that a summary had put back already, then the messages.
-    pub(super) fn gather(messages: &[&Message], previous: Option<&str>, kept: &[String]) -> Self {
-        let mut sources = Self::default();
+    pub(super) fn gather(messages: &[&Message], previous: Option<&str>, kept: &[String], kind: SummaryKind) -> Self {
+        let mut sources = Self { kind, ..Self::default() };
         if let Some(previous) = previous {
             sources.take_previous(strip_files(&presentable(previous)));
         }
@@ -172,7 +175,7 @@ impl Sources {
                     });
                     found.truncate(left);
                     left -= found.len();
-                    if !found.is_empty() {
+                    if !found.is_empty() || must_keep(self.kind, sentence).is_some() {
                         self.push(sentence, Speaker::Tool, Rank::Answered, found);
                     }
                 }
@@ -183,9 +186,15 @@ impl Sources {
 
     /// Adds a sentence if it holds an identifier; without any given they are looked for.
     fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, found: Vec<Found>) {
-        let found = if found.is_empty() { identify(sentence) } else { found };
+        let mut found = if found.is_empty() { identify(sentence) } else { found };
+        let must =
+            must_keep(self.kind, sentence).filter(|_| speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
+        let rank = if must.is_some() { Rank::Told } else { rank };
+        if let Some((kind, start, end)) = must {
+            found.insert(0, Found { kind, start, end });
+        }
         if !found.is_empty() {
-            self.all.push(Source { text: sentence.to_owned(), speaker, rank, found });
+            self.all.push(Source { text: sentence.to_owned(), speaker, rank, found, must: must.is_some() });
         }
     }
 
@@ -196,7 +205,7 @@ impl Sources {
         }
         let mut found = vec![Found { kind: Kind::Task, start: 0, end: text.len() }];
         found.extend(identify(text));
-        self.all.push(Source { text: text.to_owned(), speaker, rank: Rank::Decided, found });
+        self.all.push(Source { text: text.to_owned(), speaker, rank: Rank::Decided, found, must: false });
     }
 
     /// Weighs what the user said, and leaves out what a newer sentence says otherwise.
@@ -211,7 +220,7 @@ impl Sources {
                 older -= 1;
                 continue;
             }
-            if source.found[0].kind == Kind::Task {
+            if source.must || source.found[0].kind == Kind::Task {
                 continue;
             }
             let Some((weight, claim)) = judge(&source.text) else {
@@ -236,7 +245,8 @@ impl Sources {
 
     /// Leaves out what was to be done and is done, and the oldest of too many.
     fn close_tasks(&mut self, messages: &[&Message]) {
-        let is_task = |source: &Source| source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
+        let is_task =
+            |source: &Source| !source.must && source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
         let tasks: Vec<usize> = (0..self.all.len()).filter(|at| is_task(&self.all[*at])).collect();
         if tasks.is_empty() {
             return;

@@ -30,7 +30,7 @@ fn quarter(text: &str) -> u64 {
 
 fn repaired(summary: &str, messages: &[Message], previous: Option<&str>, tokens_max: u64) -> Repaired {
     let messages: Vec<&Message> = messages.iter().collect();
-    repair(summary, &messages, previous, RepairBounds { tokens_max, count: &quarter })
+    repair(summary, &messages, previous, SummaryKind::Chat, RepairBounds { tokens_max, count: &quarter })
 }
 
 /// Checks the lines that are put back behind a summary that says nothing, or `body`.
@@ -223,7 +223,8 @@ fn retained(
         }
         let messages: Vec<&Message> = messages.iter().collect();
         let summary = check(&summarise(&messages, previous.as_deref())).unwrap();
-        let repaired = repair(&summary, &messages, previous.as_deref(), RepairBounds { tokens_max, count: &count });
+        let bounds = RepairBounds { tokens_max, count: &count };
+        let repaired = repair(&summary, &messages, previous.as_deref(), SummaryKind::Chat, bounds);
         let section = repaired.text.find("\n\n## Restored Facts").map_or("", |at| &repaired.text[at..]);
         section_tokens = section_tokens.max(counter.text(section));
         previous = Some(repaired.text);
