@@ -5,7 +5,7 @@ use anyhow::bail;
 use reseed::core::{
     context::{
         Context, build_context,
-        compaction::{Job, Next, Order, Surroundings, summary_tokens_max},
+        compaction::{Job, Next, Order, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::{Keep, find_cut},
         strategy::Step,
@@ -78,6 +78,8 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
         restored_tokens_max: window / 20,
         conversation: None,
         prices: Prices::default(),
+        writing: Writing::default(),
+        rules: Vec::new(),
     };
     let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
     let begun = Instant::now();

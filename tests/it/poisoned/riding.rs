@@ -5,7 +5,7 @@ use super::{Poisoned, RECORD_BEGINS, RECORD_ENDS, assert_harmless, histories, me
 use reseed::core::{
     context::{
         build_context,
-        compaction::{Job, Next, Order, Outcome, Surroundings, summary_tokens_max},
+        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::{Keep, find_cut},
         envelope::{Compiled, envelope},
@@ -78,6 +78,8 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         restored_tokens_max: 400,
         conversation: Some(conversation.clone()),
         prices: Prices::default(),
+        writing: Writing::default(),
+        rules: Vec::new(),
     };
     let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
     let base = Some(path[0].id().clone());

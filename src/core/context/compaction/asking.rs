@@ -319,11 +319,11 @@ impl Asking {
         let prompt = self.prompt(chunk);
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
-        let said = match self.piece_tokens {
-            Some(tokens) => tokens + counter.text(&self.prompt(&[])),
-            None => counter.text(&prompt),
-        };
-        let beside = self.room_beside(counter.text(&system) + said + counter.request_overhead());
+        let beside = |said: u64| self.room_beside(counter.text(&system) + said + counter.request_overhead());
+        // Where the bound of what was counted before leaves all that an answer may have, the prompt is not counted again.
+        let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
+        let known = known.filter(|beside| *beside >= ANSWER_TOKENS_MAX);
+        let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
         let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
         Some(ModelRequest {
