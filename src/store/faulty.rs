@@ -171,6 +171,10 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         self.inner.failure()
     }
 
+    fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
+        self.inner.check_writable()
+    }
+
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         self.inner.close()
     }

@@ -446,6 +446,15 @@ pub trait SessionStore: Send + Sync {
         None
     }
 
+    /// Whether a write would be taken now. A store that failed to write tries it again, with as much as was refused, so
+    /// that it answers `Ok` only where there is room again.
+    ///
+    /// # Errors
+    /// Why a write would be refused.
+    fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.failure().map_or(Ok(()), Err) })
+    }
+
     /// Waits until everything accepted is durable and closes the store: every later read and write
     /// is [`Error::Unknown`]. Closing twice is harmless.
     ///

@@ -3,10 +3,13 @@
 //! The operating system drops the lock when the process ends, however it ends; the file stays and says nothing by itself.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt as _;
 
 /// Longest process id read from a lock file, in bytes; a decimal `u32` has at most 10.
 const PID_BYTES_MAX: u64 = 10;
@@ -14,7 +17,10 @@ const PID_BYTES_MAX: u64 = 10;
 /// The lock; dropping it lets the next process in.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+    path: PathBuf,
+    /// The database, once it is there: its path, device and number.
+    database: Option<(PathBuf, (u64, u64))>,
 }
 
 /// Why the lock was not had.
@@ -30,6 +36,17 @@ pub(super) fn path_of(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
     name.into()
+}
+
+/// What tells one file from another, whatever it is called. Elsewhere than on Unix files in use cannot be replaced.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> (u64, u64) {
+    (0, 0)
 }
 
 impl Lock {
@@ -49,6 +66,23 @@ impl Lock {
         }
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file, path: path.to_owned(), database: None })
+    }
+
+    /// Watches the database that the lock is for: [`Self::lost`] also looks at it from now on.
+    pub(super) fn watch(&mut self, database: &Path) -> io::Result<()> {
+        self.database = Some((database.to_owned(), identity(&fs::metadata(database)?)));
+        Ok(())
+    }
+
+    /// Why the lock protects nothing any more, if so: another process can take a lock file that was put in its place, and
+    /// what is written to a database file that was moved or removed is not where anybody looks for it.
+    pub(super) fn lost(&self) -> Option<String> {
+        let is = |path: &Path, wanted: io::Result<(u64, u64)>| matches!((fs::metadata(path), wanted), (Ok(there), Ok(wanted)) if identity(&there) == wanted);
+        if !is(&self.path, self.file.metadata().map(|held| identity(&held))) {
+            return Some(format!("the lock file `{}` was removed or replaced", self.path.display()));
+        }
+        let (path, identity) = self.database.as_ref()?;
+        (!is(path, Ok(*identity))).then(|| format!("the database file `{}` was moved or replaced", path.display()))
     }
 }

@@ -4,6 +4,7 @@
 //! own. One process at a time may write to the file; others may look into it meanwhile.
 
 mod checksum;
+mod health;
 mod lock;
 mod open;
 mod read;
@@ -34,6 +35,8 @@ use writer::Writer;
 pub struct CommitStats {
     /// Commits that wrote something; each has synced the disk.
     pub commits: u64,
+    /// Groups of writes of which nothing was committed, because the disk or the database failed or had failed before.
+    pub failed: u64,
     /// Records appended.
     pub records: u64,
     /// Bytes of bodies, replies and states written.
@@ -259,6 +262,15 @@ impl SessionStore for SqliteStore {
 
     fn failure(&self) -> Option<Error> {
         self.writer.as_ref().and_then(|writer| writer.failure())
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match &self.writer {
+                Some(writer) => writer.check().await,
+                None => Err(Error::ReadOnly),
+            }
+        })
     }
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {

@@ -130,7 +130,8 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
     let (path, lock) = match vfs {
         None => {
             let path = resolve(path).map_err(io_error(path))?;
-            let lock = settle(&path)?;
+            let mut lock = settle(&path)?;
+            lock.watch(&path).map_err(io_error(&path))?;
             settle_log(&path).map_err(io_error(&path))?;
             (path, Some(lock))
         }

@@ -47,6 +47,21 @@ fn tamper(path: &Path, sql: &str) {
 }
 
 #[tokio::test]
+async fn once_the_file_or_its_lock_is_replaced_nothing_more_is_written() {
+    for replaced in ["reseed.db.lock", "reseed.db"] {
+        let (dir, path) = place();
+        let store = SqliteStore::open(&path).unwrap();
+        let lease = store.create(&id("s"), "alice", NOW).await.unwrap();
+        assert_eq!(store.check_writable().await, Ok(()));
+        fs::rename(dir.path().join(replaced), dir.path().join("elsewhere")).unwrap();
+        let refused = store.append(&lease, 1, append_of(["a"])).await.unwrap_err();
+        assert!(refused.to_string().contains(&format!("{replaced}` was ")), "{refused}");
+        assert_eq!(store.check_writable().await, Err(refused.clone()));
+        assert_eq!(store.failure(), Some(refused));
+    }
+}
+
+#[tokio::test]
 async fn a_reopened_file_has_everything_and_its_terms_go_on() {
     let (_dir, path) = place();
     let mut term = 0;

@@ -5,15 +5,21 @@
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
 //! - after a sync that failed nothing more is written: what the disk holds is not known then, and a second sync that
 //!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but for
-//!   a full disk, and after damage that was found while writing: what other sessions share with it is not known.
+//!   a full disk, after damage that was found while writing: what other sessions share with it is not known, and once the
+//!   lock file or the database file is no longer the one that was opened.
 
-use super::{CommitStats, Fault, lock::Lock, open::to_the_end};
+use super::{
+    CommitStats, Fault,
+    health::{Health, Probe},
+    lock::Lock,
+    open::to_the_end,
+};
 use crate::store::Error;
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::{
     io,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
@@ -108,9 +114,6 @@ impl<W: Write> Job for Call<W> {
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// Why nothing more is written, once that is so; others look at it too.
-type Poison = Arc<OnceLock<Error>>;
-
 /// What the thread owns.
 struct Thread {
     db: Connection,
@@ -118,9 +121,11 @@ struct Thread {
     commit: Commit,
     observer: Box<dyn Fn(CommitStats) + Send>,
     stats: CommitStats,
-    /// Set for good by what the invariants above name.
-    poison: Poison,
+    /// How it goes; others look at it too.
+    health: Arc<Health>,
     wal: Wal,
+    /// Behind the connection, so that it is dropped after it is closed.
+    lock: Option<Lock>,
 }
 
 /// How long the write-ahead log is, and when it is copied back next.
@@ -136,6 +141,7 @@ struct Wal {
 impl Thread {
     fn new(
         mut db: Connection,
+        lock: Option<Lock>,
         observer: Box<dyn Fn(CommitStats) + Send>,
         checkpoint_pages: u32,
     ) -> rusqlite::Result<Self> {
@@ -148,7 +154,7 @@ impl Thread {
             Ok(())
         }))?;
         let wal = Wal { pages, checkpoint_pages, due_at: checkpoint_pages };
-        Ok(Self { db, commit, observer, stats: CommitStats::default(), poison: Poison::default(), wal })
+        Ok(Self { db, commit, observer, stats: CommitStats::default(), health: Arc::default(), wal, lock })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
@@ -167,7 +173,27 @@ impl Thread {
     }
 
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
-        let failure = self.poison.get().cloned().or_else(|| self.try_group(&mut group).err());
+        let bytes = group.iter().map(|job| job.size().bytes).sum();
+        if self.health.failure().is_none()
+            && let Some(lost) = self.lock.as_ref().and_then(Lock::lost)
+        {
+            self.end(Error::Unknown(lost));
+        }
+        let failure = self.health.failure().or_else(|| self.try_group(&mut group).err());
+        match &failure {
+            Some(_) => {
+                self.health.refused(bytes);
+                self.stats.failed += 1;
+                (self.observer)(self.stats);
+            }
+            None => {
+                // What was refused by our own rules says nothing of the disk.
+                let written: Vec<u64> = group.iter().filter_map(|job| job.written()).map(|size| size.bytes).collect();
+                if !written.is_empty() {
+                    self.health.took(written.into_iter().sum());
+                }
+            }
+        }
         for job in group {
             job.answer(failure.as_ref());
         }
@@ -219,7 +245,7 @@ impl Thread {
     /// Writes no more; every later write gets this answer.
     fn end(&mut self, failure: Error) -> Error {
         tracing::error!(error = %failure, "the store takes no more writes until the server is started again");
-        let _ = self.poison.set(failure.clone());
+        self.health.end(failure.clone());
         failure
     }
 
@@ -230,7 +256,7 @@ impl Thread {
             // It began anew.
             self.wal.due_at = self.wal.checkpoint_pages;
         }
-        if pages < self.wal.due_at || self.poison.get().is_some() {
+        if pages < self.wal.due_at || self.health.failure().is_some() {
             return;
         }
         // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next commit.
@@ -258,7 +284,7 @@ fn unknown(step: &str, error: &rusqlite::Error) -> Error {
 pub(super) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
-    poison: Poison,
+    health: Arc<Health>,
 }
 
 struct Running {
@@ -275,13 +301,10 @@ impl Writer {
         checkpoint_pages: u32,
     ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let writing = Thread::new(db, observer, checkpoint_pages).map_err(io::Error::other)?;
-        let poison = writing.poison.clone();
-        let thread = thread::Builder::new().name("store-writer".into()).spawn(move || {
-            writing.run(jobs);
-            drop(lock);
-        })?;
-        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), poison })
+        let writing = Thread::new(db, lock, observer, checkpoint_pages).map_err(io::Error::other)?;
+        let health = writing.health.clone();
+        let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs))?;
+        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health })
     }
 
     /// Does a write; durable when `Ok`. Dropping the future does not take back a write that is in the queue.
@@ -296,7 +319,21 @@ impl Writer {
 
     /// Why nothing more is written, if so.
     pub(super) fn failure(&self) -> Option<Error> {
-        self.poison.get().cloned()
+        self.health.failure()
+    }
+
+    /// Whether a write would be taken now; where that is not known, by writing something.
+    pub(super) async fn check(&self) -> Result<(), Error> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        if self.running().is_none() {
+            return Err(closed());
+        }
+        let Some(bytes) = self.health.probe_due() else { return self.health.probed() };
+        let outcome = self.call(Probe { bytes }).await;
+        self.health.was_probed(outcome.clone());
+        outcome
     }
 
     /// Ends the thread after all that it has accepted. Blocks until then.
@@ -317,7 +354,7 @@ fn closed() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, CommitStats, Fault, Job, Thread, Write, ffi, oneshot};
+    use super::{Call, CommitStats, Fault, Job, Probe, Thread, Write, ffi, oneshot};
     use crate::store::Error;
     use rusqlite::Connection;
     use std::sync::{Arc, Mutex};
@@ -356,8 +393,13 @@ mod tests {
         db.execute_batch("CREATE TABLE t (value)").unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observed = seen.clone();
-        let observer = Box::new(move |stats: CommitStats| observed.lock().unwrap().push(stats.commits));
-        let mut thread = Thread::new(db, observer, 1000).unwrap();
+        let observer = Box::new(move |stats: CommitStats| {
+            let mut seen = observed.lock().unwrap();
+            // Each group is told of once: as a commit, or as one that failed.
+            assert_eq!(stats.commits + stats.failed, seen.len() as u64 + 1);
+            seen.push(stats.commits);
+        });
+        let mut thread = Thread::new(db, None, observer, 1000).unwrap();
         let (mut at, mut commit) = (0, std::mem::replace(&mut thread.commit, Box::new(|_| Ok(()))));
         thread.commit = Box::new(move |db| {
             at += 1;
@@ -385,7 +427,12 @@ mod tests {
         let mut select = thread.db.prepare("SELECT value FROM t").unwrap();
         let found: Vec<i64> = select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         assert_eq!(found, rows);
-        assert_eq!(*seen.lock().unwrap(), commits);
+        let mut seen = seen.lock().unwrap().clone();
+        let told = seen.len() as u64;
+        assert_eq!(told, thread.stats.commits + thread.stats.failed, "every failed group is told of");
+        seen.dedup();
+        seen.retain(|commits| *commits > 0);
+        assert_eq!(seen, commits);
     }
 
     const NOT_FOUND: &str = "there is no session `s`";
@@ -432,5 +479,25 @@ mod tests {
         check(groups(), &[(2, ffi::SQLITE_IOERR)], &["1", DISK, DISK, DISK], &[1], &[1]);
         let full = "the store failed: commit: Error code 13: database or disk is full";
         check(groups(), &[(2, ffi::SQLITE_FULL)], &["1", full, full, "4"], &[1, 4], &[1, 2]);
+    }
+
+    #[test]
+    fn a_full_disk_is_known_until_as_much_fits_again() {
+        let db = Connection::open_in_memory().unwrap();
+        db.pragma_update(None, "secure_delete", true).unwrap();
+        db.execute_batch("CREATE TABLE mark (session, command, fingerprint, reply, checksum)").unwrap();
+        db.pragma_update(None, "max_page_count", 4).unwrap();
+        let mut thread = Thread::new(db, None, Box::new(|_| {}), 1000).unwrap();
+        let mut probe = |pages_max: u32| {
+            thread.db.pragma_update(None, "max_page_count", pages_max).unwrap();
+            let (answer, mut result) = oneshot::channel();
+            thread.write_group(vec![Box::new(Call { write: Probe { bytes: 100_000 }, result: None, answer })]);
+            let left: i64 = thread.db.query_row("SELECT count(*) FROM mark", [], |row| row.get(0)).unwrap();
+            assert_eq!(left, 0, "it leaves nothing behind");
+            let outcome = result.try_recv().unwrap().map_err(|error| error.to_string().contains("disk is full"));
+            (outcome, thread.health.probe_due(), thread.health.failure(), thread.stats.failed)
+        };
+        assert_eq!(probe(4), (Err(true), Some(100_000), None, 1));
+        assert_eq!(probe(1_000), (Ok(()), None, None, 1));
     }
 }
