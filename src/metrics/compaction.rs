@@ -91,29 +91,31 @@ pub fn rest(reason: BreakerReason) -> &'static str {
 /// Why a way of making room did not do, as a word of a closed set: `other` for one that is not known here.
 #[must_use]
 pub fn reason(reason: &str) -> &'static str {
-    const WORDS: &[&str] = &[
-        "too_little",
-        "not_smaller",
-        "empty",
-        "truncated",
-        "refused",
-        "malformed",
-        "timeout",
-        ErrorCode::ContextOverflow.as_str(),
-        ErrorCode::UpstreamUnreachable.as_str(),
-        ErrorCode::UpstreamTimeout.as_str(),
-        ErrorCode::UpstreamAuth.as_str(),
-        ErrorCode::UpstreamQuota.as_str(),
-        ErrorCode::UpstreamRateLimited.as_str(),
-        ErrorCode::UpstreamOverloaded.as_str(),
-        ErrorCode::UpstreamNotFound.as_str(),
-        ErrorCode::UpstreamRejected.as_str(),
-        ErrorCode::UpstreamError.as_str(),
-        ErrorCode::UpstreamTruncated.as_str(),
-        ErrorCode::UpstreamMalformed.as_str(),
-    ];
-    WORDS.iter().find(|word| **word == reason).copied().unwrap_or("other")
+    REASONS.iter().find(|word| **word == reason).copied().unwrap_or("other")
 }
+
+/// The reasons that are known here.
+pub(super) const REASONS: &[&str] = &[
+    "too_little",
+    "not_smaller",
+    "empty",
+    "truncated",
+    "refused",
+    "malformed",
+    "timeout",
+    ErrorCode::ContextOverflow.as_str(),
+    ErrorCode::UpstreamUnreachable.as_str(),
+    ErrorCode::UpstreamTimeout.as_str(),
+    ErrorCode::UpstreamAuth.as_str(),
+    ErrorCode::UpstreamQuota.as_str(),
+    ErrorCode::UpstreamRateLimited.as_str(),
+    ErrorCode::UpstreamOverloaded.as_str(),
+    ErrorCode::UpstreamNotFound.as_str(),
+    ErrorCode::UpstreamRejected.as_str(),
+    ErrorCode::UpstreamError.as_str(),
+    ErrorCode::UpstreamTruncated.as_str(),
+    ErrorCode::UpstreamMalformed.as_str(),
+];
 
 /// A compaction was committed.
 pub fn compaction_committed(event: &ContextCompacted) {

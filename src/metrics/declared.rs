@@ -61,6 +61,18 @@ impl<const N: usize> Metric<N> {
             .expect("the constants above hold bounds")
     }
 
+    /// Makes its series that can be named beforehand, at zero.
+    fn zero(&self) {
+        for values in super::zero::series(self.name, &self.labels) {
+            let Ok(values) = <[&'static str; N]>::try_from(values) else { continue };
+            match self.kind {
+                Kind::Counter => self.counter(values).increment(0),
+                Kind::Gauge => self.gauge(values).increment(0.0),
+                Kind::Histogram(_) => drop(self.histogram(values)),
+            }
+        }
+    }
+
     /// Tells the recorder its unit and help.
     fn describe(&self) {
         match self.kind {
@@ -87,6 +99,11 @@ macro_rules! metrics {
             $($NAME.describe();)*
         }
 
+        /// Makes the series of every metric that can be named beforehand.
+        pub(super) fn zero_all() {
+            $($NAME.zero();)*
+        }
+
         /// The name and the labels of every metric.
         #[cfg(test)]
         pub(super) const DECLARED: &[(&str, &[&str])] = &[$(($name, &$labels),)*];
@@ -99,6 +116,8 @@ const fn count_labels(labels: &[&str]) -> usize {
 }
 
 metrics! {
+    BUILD_INFO = Kind::Gauge, "reseed_build_info" ["version"], Count,
+        "Always 1; which version this is.";
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
         "Connections now, by the dialect they speak; `none` has not said anything yet.";
     CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
@@ -118,7 +137,7 @@ metrics! {
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
         "From the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
-        "Tokens that the model server reported, for turns and for summaries; `cached` is part of `input`, \
+        "Tokens that the model server reported, for turns and for summaries; `cached` and `cache_write` are parts of `input`, \
         `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by what for; outcome is `ok`, `cancelled` or the error's code.";

@@ -10,6 +10,7 @@
 pub mod compaction;
 mod declared;
 pub mod hooks;
+mod zero;
 
 use declared::*;
 
@@ -49,6 +50,7 @@ pub fn install() -> Handle {
                 tracing::error!("something else in this process counts already: /metrics stays empty");
             }
             describe_all();
+            zero::begin();
             let gathered = handle.clone();
             let upkeep = move || {
                 loop {
@@ -236,6 +238,7 @@ pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<
     for (kind, tokens) in [
         ("input", usage.input_tokens),
         ("cached", usage.cached_tokens.unwrap_or(0)),
+        ("cache_write", usage.cache_write_tokens.unwrap_or(0)),
         ("output", usage.output_tokens),
         ("reasoning", usage.reasoning_tokens.unwrap_or(0)),
     ] {
@@ -314,7 +317,8 @@ mod tests {
     }
 
     /// Records each metric at least once.
-    fn record_all() {
+    pub(super) fn record_all() {
+        zero::begin();
         let mut connection = OpenConnection::new();
         connection.speaks(Dialect::V2);
         drop(OpenConnection::new());
