@@ -90,13 +90,43 @@ pub struct ModelFault {
     pub overflow: OverflowHint,
     /// Whether any text of this answer had been shown.
     pub shown: bool,
+    /// What the upstream's operator needs to find the request; for the log alone.
+    pub origin: FaultOrigin,
+}
+
+/// Where a fault comes from, as the upstream told it. Never its text: what stands here is a number or a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FaultOrigin {
+    /// The HTTP status of the response, where there was one.
+    pub http_status: Option<u16>,
+    /// The upstream's type or code of the error.
+    pub error_type: Option<String>,
+    /// The upstream's id of the request.
+    pub request_id: Option<String>,
 }
 
 impl ModelFault {
+    /// The same fault, of which this is known where it does not say it itself.
+    #[must_use]
+    pub fn at(mut self, origin: FaultOrigin) -> Self {
+        let own = &mut self.origin;
+        own.http_status = own.http_status.or(origin.http_status);
+        own.error_type = own.error_type.take().or(origin.error_type);
+        own.request_id = own.request_id.take().or(origin.request_id);
+        self
+    }
+
     /// A fault of this code before anything was shown.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after_ms: None, overflow: OverflowHint::default(), shown: false }
+        Self {
+            code,
+            message: message.into(),
+            retry_after_ms: None,
+            overflow: OverflowHint::default(),
+            shown: false,
+            origin: FaultOrigin::default(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! and the message of the fault is made of the code's own cause and remedy, and of numbers.
 
 use super::overflow;
-use crate::core::model::{ModelFault, OverflowHint};
+use crate::core::model::{FaultOrigin, ModelFault, OverflowHint};
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reseed_protocol::ErrorCode;
@@ -46,7 +46,29 @@ pub fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: 
     if let Some(window) = hint.window_tokens {
         note.push_str(&format!(", {window} fit"));
     }
-    ModelFault { overflow: hint, retry_after_ms: retry_after_ms(headers, now), ..fault(code, &note) }
+    let origin = FaultOrigin { http_status: status, error_type: said.error_type, request_id: request_id(headers) };
+    ModelFault { overflow: hint, retry_after_ms: retry_after_ms(headers, now), origin, ..fault(code, &note) }
+}
+
+/// Longest type of an error and id of a request that is taken over, in characters.
+const NAME_CHARS_MAX: usize = 128;
+
+/// Headers in which servers name a request.
+const REQUEST_ID_HEADERS: &[&str] =
+    &["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-litellm-call-id", "cf-ray"];
+
+/// The upstream's id of the request that this is the response to.
+#[must_use]
+pub fn request_id(headers: &HeaderMap) -> Option<String> {
+    REQUEST_ID_HEADERS.iter().find_map(|header| name(headers.get(*header)?.to_str().ok()?))
+}
+
+/// A text that can only be a name, so that nothing that a person wrote, and no key, gets into the log as one.
+fn name(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let is_name = (1..=NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_letter);
+    (is_name && !text.starts_with("sk-")).then(|| text.to_owned())
 }
 
 /// Codes, types and turns of phrase that settle what is meant, whatever the status.
@@ -129,6 +151,8 @@ struct Said {
     words: String,
     /// The message alone.
     message: String,
+    /// Its type, or else its code, where that is a name.
+    error_type: Option<String>,
     /// A status told inside the body.
     status: Option<u16>,
     /// Counts in fields of their own, as llama-server has them.
@@ -166,8 +190,9 @@ impl Said {
             .find_map(|code| code.parse::<u16>().ok().filter(|status| (400..600).contains(status)));
         let counts =
             OverflowHint { prompt_tokens: error["n_prompt_tokens"].as_u64(), window_tokens: error["n_ctx"].as_u64() };
+        let error_type = name(&text(&error["type"])).or_else(|| name(&code)).or_else(|| name(&text(&error["status"])));
         let words = format!("{code}\n{kinds}\n{message}").to_lowercase();
-        Self { words, message, status, counts, bodiless: body.trim_ascii().is_empty() }
+        Self { words, error_type, message, status, counts, bodiless: body.trim_ascii().is_empty() }
     }
 
     fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
@@ -222,6 +247,35 @@ mod tests {
 
     fn judged(status: Option<u16>, body: &str) -> ModelFault {
         classify(status, &HeaderMap::new(), now(), body.as_bytes())
+    }
+
+    #[test]
+    fn a_fault_names_its_type_and_request_and_never_a_text() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-id", "req_8f-1".parse().unwrap());
+        let origin = |body: &str, headers: &HeaderMap| classify(Some(400), headers, now(), body.as_bytes()).origin;
+        for (body, error_type) in [
+            (
+                r#"{"error":{"message":"secret words","type":"invalid_request_error","code":"x"}}"#,
+                Some("invalid_request_error"),
+            ),
+            (r#"{"error":{"message":"secret words","code":"model_not_found"}}"#, Some("model_not_found")),
+            (r#"{"error":{"message":"secret words","type":"secret words in the type","code":400}}"#, Some("400")),
+            (r#"{"error":{"message":"secret","type":"sk-abcdef"}}"#, None),
+            ("secret words", None),
+        ] {
+            let found = origin(body, &headers);
+            let expected = FaultOrigin {
+                http_status: Some(400),
+                error_type: error_type.map(str::to_owned),
+                request_id: Some("req_8f-1".into()),
+            };
+            assert_eq!(found, expected, "{body}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-id", "several words".parse().unwrap());
+        headers.insert("cf-ray", "9a1-FRA".parse().unwrap());
+        assert_eq!(origin("{}", &headers).request_id.as_deref(), Some("9a1-FRA"));
     }
 
     #[test]

@@ -211,7 +211,10 @@ impl Actor {
                 self.held = true;
                 self.tell(Input::Stop, None).await?;
             }
-            Message::Input(input) => self.tell(input, None).await?,
+            Message::Input(input) => {
+                self.effects.note_fault(&input);
+                self.tell(input, None).await?;
+            }
         }
         Ok(())
     }

@@ -64,12 +64,27 @@ pub(super) struct Measure {
     /// The newest preview: only one can be applied.
     preview: Option<JobId>,
     last_compaction: Option<Box<LastCompaction>>,
+    /// The last fault of the running turn's requests, and the model that was asked.
+    fault: Option<Box<(ModelFault, String)>>,
     resting: Option<RestingSession>,
 }
 
 impl Measure {
     pub(super) fn new(session: SessionId) -> Self {
-        Self { session, turn: None, first_delta_due: false, preview: None, last_compaction: None, resting: None }
+        Self {
+            session,
+            turn: None,
+            first_delta_due: false,
+            preview: None,
+            last_compaction: None,
+            fault: None,
+            resting: None,
+        }
+    }
+
+    /// A request of the running turn to this model failed.
+    pub(super) fn turn_failed(&mut self, fault: &ModelFault, model: &str) {
+        self.fault = Some(Box::new((fault.clone(), model.to_owned())));
     }
 
     /// From when the first piece of the turn's answer is timed, if it has not come yet.
@@ -86,6 +101,7 @@ impl Measure {
         match event {
             Event::TurnStarted(_) => {
                 self.turn = Some(Instant::now());
+                self.fault = None;
                 self.first_delta_due = true;
             }
             Event::TurnFinished(finished) => {
@@ -98,7 +114,21 @@ impl Measure {
                         tracing::info!(%session, %turn, status = ?finished.status, millis, tokens = info.token_count, "turn finished")
                     }
                     Some(error) => {
-                        tracing::warn!(%session, %turn, status = ?finished.status, millis, code = %error.code, "turn finished")
+                        // What an earlier request of the turn failed with is not why this one did.
+                        let fault = self.fault.take().filter(|fault| fault.0.code == error.code);
+                        let origin = fault.as_ref().map(|fault| &fault.0.origin);
+                        tracing::warn!(
+                            %session,
+                            %turn,
+                            status = ?finished.status,
+                            millis,
+                            code = %error.code,
+                            model = fault.as_ref().map(|fault| fault.1.as_str()),
+                            http_status = origin.and_then(|origin| origin.http_status),
+                            error_type = origin.and_then(|origin| origin.error_type.as_deref()),
+                            request_id = origin.and_then(|origin| origin.request_id.as_deref()),
+                            "turn finished"
+                        )
                     }
                 }
             }
@@ -266,6 +296,7 @@ pub(super) fn model_answered(asked: &ModelRequest, prices: &Prices, outcome: &Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::FaultOrigin;
     use serde_json::{Value, json};
     use std::{
         io,
@@ -309,6 +340,32 @@ mod tests {
         let mut example: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         example["payload"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         json!({ "type": example["type"], "payload": example["payload"] })
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_one_line_that_names_status_model_type_and_request() {
+        let failed: Event = serde_json::from_value(event("turn_finished.failed", json!({}))).unwrap();
+        let Event::TurnFinished(finished) = &failed else { panic!("another event") };
+        let code = finished.error.as_ref().unwrap().code;
+        let origin = FaultOrigin {
+            http_status: Some(503),
+            error_type: Some("overloaded_error".into()),
+            request_id: Some("req_1".into()),
+        };
+        let fault = ModelFault { origin, ..ModelFault::new(code, "secret words") };
+        let lines = logged(|measure| {
+            measure.turn_failed(&fault, "gpt-4.1-mini");
+            measure.appended(Timestamp(5), &failed);
+            // The fault was told; a turn that fails for another reason has none.
+            measure.appended(Timestamp(6), &failed);
+        });
+        let told = |name: &str| lines[0].get(name).cloned();
+        assert_eq!(told("http_status"), Some(json!(503)));
+        assert_eq!(told("model"), Some(json!("gpt-4.1-mini")));
+        assert_eq!(told("error_type"), Some(json!("overloaded_error")));
+        assert_eq!(told("request_id"), Some(json!("req_1")));
+        assert_eq!((lines.len(), lines[1].get("http_status"), lines[1].get("model")), (2, None, None));
+        assert!(!lines.iter().any(|line| line.to_string().contains("secret")), "{lines:?}");
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub(super) struct Usage {
     /// DeepSeek's place for the cached tokens.
     #[serde(deserialize_with = "lax")]
     prompt_cache_hit_tokens: Option<Count>,
+    /// Anthropic's places, which some proxies keep.
+    #[serde(deserialize_with = "lax")]
+    cache_read_input_tokens: Option<Count>,
+    #[serde(deserialize_with = "lax")]
+    cache_creation_input_tokens: Option<Count>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,16 +92,30 @@ impl Usage {
     pub(super) fn reported(self) -> Option<ReportedUsage> {
         let input = self.input_tokens.or(self.prompt_tokens);
         let output = self.output_tokens.or(self.completion_tokens);
-        let input_details = self.input_tokens_details.or(self.prompt_tokens_details).unwrap_or_default();
+        let tokens = |count: Option<Count>| count.map(|count| count.0);
+        let input_details = self.input_tokens_details.or(self.prompt_tokens_details);
+        let has_details = input_details.is_some();
+        let input_details = input_details.unwrap_or_default();
         let output_details = self.output_tokens_details.or(self.completion_tokens_details).unwrap_or_default();
-        let (input_tokens, output_tokens) = (input.map_or(0, |n| n.0), output.map_or(0, |n| n.0));
+        let (mut input_tokens, output_tokens) = (input.map_or(0, |n| n.0), output.map_or(0, |n| n.0));
+        let cached =
+            tokens(input_details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens));
+        let creation = input_details.cache_creation_tokens.or(self.cache_creation_input_tokens);
+        let written = tokens(input_details.cache_write_tokens.or(creation));
+        // Anthropic counts what it reads from its cache and writes to it beside `input_tokens`. Proxies that call the number
+        // `prompt_tokens` have added it up, unless it is smaller than its parts.
+        let parts = cached.unwrap_or(0) + written.unwrap_or(0);
+        let is_anthropic = self.cache_read_input_tokens.or(self.cache_creation_input_tokens).is_some() && !has_details;
+        if is_anthropic && (self.prompt_tokens.is_none() || input_tokens < parts) {
+            input_tokens += parts;
+        }
         if input_tokens == 0 && output_tokens == 0 {
             return None;
         }
         Some(ReportedUsage {
             input_tokens,
-            cached_tokens: input_details.cached_tokens.or(self.prompt_cache_hit_tokens).map(|n| n.0),
-            cache_write_tokens: input_details.cache_write_tokens.or(input_details.cache_creation_tokens).map(|n| n.0),
+            cached_tokens: cached,
+            cache_write_tokens: written,
             output_tokens,
             reasoning_tokens: output_details.reasoning_tokens.map(|n| n.0),
         })
@@ -134,6 +153,23 @@ mod tests {
             (
                 r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_cache_hit_tokens":4,"prompt_tokens_details":{"cached_tokens":null}}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), ..plain }),
+            ),
+            // Anthropic's numbers, as they are and as proxies add them up.
+            (
+                r#"{"input_tokens":2,"output_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3}"#,
+                Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),
+            ),
+            (
+                r#"{"prompt_tokens":9,"completion_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3}"#,
+                Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),
+            ),
+            (
+                r#"{"prompt_tokens":2,"completion_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3}"#,
+                Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),
+            ),
+            (
+                r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"cached_tokens":4,"cache_creation_tokens":3},"cache_creation_input_tokens":3}"#,
+                Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),
             ),
             (r#"{"prompt_tokens":0,"completion_tokens":0}"#, None),
             (r#"{"prompt_tokens":"many","completion_tokens":-1}"#, None),

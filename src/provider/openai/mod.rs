@@ -91,7 +91,7 @@ impl OpenAi {
         let mut events = self.transport.open(self.api, body).await.map_err(|fault| Failed { fault, begun: false })?;
         let mut assembly = Assembly::new(sink);
         let read = read(&mut events, &mut decoder, &mut assembly).await;
-        let (begun, shown) = (events.begun(), assembly.shown());
+        let (begun, shown, origin) = (events.begun(), assembly.shown(), events.origin());
         let answer = match (read, decoder.ending()) {
             // Once the answer is whole, what befalls the rest of the stream does not matter.
             (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
@@ -105,7 +105,7 @@ impl OpenAi {
             (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
             (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
         };
-        answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault }, begun })
+        answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(origin) }, begun })
     }
 }
 

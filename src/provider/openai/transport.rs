@@ -13,8 +13,8 @@ use super::{
     sse::{EVENT_BYTES_MAX, Sse, TooLarge},
 };
 use crate::{
-    core::model::ModelFault,
-    provider::fault::{classify, fault},
+    core::model::{FaultOrigin, ModelFault},
+    provider::fault::{classify, fault, request_id},
 };
 use async_openai::{Client, config::Config, error::OpenAIError, middleware::HttpRequestFactory};
 use jiff::Timestamp;
@@ -215,7 +215,9 @@ impl Transport {
             let body = body.unwrap_or_default();
             let error = serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|body| !body["error"].is_null());
             return Err(if error {
-                classify(None, &headers, Timestamp::now(), &body)
+                let mut fault = classify(None, &headers, Timestamp::now(), &body);
+                fault.origin.http_status = fault.origin.http_status.or(Some(200));
+                fault
             } else {
                 fault(ErrorCode::UpstreamMalformed, "HTTP 200 with one JSON value, not with a stream")
             });
@@ -266,6 +268,12 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// The status and the id of this response, for the log of a fault in the middle of it.
+    pub(super) fn origin(&self) -> FaultOrigin {
+        let http_status = Some(self.response.status().as_u16());
+        FaultOrigin { http_status, error_type: None, request_id: request_id(self.response.headers()) }
+    }
+
     /// Whether any event has arrived.
     pub(super) fn begun(&self) -> bool {
         self.begun
