@@ -90,11 +90,14 @@ pub struct ContextInfo {
     pub last_usage_entry_id: Option<EntryId>,
     /// By how much `tokenCount` may be wrong, in tokens either way.
     pub error_bound_tokens: u64,
-    /// Tokens left free for the answer.
+    /// Tokens left free for an answer.
     pub reserved_tokens: u64,
     /// From this count on the strategy compacts by itself; absent where it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
+    /// Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact_at_rule: Option<CompactAtRule>,
     /// From this count on a compaction is prepared while turns go on; absent where none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_at_tokens: Option<u64>,
@@ -114,6 +117,21 @@ pub struct ContextInfo {
     pub breaker: Option<Breaker>,
     /// Tokens by kind; they add up to `tokenCount`.
     pub breakdown: Breakdown,
+}
+
+/// Which rule decides from which count on a compaction is due: the one that gives the smaller count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum CompactAtRule {
+    /// The threshold's share of the window.
+    Threshold,
+    /// The window less `reserveTokens`, at most half of the window.
+    ReserveTokens,
+    /// The window less the longest answer that `maxOutputTokens` allows, at most three quarters of the window.
+    MaxOutputTokens,
+    /// The window less 2 % of it, at least 512 tokens and at most a fifth of the window.
+    AnswerRoom,
 }
 
 /// Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains.

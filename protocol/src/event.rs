@@ -59,8 +59,10 @@ pub enum EphemeralEvent {
     CompactionStarted(CompactionStarted),
     /// How far it is.
     CompactionProgress(CompactionProgress),
-    /// The window is nearly full and nothing will be done about it.
+    /// The window is nearly full and nothing will be done about it, or something else about it should be known.
     ContextWarning(ContextWarning),
+    /// How full the window is now, in the middle of a turn: after a tool's result and before the request that follows.
+    ContextUpdated(Box<ContextUpdated>),
     /// What this connection is to the session has changed.
     RoleChanged(RoleChanged),
     /// A session in the list has changed; only to connections that watch it (`list_sessions`).
@@ -400,6 +402,14 @@ events! {
         usage_percent: f64,
         /// A sentence for the user.
         message: String,
+    }
+
+    /// Payload of `context_updated`.
+    struct ContextUpdated {
+        /// The running turn.
+        turn_id: TurnId,
+        /// How full the window is. A reader that is behind is given the newest one alone.
+        context_info: ContextInfo,
     }
 
     /// Payload of `role_changed`.

@@ -399,13 +399,20 @@ export interface SetContextStrategy {
 
 /** Settings of the strategies. Each reads those that concern it. */
 export interface StrategySettings {
-  /** Compact when more than this share of the window is used; above 0, at most 1. */
+  /** Compact when more than this share of the window is used; 0 to 1. The room for an answer can be used up earlier. */
   threshold?: number;
-  /** Compact when less than this many tokens are free. */
+  /**
+   * Compact when less than this many tokens are free for an answer; at most half of the window counts. Absent:
+   * `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window and at
+   * least 512 tokens.
+   */
   reserveTokens?: number;
   /** About how many recent tokens stay word for word. */
   keepRecentTokens?: number;
-  /** A compaction gets down to this share of the window or below; above 0, below the threshold. */
+  /**
+   * A compaction gets down to this share of the window, and to three quarters of the count at which it is due where
+   * that is less; above 0, at most 1.
+   */
   target?: number;
   /** From this share of the trigger on a compaction is prepared while turns go on; 1 for never. */
   background?: number;

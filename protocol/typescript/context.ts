@@ -47,10 +47,12 @@ export interface ContextInfo {
   lastUsageEntryId?: EntryId;
   /** By how much `tokenCount` may be wrong, in tokens either way. */
   errorBoundTokens: number;
-  /** Tokens left free for the answer. */
+  /** Tokens left free for an answer. */
   reservedTokens: number;
   /** From this count on the strategy compacts by itself; absent where it never does. */
   compactAtTokens?: number;
+  /** Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1. */
+  compactAtRule?: CompactAtRule;
   /** From this count on a compaction is prepared while turns go on; absent where none is. */
   prepareAtTokens?: number;
   /** Of the last request, tokens that the provider took from its cache. */
@@ -71,6 +73,9 @@ export interface ContextInfo {
 
 /** Where the token count of a request comes from. */
 export type CountSource = "reported" | "estimated" | "mixed";
+
+/** Which rule decides from which count on a compaction is due: the one that gives the smaller count. */
+export type CompactAtRule = "threshold" | "reserve_tokens" | "max_output_tokens" | "answer_room";
 
 /** Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains. */
 export interface Breaker {

@@ -63,7 +63,14 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let windows = serve::windows(settings, &*provider).await;
     let deployment = serve::deployment(settings, windows)?;
     say(format!("window      {} tokens", deployment.windows.tokens(&deployment.model)));
+    if let Some(model) = &settings.summaries.summary_model {
+        let windows = &deployment.windows;
+        let assumed = windows.warning(model).map_or_else(String::new, |warning| format!("; warning: {warning}"));
+        let tokens = windows.window(model).map_or("not known".to_owned(), |window| format!("{} tokens", window.tokens));
+        say(format!("summaries   by {model}, window {tokens}{assumed}"));
+    }
     say(format!("strategy    {}", deployment.strategy));
+    say(format!("compacts    {}", serve::compacts_line(&deployment)));
     let webhooks = serve::webhooks(settings)?;
     if settings.hooks.hooks_file.is_some() {
         // Asking one would make it do something.

@@ -385,6 +385,7 @@ fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
         error_bound_tokens: 0,
         reserved_tokens: 0,
         compact_at_tokens: None,
+        compact_at_rule: None,
         prepare_at_tokens: None,
         cached_tokens: 0,
         generation: 1,

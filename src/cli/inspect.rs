@@ -9,7 +9,7 @@ use crate::{
     config::Settings,
     core::{
         agent_loop::usage_percent,
-        context::{counter::Counter, windows::Windows},
+        context::counter::Counter,
         session::{
             Node, SessionState,
             preview::{kind, one_line, preview},
@@ -106,7 +106,7 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         Err(error) => return Err(error).context("read the session"),
     };
     if options.context {
-        let windows = Windows::new(settings.context.context_window, Vec::new());
+        let windows = serve::windows_of(settings, Vec::new());
         let deployment = Arc::new(serve::deployment_of(settings, windows));
         let format = if options.json { ContextFormat::Envelope } else { ContextFormat::Markdown };
         let get = GetContext { format: Some(format), ephemeral: None };
@@ -249,6 +249,9 @@ fn asked(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     }
     if usage.cached_tokens > 0 {
         text += &format!(", {} cached", usage.cached_tokens);
+    }
+    if let Some(written) = usage.cache_write_tokens.filter(|written| *written > 0) {
+        text += &format!(", {written} written to the cache");
     }
     if let Some(cost) = usage.cost_nano_usd {
         text += &format!(", {}", dollars(cost));

@@ -7,7 +7,7 @@ use crate::{
         SummaryForm as FormSetting, SummaryKind as KindSetting, SummaryPlace,
     },
     core::{
-        agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
+        agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries, usage_percent},
         context::{
             compaction::{SummaryRequest, Writing},
             counter::{Counter, Estimator},
@@ -38,14 +38,11 @@ use crate::{
     telemetry,
 };
 use anyhow::Context as _;
-use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
+use reseed_protocol::{command::SummaryKind, context::CompactAtRule, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{
     fmt::Write as _,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -116,30 +113,40 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     })
 }
 
-/// Which windows are known: the setting's, else the provider's list, which is not asked for where the setting stands.
+/// Which windows are known: the settings', and those of the provider's list. It is asked for also where the window of the
+/// deployment's own model is set: a summariser and the models that sessions choose have their own.
 pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
-    let configured = settings.context.context_window;
-    if configured.is_some() {
-        return Windows::new(configured, Vec::new());
-    }
+    let own = settings.model.model_name();
+    let is_set = windows_of(settings, Vec::new()).window(own).is_some();
+    let unlisted = |why: String| {
+        if is_set {
+            tracing::info!("{why}");
+        } else {
+            tracing::warn!("{why}");
+        }
+        Vec::new()
+    };
     let mut listed: Vec<(String, Option<u64>)> = match tokio::time::timeout(LIST_TIME, provider.models()).await {
         Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
         Ok(Err(fault)) => {
-            tracing::warn!(code = %fault.code, "the model's server does not list its models: {}", fault.message);
-            Vec::new()
+            unlisted(format!("the model's server does not list its models ({}): {}", fault.code, fault.message))
         }
-        Err(_) => {
-            tracing::warn!("the model's server did not list its models within {} s", LIST_TIME.as_secs());
-            Vec::new()
-        }
+        Err(_) => unlisted(format!("the model's server did not list its models within {} s", LIST_TIME.as_secs())),
     };
     if settings.model.provider() == ProviderKind::Offline
         && let Some((_, window)) = listed.first().cloned()
     {
         // It answers to any name, always with its own window.
-        listed.push((settings.model.model_name().to_owned(), window));
+        listed.push((own.to_owned(), window));
     }
-    Windows::new(None, listed)
+    windows_of(settings, listed)
+}
+
+/// The windows that the settings name, over this list of the provider's.
+pub(super) fn windows_of(settings: &Settings, listed: Vec<(String, Option<u64>)>) -> Windows {
+    let context = &settings.context;
+    let windows = Windows::new(context.context_window, listed).with_own(settings.model.model_name());
+    windows.with_named(context.model_windows.clone())
 }
 
 /// The webhooks that the settings name.
@@ -162,6 +169,9 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
         windows.knows(model),
         "the window of MODEL `{model}` is not known: its server does not tell and no table has it; set CONTEXT_WINDOW to its tokens"
     );
+    if let Some(warning) = settings.summaries.summary_model.as_deref().and_then(|model| windows.warning(model)) {
+        tracing::warn!("SUMMARY_MODEL: {warning}");
+    }
     let mut deployment = deployment_of(settings, windows);
     deployment.summaries.writing.prompt = summary_prompt(settings, &deployment)?;
     Ok(deployment)
@@ -202,6 +212,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         options: Options {
             threshold: context.context_compaction_threshold,
             reserve_tokens: context.context_reserve_tokens,
+            max_output_tokens: None,
             keep_recent_tokens: context.context_keep_recent_tokens,
             target: context.context_target,
             background: context.context_background,
@@ -366,10 +377,15 @@ fn notice(settings: &Settings) -> Option<String> {
 pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let path = settings.store.database_path();
     // The store counts up; metrics count steps.
-    let records = AtomicU64::new(0);
+    let seen = Mutex::new(store::sqlite::CommitStats::default());
     let observer = move |stats: store::sqlite::CommitStats| {
-        let before = records.swap(stats.records, Ordering::Relaxed);
-        metrics::store_committed(stats.records.saturating_sub(before), stats.last_commit);
+        let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), stats);
+        if stats.failed > before.failed {
+            metrics::store_commit_failed();
+        }
+        if stats.commits > before.commits {
+            metrics::store_committed(stats.records.saturating_sub(before.records), stats.last_commit);
+        }
     };
     let store = store::connect_observed(&format!("sqlite://{}", path.display()), observer)
         .with_context(|| format!("open the database {}", path.display()))?;
@@ -415,9 +431,33 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let mut text =
         format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
+    let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
     let _ = write!(text, "{}", hooks_line(service.registry.hooks()));
     let _ = write!(text, "\n  database  {}", settings.store.database_path().display());
     text
+}
+
+/// From which count on new sessions are compacted, and which setting decides that.
+pub(super) fn compacts_line(deployment: &Deployment) -> String {
+    let window = deployment.windows.tokens(&deployment.model);
+    let Ok(manager) = deployment.strategies.make(&deployment.strategy, None, &deployment.options) else {
+        return format!("there is no strategy `{}`", deployment.strategy);
+    };
+    let Some(tokens) = manager.compact_at_tokens(window) else {
+        return format!("never by itself: the strategy is `{}`", deployment.strategy);
+    };
+    let room = deployment.options.reserve_in(window);
+    let why = match manager.compact_at_rule(window) {
+        Some(CompactAtRule::Threshold) => {
+            format!("CONTEXT_COMPACTION_THRESHOLD {} decides", deployment.options.threshold)
+        }
+        Some(CompactAtRule::ReserveTokens) => format!("CONTEXT_RESERVE_TOKENS decides: {room} are kept for an answer"),
+        Some(CompactAtRule::MaxOutputTokens | CompactAtRule::AnswerRoom) => {
+            format!("the room for an answer decides: {room} tokens; CONTEXT_RESERVE_TOKENS sets it")
+        }
+        None => format!("the strategy `{}` decides", deployment.strategy),
+    };
+    format!("above {tokens} tokens, {} % of the window; {why}", usage_percent(tokens, window))
 }
 
 /// How many hooks there are and of what kind; nothing where there are none.

@@ -22,13 +22,6 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
             }
         }
     }
-    let context = &settings.context;
-    if context.context_target >= context.context_compaction_threshold {
-        faults.push(format!(
-            "CONTEXT_TARGET is {}, which is not below CONTEXT_COMPACTION_THRESHOLD {}; allowed: a smaller target",
-            context.context_target, context.context_compaction_threshold
-        ));
-    }
     if model.model_provider == ProviderChoice::OpenAi
         && model.openai_api_key.is_none()
         && model.openai_base_url.is_none()
@@ -61,7 +54,14 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
         [("MODEL", Some(settings.model.model_name())), ("SUMMARY_MODEL", settings.summaries.summary_model.as_deref())];
     let used = models.into_iter().filter_map(|(variable, model)| Some((variable, model?)));
     let unpriced = used.filter(|(_, model)| !prices.is_empty() && !prices.knows(model));
-    short.chain(unpriced.map(|(variable, model)| {
+    let context = &settings.context;
+    let named = context.model_windows.get(settings.model.model_name()).filter(|_| context.context_window.is_some());
+    let twice = named.filter(|tokens| context.context_window != Some(**tokens)).map(|tokens| {
+        let model = settings.model.model_name();
+        format!("MODEL_WINDOWS gives `{model}` {tokens} tokens, so CONTEXT_WINDOW is not used for it")
+    });
+    let unpriced = unpriced.map(|(variable, model)| {
         format!("MODEL_PRICES does not name `{model}`, which {variable} chooses: what it costs is not told")
-    }))
+    });
+    short.chain(unpriced).chain(twice)
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX, prices::Prices};
 use secrecy::SecretString;
-use std::{net::IpAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 /// Tokens of the smallest window that leaves room for a summary, a question and an answer.
 const WINDOW_TOKENS_MIN: u64 = 512;
@@ -39,7 +39,9 @@ settings! {
         /// The model's name; unset for `gpt-4.1-mini`, or `offline` on the built-in model. A session can choose another.
         model: Option<String> = "", rules::text(256).optional();
         /// What models cost, as `model=input/cached/output` in US dollars for a million tokens each, such as
-        /// `gpt-4.1-mini=0.4/0.1/1.6`; unset, no cost is told. A model is named here as in MODEL.
+        /// `gpt-4.1-mini=0.4/0.1/1.6`; unset, no cost is told. A fourth figure, as in `claude-sonnet-5=3/0.3/15/3.75`, is for
+        /// tokens that the provider writes to its cache; without it they cost what `input` says. A model is named here as in
+        /// MODEL.
         model_prices: Prices = "", rules::prices();
         /// What the model is told before the conversation. A session can choose others.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
@@ -51,10 +53,13 @@ settings! {
         /// only when a client asks, `sliding_window` keeps the newest turns, `tool_results` clears old tool results,
         /// `truncate` drops the oldest turns, `importance` takes out what matters least, `pipeline` takes several in turn.
         context_strategy: &'static str = "threshold", rules::strategy(strategies);
-        /// Share of the window above which `threshold` compacts.
-        context_compaction_threshold: f64 = "0.8", rules::share();
-        /// Tokens kept free for the answer: with less, `threshold` compacts. At most a fifth of the window is used.
-        context_reserve_tokens: u64 = "16384", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
+        /// Share of the window above which a compaction is due. It is due earlier where less room is left for an answer than
+        /// CONTEXT_RESERVE_TOKENS says.
+        context_compaction_threshold: f64 = "0.8", rules::share_upto(1.0);
+        /// Tokens kept free for an answer: with less, a compaction is due. At most half of the window is kept free. Unset, it
+        /// is `maxOutputTokens` of the session, at most three quarters of the window; where that is unset too, 2 % of the
+        /// window and at least 512 tokens, at most a fifth of it.
+        context_reserve_tokens: Option<u64> = "", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX).optional();
         /// Tokens of recent entries that a compaction keeps word for word. At most a quarter of the window is used.
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
         /// How tokens are estimated: `own` by the model's tokenizer or by character weights, corrected by what is reported;
@@ -62,7 +67,7 @@ settings! {
         context_estimator: ContextEstimator = "own", rules::choice();
         /// Where a compaction cuts: `own`, or `pi` as pi does, by its own estimate. For comparing with pi.
         context_cut_rule: ContextCutRule = "own", rules::choice();
-        /// Share of the window that a compaction gets down to; at most three quarters of where it begins are used.
+        /// Share of the window that a compaction gets down to; at most three quarters of the count at which it is due.
         context_target: f64 = "0.6", rules::share();
         /// Share of the count at which a compaction is due, from which on it is prepared while turns go on; 1 for never.
         context_background: f64 = "0.85", rules::share();
@@ -81,8 +86,12 @@ settings! {
         file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();
         /// The tools whose calls make or change a file, in the same way.
         file_write_tools: Vec<FileTool> = "write:path,edit:path", rules::file_tools();
-        /// The model's window. Unset, it comes from the model server's list or from a table of known models.
+        /// The window of MODEL. Unset, it comes from the model server's list or from a table of known models. It is also
+        /// taken, with a warning, for other models that neither of these nor MODEL_WINDOWS names.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
+        /// The windows of models by name, in tokens, such as `gpt-4o=128000,my-model=32768`: of MODEL, SUMMARY_MODEL and those
+        /// that sessions choose. They stand over CONTEXT_WINDOW, the model server's list and the table of known models.
+        model_windows: BTreeMap<String, u64> = "", rules::windows(WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
     }
 
     /// How summaries are made.

@@ -239,26 +239,47 @@ pub(super) fn file_tools() -> Rule<Vec<FileTool>> {
     })
 }
 
-/// What models cost: a list of `model=input/cached/output`, separated by commas.
+/// What models cost: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by commas.
 pub(super) fn prices() -> Rule<Prices> {
     Rule::new(
-        "a list of model=input/cached/output, separated by commas; dollars for a million tokens, each from 0 to 1000000 \
-         with at most 6 decimals",
+        "a list of model=input/cached/output or model=input/cached/output/written, separated by commas; dollars for a \
+         million tokens, each from 0 to 1000000 with at most 6 decimals",
         |text| {
             let mut of = BTreeMap::new();
             for item in items(text) {
                 let (model, price) = item.rsplit_once('=').ok_or("an item has no `=` between model and prices")?;
-                let model = model.trim();
-                if model.is_empty() || model.chars().count() > MODEL_CHARS_MAX {
-                    return Err("an item's model is not a name");
-                }
-                if of.insert(model.to_owned(), Price::parse(price)?).is_some() {
+                if of.insert(model_name(model)?, Price::parse(price)?).is_some() {
                     return Err("a model stands there twice");
                 }
             }
             Ok(Prices::new(of))
         },
     )
+}
+
+/// The windows of models: a list of `model=tokens`, separated by commas.
+pub(super) fn windows(range: RangeInclusive<u64>) -> Rule<BTreeMap<String, u64>> {
+    let (least, most) = (*range.start(), *range.end());
+    let allowed = format!("a list of model=tokens, separated by commas; each a whole number from {least} to {most}");
+    Rule::new(allowed, move |text| {
+        let mut of = BTreeMap::new();
+        for item in items(text) {
+            let (model, tokens) = item.rsplit_once('=').ok_or("an item has no `=` between model and tokens")?;
+            let model = model_name(model)?;
+            let tokens = tokens.trim().parse::<u64>().ok().filter(|tokens| range.contains(tokens));
+            if of.insert(model, tokens.ok_or("an item's tokens are no such number")?).is_some() {
+                return Err("a model stands there twice");
+            }
+        }
+        Ok(of)
+    })
+}
+
+/// The name of a model in a list.
+fn model_name(text: &str) -> Result<String, Refusal> {
+    let name = text.trim();
+    let is_name = !name.is_empty() && name.chars().count() <= MODEL_CHARS_MAX;
+    is_name.then(|| name.to_owned()).ok_or("an item's model is not a name")
 }
 
 /// The items of a list; blank ones are passed over, so that a list may end with a comma.

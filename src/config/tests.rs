@@ -67,6 +67,17 @@ fn names_and_aliases_are_taken() {
 }
 
 #[test]
+fn every_threshold_from_0_to_1_is_taken_also_below_the_target() {
+    for threshold in ["0", "0.0", "0.05", "0.6", "0.8", "1", "1.0"] {
+        let context = read(&[("CONTEXT_COMPACTION_THRESHOLD", threshold)]).unwrap().context;
+        assert_eq!(context.context_compaction_threshold, threshold.parse::<f64>().unwrap());
+        assert_eq!(context.context_reserve_tokens, None);
+    }
+    let context = read(&[("CONTEXT_RESERVE_TOKENS", "0")]).unwrap().context;
+    assert_eq!(context.context_reserve_tokens, Some(0), "0 is a number, and not unset");
+}
+
+#[test]
 fn lists_are_split_and_tidied() {
     let auth = read(&[
         ("AUTH_TOKENS", "ann:a-token-of-16-chars, bob:with:colon-and-more,"),
@@ -102,16 +113,39 @@ fn prices_are_those_of_models_by_name() {
     let warnings = prices("gpt-4o=1/1/1").unwrap().warnings;
     let told = "MODEL_PRICES does not name `gpt-4.1-mini`, which MODEL chooses: what it costs is not told";
     assert_eq!(warnings, [told]);
-    let allowed = "allowed: a list of model=input/cached/output, separated by commas; dollars for a million tokens, each \
-                   from 0 to 1000000 with at most 6 decimals";
+    let allowed = "allowed: a list of model=input/cached/output or model=input/cached/output/written, separated by commas; \
+                   dollars for a million tokens, each from 0 to 1000000 with at most 6 decimals";
     for (text, why) in [
         ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),
         ("=1/1/1", "an item's model is not a name"),
         ("a=1/1/1,a=2/2/2", "a model stands there twice"),
-        ("a=1/1", "a model has three prices: input/cached/output"),
+        ("a=1/1", "a model has three or four prices: input/cached/output/written"),
     ] {
         let fault = format!("MODEL_PRICES is `{text}` ({why}); {allowed}");
         assert_eq!(prices(text).map(|_| ()).unwrap_err(), [fault]);
+    }
+}
+
+#[test]
+fn windows_are_those_of_models_by_name() {
+    let windows = |text: &str| read(&[("MODEL", "main"), ("CONTEXT_WINDOW", "9000"), ("MODEL_WINDOWS", text)]);
+    let settings = windows("openai/gpt-4o=128000, small = 2000,").unwrap();
+    let expected = [("openai/gpt-4o".to_owned(), 128_000), ("small".to_owned(), 2_000)];
+    assert_eq!(settings.context.model_windows, expected.into());
+    assert_eq!(settings.warnings, Vec::<String>::new());
+    let warnings = windows("main=8000").unwrap().warnings;
+    assert_eq!(warnings, ["MODEL_WINDOWS gives `main` 8000 tokens, so CONTEXT_WINDOW is not used for it"]);
+    assert_eq!(windows("main=9000").unwrap().warnings, Vec::<String>::new());
+    let allowed = "allowed: a list of model=tokens, separated by commas; each a whole number from 512 to 100000000";
+    for (text, why) in [
+        ("gpt-4o:1000", "an item has no `=` between model and tokens"),
+        ("=1000", "an item's model is not a name"),
+        ("a=1000,a=2000", "a model stands there twice"),
+        ("a=511", "an item's tokens are no such number"),
+        ("a=8k", "an item's tokens are no such number"),
+    ] {
+        let fault = format!("MODEL_WINDOWS is `{text}` ({why}); {allowed}");
+        assert_eq!(windows(text).map(|_| ()).unwrap_err(), [fault]);
     }
 }
 
@@ -136,9 +170,11 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
     ] {
         refused(&[(variable, value)], &[&fault]);
     }
-    for share in ["0", "1.01", "-0.5", "NaN", "inf", "80%"] {
-        let fault = format!("CONTEXT_COMPACTION_THRESHOLD is `{share}`; allowed: a number above 0 and at most 1");
+    for share in ["1.01", "-0.5", "NaN", "inf", "80%"] {
+        let fault = format!("CONTEXT_COMPACTION_THRESHOLD is `{share}`; allowed: a number from 0 to 1");
         refused(&[("CONTEXT_COMPACTION_THRESHOLD", share)], &[&fault]);
+        let fault = format!("CONTEXT_TARGET is `{share}`; allowed: a number above 0 and at most 1");
+        refused(&[("CONTEXT_TARGET", share)], &[&fault]);
     }
 }
 

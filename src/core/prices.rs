@@ -23,6 +23,8 @@ pub struct Price {
     pub input: u64,
     /// One that is sent and that the provider has in its cache.
     pub cached: u64,
+    /// One that is sent and that the provider writes to its cache.
+    pub written: u64,
     /// One that is answered.
     pub output: u64,
 }
@@ -34,18 +36,21 @@ pub struct Prices {
 }
 
 impl Price {
-    /// Reads `input/cached/output`, each in dollars for a million tokens.
+    /// Reads `input/cached/output` or `input/cached/output/written`, each in dollars for a million tokens. Without the fourth,
+    /// what is written to the provider's cache costs what is sent.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const WANTED: &str = "a model has three or four prices: input/cached/output/written";
         let mut numbers = text.split('/').map(|number| picodollars(number.trim()));
-        let mut next = || numbers.next().ok_or("a model has three prices: input/cached/output")?;
-        let price = Self { input: next()?, cached: next()?, output: next()? };
+        let mut next = || numbers.next().ok_or(WANTED)?;
+        let (input, cached, output) = (next()?, next()?, next()?);
+        let written = numbers.next().transpose()?.unwrap_or(input);
         if numbers.next().is_some() {
-            return Err("a model has three prices: input/cached/output");
+            return Err(WANTED);
         }
-        Ok(price)
+        Ok(Self { input, cached, written, output })
     }
 }
 
@@ -89,7 +94,10 @@ impl Prices {
         let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let input = of(usage.input_tokens - cached, price.input).saturating_add(of(cached, price.cached));
+        let written = usage.cache_write_tokens.unwrap_or(0).min(usage.input_tokens - cached);
+        let input = of(usage.input_tokens - cached - written, price.input)
+            .saturating_add(of(cached, price.cached))
+            .saturating_add(of(written, price.written));
         let pico = input.saturating_add(of(usage.output_tokens, price.output));
         Some(u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX))
     }
@@ -118,6 +126,10 @@ mod tests {
         }
     }
 
+    fn written(input: u64, cached: u64, written: u64, output: u64) -> Usage {
+        Usage { cache_write_tokens: Some(written), ..usage(input, cached, output) }
+    }
+
     fn prices(text: &str) -> Prices {
         Prices::new([("m".to_owned(), Price::parse(text).unwrap())])
     }
@@ -137,6 +149,12 @@ mod tests {
             ("0.000001/0/0", usage(500, 0, 0), 1),
             ("1000000/1000000/1000000", usage(u64::MAX, 7, u64::MAX), u64::MAX),
             ("0.075/0.01875/0.3", usage(3, 1, 1), 169 + 300),
+            // $3 sent, $0.30 read, $15 answered, $3.75 written, for a million each.
+            ("3/0.3/15/3.75", written(1_000, 400, 500, 10), 300_000 + 120_000 + 1_875_000 + 150_000),
+            ("3/0.3/15", written(1_000, 400, 500, 10), 300_000 + 120_000 + 1_500_000 + 150_000),
+            // More written than sent was never sent.
+            ("3/0.3/15/3.75", written(1_000, 400, 5_000, 0), 120_000 + 2_250_000),
+            ("3/0.3/15/0", written(1_000, 0, 1_000, 0), 0),
         ];
         for (price, usage, expected) in table {
             assert_eq!(prices(price).cost_nano_usd("m", &usage), Some(expected), "{price} {usage:?}");
@@ -155,10 +173,24 @@ mod tests {
 
     #[test]
     fn prices_are_read_to_the_last_decimal() {
-        let price = |input, cached, output| Price { input, cached, output };
-        assert_eq!(Price::parse("0.4/0.1/1.6"), Ok(price(400_000, 100_000, 1_600_000)));
-        assert_eq!(Price::parse(" 2 / 0.000001 / 1000000 "), Ok(price(2_000_000, 1, 1_000_000_000_000)));
-        for wrong in ["", "1", "1/2", "1/2/3/4", "1//3", "-1/1/1", "1e3/1/1", "1./1/1", ".5/1/1", "1/1/0.1234567"] {
+        let price = |input, cached, output, written| Price { input, cached, written, output };
+        assert_eq!(Price::parse("0.4/0.1/1.6"), Ok(price(400_000, 100_000, 1_600_000, 400_000)));
+        assert_eq!(Price::parse("3/0.3/15/3.75"), Ok(price(3_000_000, 300_000, 15_000_000, 3_750_000)));
+        assert_eq!(Price::parse(" 2 / 0.000001 / 1000000 "), Ok(price(2_000_000, 1, 1_000_000_000_000, 2_000_000)));
+        for wrong in [
+            "",
+            "1",
+            "1/2",
+            "1/2/3/",
+            "1/2/3/4/5",
+            "1/2/3/x",
+            "1//3",
+            "-1/1/1",
+            "1e3/1/1",
+            "1./1/1",
+            ".5/1/1",
+            "1/1/0.1234567",
+        ] {
             assert!(Price::parse(wrong).is_err(), "{wrong}");
         }
         for wrong in ["1000001/1/1", "1000000.000001/1/1", "99999999999999999999/1/1", "NaN/1/1", "1/1/１"] {

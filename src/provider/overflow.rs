@@ -4,8 +4,9 @@
 //! sentences stand in one table of patterns, matched in order, so that those with numbers come before those without.
 //! Refusals for sending too fast use nearly the same words ("too many tokens") and are set aside first.
 
-use crate::core::model::{OverflowHint, ReportedUsage};
-use reseed_protocol::StopReason;
+pub use crate::core::context::window::told_by_usage;
+
+use crate::core::model::OverflowHint;
 
 /// Sentences that mean overflow, in lower case. `{prompt}` and `{window}` stand for the two numbers, `{n}` for a number
 /// that is neither, `*` for any text in between.
@@ -98,26 +99,6 @@ fn throttles(text: &str) -> bool {
     THROTTLE_STARTS.iter().any(|start| text.starts_with(start)) || THROTTLE_WORDS.iter().any(|word| text.contains(word))
 }
 
-/// Whether an answer that came without any refusal shows that the request did not fit: some servers cut it silently.
-/// For callers that know the model's window, in tokens.
-///
-/// - An answer that reports more input than the window holds was given to a cut request.
-/// - One that was cut before its first token, with the window all but full, had no room.
-#[must_use]
-pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_tokens: u64) -> bool {
-    if window_tokens == 0 {
-        return false;
-    }
-    match stop_reason {
-        StopReason::Stop => usage.input_tokens > window_tokens,
-        // 99 %: servers keep a few tokens for themselves.
-        StopReason::Length => {
-            usage.output_tokens == 0 && usage.input_tokens.saturating_mul(100) >= window_tokens.saturating_mul(99)
-        }
-        StopReason::ToolCalls | StopReason::ContentFilter | StopReason::Cancelled => false,
-    }
-}
-
 /// Looks for a sentence anywhere in a text.
 fn find(text: &str, sentence: &str) -> Option<OverflowHint> {
     let first = sentence.split(['{', '*']).next().unwrap_or(sentence);
@@ -156,6 +137,8 @@ fn matches(mut text: &str, mut sentence: &str, hint: &mut OverflowHint) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::ReportedUsage;
+    use reseed_protocol::StopReason;
     use serde::Deserialize;
 
     #[derive(Deserialize)]

@@ -68,6 +68,7 @@ struct Asking {
     request: RequestId,
     /// The item that it is shown as; absent where it is not shown.
     item: Option<EntryId>,
+    model: String,
     task: AbortHandle,
 }
 
@@ -251,6 +252,12 @@ impl Effects {
                 self.head.token_count = finished.context_info.token_count;
                 self.head.window_tokens = finished.context_info.max_tokens;
             }
+            Event::SessionUpdated(updated) => {
+                let windows = &self.shared.deployment.windows;
+                if let Some(warning) = updated.model.as_deref().and_then(|model| windows.warning(model)) {
+                    tracing::warn!(session = %self.lease.session, "{warning}");
+                }
+            }
             Event::ContextCompacted(compacted) => self.head.token_count = compacted.new_token_count,
             _ => {}
         }
@@ -271,6 +278,7 @@ impl Effects {
             Shown { feed: self.feed.clone(), item, first }
         });
         let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
+        let model = body.model.clone();
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = Report { request, purpose, mailbox, shown_by, done: false };
@@ -285,7 +293,7 @@ impl Effects {
             Purpose::Turn => &mut self.asking,
             Purpose::Summary => &mut self.summarising,
         };
-        *slot = Some(Asking { request, item, task: task.abort_handle() });
+        *slot = Some(Asking { request, item, model, task: task.abort_handle() });
     }
 
     fn call_hook(&mut self, call: CallHook) {
@@ -294,6 +302,15 @@ impl Effects {
             HookPlace::Server(at) => self.hooks.ask(at, call, awaited),
             // The actor's own: it knows the owner's connection.
             HookPlace::Client => {}
+        }
+    }
+
+    /// Notes why a request of the running turn failed, for the log.
+    pub(super) fn note_fault(&mut self, input: &Input) {
+        if let Input::Failed { request, fault } = input
+            && let Some(asking) = self.asking.as_ref().filter(|asking| asking.request == *request)
+        {
+            self.measure.turn_failed(fault, &asking.model);
         }
     }
 

@@ -77,6 +77,8 @@ struct Ephemeral {
     frame: Arc<str>,
     /// It says that an answer came to nothing: a reader that was shown some of it must be told.
     ends_item: bool,
+    /// It tells how full the window is: a newer one takes its place.
+    is_meter: bool,
 }
 
 /// Where a subscriber is.
@@ -206,7 +208,12 @@ impl Feed {
         let frame = encode(&format!("s_e{number}"), event).into();
         let after_seq = inner.seq;
         let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
-        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item });
+        let is_meter = matches!(event, EphemeralEvent::ContextUpdated(_));
+        if is_meter {
+            // Whoever has not read the one before needs only this.
+            inner.ephemeral.retain(|earlier| !earlier.is_meter);
+        }
+        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, is_meter });
         if inner.ephemeral.len() > EPHEMERAL_EVENTS_MAX {
             let oldest = inner.ephemeral.iter().position(|event| !event.ends_item).unwrap_or(0);
             inner.ephemeral.remove(oldest);

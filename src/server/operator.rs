@@ -42,16 +42,20 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The server takes sessions: its store answers and it is not about to stop.
+/// The server takes sessions: its store reads and writes, and it is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    if let Some(error) = app.registry.store().failure() {
+    let store = app.registry.store();
+    if let Err(error) = store.check_writable().await {
         // It was logged when it happened; this is asked every few seconds.
-        tracing::debug!(%error, "the store takes no more writes");
-        return (StatusCode::SERVICE_UNAVAILABLE, "the store failed; see to its disk and restart the server\n")
-            .into_response();
+        tracing::debug!(%error, "the store takes no writes");
+        let remedy = match store.failure() {
+            Some(_) => "the store failed; see to its disk and restart the server\n",
+            None => "the store cannot write; see to its disk\n",
+        };
+        return (StatusCode::SERVICE_UNAVAILABLE, remedy).into_response();
     }
     match app.registry.store().list(ListQuery { limit: 1, ..ListQuery::default() }).await {
         Ok(_) => (StatusCode::OK, "ready\n").into_response(),

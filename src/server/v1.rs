@@ -144,6 +144,7 @@ async fn hand_over(connection: &mut Connection, id: CommandId, command: Command)
 
 fn translated(mut info: ContextInfo) -> ContextInfo {
     info.strategy = strategy_name(&info.strategy);
+    info.compact_at_rule = None;
     info
 }
 

@@ -96,7 +96,7 @@ export const contextRules = {
       maxTokens: this.windowTokens, strategy: this.strategy,
       ...(never && usageRatio >= 0.9 ? { warning: "The window is nearly full, and this strategy never compacts by itself." } : {}),
       usageRatio, source: "mixed", usageTokens: tokenCount, trailingTokens: 0, errorBoundTokens: Math.ceil(tokenCount / 20),
-      reservedTokens: 1600, ...(never ? {} : { compactAtTokens }),
+      reservedTokens: 512, ...(never ? {} : { compactAtTokens, compactAtRule: "threshold" }),
       ...(never || this.background >= 1 ? {} : { prepareAtTokens }),
       cachedTokens: 0, generation: this.generation, compactions: this.compactions, sessionId: this.sessionId,
       leafId: this.leafId, ...(this.breaker ? { breaker: this.breaker } : {}), breakdown,

@@ -8,6 +8,7 @@ mod form;
 mod ladder;
 mod overflow;
 mod prefix;
+mod thresholds;
 
 use crate::support::{
     client::Client,

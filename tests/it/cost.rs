@@ -11,25 +11,26 @@ use serde_json::{Value, json};
 
 const OPERATOR: &str = "operator-token-of-some-length";
 
-/// Nanodollars of a token sent, cached and answered: of `test=2/0.5/8` and of `clerk=1/0.25/4`.
-const TEST: [u64; 3] = [2_000, 500, 8_000];
-const CLERK: [u64; 3] = [1_000, 250, 4_000];
+/// Nanodollars of a token sent, cached, answered and written to the cache: of `test=2/0.5/8/2.5` and of `clerk=1/0.25/4`.
+const TEST: [u64; 4] = [2_000, 500, 8_000, 2_500];
+const CLERK: [u64; 4] = [1_000, 250, 4_000, 1_000];
 
 /// What a usage must have cost, by these prices.
-fn due(usage: &Value, [input, cached, output]: [u64; 3]) -> u64 {
+fn due(usage: &Value, [input, cached, output, written]: [u64; 4]) -> u64 {
     let tokens = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("no {name} in {usage}"));
-    let from_cache = tokens("cachedTokens");
-    (tokens("inputTokens") - from_cache) * input + from_cache * cached + tokens("outputTokens") * output
+    let (read, wrote) = (tokens("cachedTokens"), tokens("cacheWriteTokens"));
+    assert!(wrote > 0, "{usage}");
+    (tokens("inputTokens") - read - wrote) * input + read * cached + wrote * written + tokens("outputTokens") * output
 }
 
 /// What a usage says that it has cost, which must be by these prices.
 #[track_caller]
-fn paid(usage: &Value, prices: [u64; 3]) -> u64 {
+fn paid(usage: &Value, prices: [u64; 4]) -> u64 {
     assert_eq!(usage["costNanoUsd"].as_u64(), Some(due(usage, prices)), "{usage}");
     due(usage, prices)
 }
 
-/// A model's server that has a third of each request in its cache.
+/// A model's server that has a third of each request in its cache, and writes a fifth to it.
 async fn upstream() -> Upstream {
     let mut number = 0;
     Upstream::start(move |asked| {
@@ -40,7 +41,7 @@ async fn upstream() -> Upstream {
             }
             asked => reply_to(asked, number, 30),
         };
-        reply.with_cached(asked.tokens / 3)
+        reply.with_cached(asked.tokens / 3).with_cache_write(asked.tokens / 5)
     })
     .await
 }
@@ -67,7 +68,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
         ("OPENAI_BASE_URL", base_url.as_str()),
         ("MODEL", "test"),
         ("SUMMARY_MODEL", "clerk"),
-        ("MODEL_PRICES", "test=2/0.5/8, clerk=1/0.25/4"),
+        ("MODEL_PRICES", "test=2/0.5/8/2.5, clerk=1/0.25/4"),
         ("CONTEXT_WINDOW", "4000"),
         ("CONTEXT_STRATEGY", "manual"),
         ("OPERATOR_TOKENS", &format!("ops:{OPERATOR}")),
@@ -134,6 +135,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let turns = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="turn"}"#).await;
     let summaries = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="summary"}"#).await;
     assert_eq!(turns + summaries, spent);
+    assert!(sample(&server, r#"reseed_tokens_total{purpose="turn",kind="cache_write"}"#).await > 0);
     assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
 
     // It is as durable as what it was spent on.

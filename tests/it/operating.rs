@@ -1,5 +1,6 @@
 //! What operators rely on, mostly of the real binary: numbers, health, the command line, starting and stopping.
 
+mod alerts;
 mod compactions;
 mod looking;
 mod reading;
@@ -255,6 +256,89 @@ async fn check_tries_the_model_and_prints_what_it_found() {
     let ended = binary::run(folder.path(), &["check"], &[nobody, ("CONTEXT_WINDOW", "2000")]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.printed);
     assert!(ended.faults.starts_with("reseed: ask the model: "), "{}", ended.faults);
+}
+
+#[tokio::test]
+async fn the_start_and_check_say_from_which_count_on_it_compacts_and_what_decides_that() {
+    let threshold = |share: &'static str| ("CONTEXT_COMPACTION_THRESHOLD", share);
+    let table: [(&[(&str, &str)], &str); 6] = [
+        (&[], "above 6400 tokens, 80 % of the window; CONTEXT_COMPACTION_THRESHOLD 0.8 decides"),
+        (&[threshold("0")], "above 0 tokens, 0 % of the window; CONTEXT_COMPACTION_THRESHOLD 0 decides"),
+        (
+            &[threshold("1")],
+            "above 7488 tokens, 93.6 % of the window; the room for an answer decides: 512 tokens; \
+             CONTEXT_RESERVE_TOKENS sets it",
+        ),
+        (
+            &[("CONTEXT_RESERVE_TOKENS", "2000")],
+            "above 6000 tokens, 75 % of the window; CONTEXT_RESERVE_TOKENS decides: 2000 are kept for an answer",
+        ),
+        (
+            &[("CONTEXT_STRATEGY", "pipeline"), threshold("0.9")],
+            "above 7200 tokens, 90 % of the window; CONTEXT_COMPACTION_THRESHOLD 0.9 decides",
+        ),
+        (&[("CONTEXT_STRATEGY", "none")], "never by itself: the strategy is `manual`"),
+    ];
+    for (settings, expected) in table {
+        let folder = folder();
+        let settings: Vec<_> = [("OFFLINE_WORD_MILLIS", "0")].iter().chain(settings).copied().collect();
+        let ended = binary::run(folder.path(), &["check"], &settings).await;
+        assert!(ended.printed.contains(&format!("\ncompacts    {expected}\n")), "{settings:?}\n{}", ended.printed);
+        let mut server = Binary::start(folder.path(), &settings).await;
+        let model = server.next_line().await;
+        assert!(model.contains("window 8000 tokens"), "{model}");
+        assert_eq!(server.next_line().await, format!("  compacts  {expected}"), "{settings:?}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn each_model_that_a_session_chooses_has_its_own_window() {
+    let settings = [("CONTEXT_WINDOW", "6000"), ("MODEL_WINDOWS", "small=2000, gpt-4o=60000")];
+    let server = Server::start(talker(10), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    assert_eq!(opened["contextInfo"]["maxTokens"], 6_000, "CONTEXT_WINDOW is that of MODEL");
+    let table =
+        [("small", 2_000, false), ("gpt-4o", 60_000, false), ("gpt-4.1", 1_047_576, false), ("mystery", 6_000, true)];
+    for (model, window, is_warned) in table {
+        assert_eq!(client.ask("set_model", json!({ "model": model })).await["type"], "ok", "{model}");
+        let info = client.ask("get_context_info", json!({})).await["payload"].clone();
+        assert_eq!(info["maxTokens"], window, "{model}");
+        let warnings = client.forget("context_warning");
+        let says = |frame: &Value| {
+            let message = frame["payload"]["message"].as_str().unwrap();
+            message.contains("`mystery`") && message.contains("6000") && message.contains("MODEL_WINDOWS")
+        };
+        assert_eq!(
+            (warnings.len(), warnings.iter().all(says)),
+            (usize::from(is_warned), true),
+            "{model}: {warnings:?}"
+        );
+    }
+    // The room for an answer follows what the session says of its length.
+    client.ask("set_model", json!({ "model": "small" })).await;
+    client.ask("set_options", json!({ "maxOutputTokens": 700 })).await;
+    let info = client.ask("get_context_info", json!({})).await["payload"].clone();
+    let told = (&info["reservedTokens"], &info["compactAtTokens"], &info["compactAtRule"]);
+    assert_eq!(told, (&json!(700), &json!(1_300), &json!("max_output_tokens")), "{info}");
+    let settings =
+        json!({ "strategy": "threshold", "settings": { "reserveTokens": 900, "threshold": 1.0, "target": 1.0 } });
+    assert_eq!(client.ask("set_context_strategy", settings).await["type"], "ok");
+    let info = client.ask("get_context_info", json!({})).await["payload"].clone();
+    let told = (&info["reservedTokens"], &info["compactAtTokens"], &info["compactAtRule"]);
+    assert_eq!(told, (&json!(900), &json!(1_100), &json!("reserve_tokens")), "{info}");
+    let settings = json!({ "strategy": "manual" });
+    assert_eq!(client.ask("set_context_strategy", settings).await["type"], "ok");
+    let info = client.ask("get_context_info", json!({})).await["payload"].clone();
+    assert_eq!((info.get("compactAtTokens"), info.get("compactAtRule")), (None, None), "{info}");
+    for wrong in [-0.1, 1.01] {
+        let settings = json!({ "strategy": "threshold", "settings": { "threshold": wrong } });
+        let refused = client.ask("set_context_strategy", settings).await["payload"].clone();
+        assert_eq!(
+            (&refused["code"], &refused["details"]["field"]),
+            (&json!("invalid_field"), &json!("settings.threshold"))
+        );
+    }
 }
 
 #[tokio::test]

@@ -171,11 +171,8 @@ pub(crate) fn settings_table() -> String {
     for (wire, variable, read_by, _) in ROWS {
         let declared = declared.iter().find(|declared| declared.variable == variable).unwrap();
         let unit = if declared.unit.is_empty() { String::new() } else { format!(" {}", declared.unit) };
-        let _ = writeln!(
-            table,
-            "| `{wire}` | `{variable}` | `{}`{unit} | {} | {read_by} |",
-            declared.default, declared.about
-        );
+        let default = if declared.default.is_empty() { String::new() } else { format!("`{}`{unit}", declared.default) };
+        let _ = writeln!(table, "| `{wire}` | `{variable}` | {default} | {} | {read_by} |", declared.about);
     }
     table
 }

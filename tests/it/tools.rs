@@ -341,3 +341,44 @@ async fn offers_that_cannot_be_are_refused_by_name() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
+    let model = Scripted::new();
+    let (server, mut client, opened) = with_look(&model, FAR_MS, &[]).await;
+    // Two calls at once, then one that no tool takes, then the answer.
+    model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#), call(r#"{"at":"sky"}"#)]));
+    model.push(Reply::parts(vec![named("smell", "{}")]));
+    model.push(Reply::text("It is blue."));
+    ask(&mut client, "How is the sea?").await;
+    let calls = [client.event("tool_call").await, client.event("tool_call").await];
+    let before = client.ask("get_context_info", json!({})).await["payload"]["tokenCount"].as_u64().unwrap();
+    let meter = |frame: &Value| frame["payload"]["contextInfo"]["tokenCount"].as_u64().unwrap();
+    answer(&mut client, &calls[0], &"blue ".repeat(40)).await;
+    let told = client.event("context_updated").await;
+    assert_eq!(told["payload"]["turnId"], calls[0]["payload"]["turnId"]);
+    assert!(told.get("seq").is_none(), "it is decoration: {told}");
+    let first = meter(&told);
+    assert!(first > before + 20, "{first} after a result of 40 words, {before} before");
+    let asked = client.ask("get_context_info", json!({})).await["payload"].clone();
+    assert_eq!(told["payload"]["contextInfo"], asked, "one count");
+    answer(&mut client, &calls[1], &"grey ".repeat(40)).await;
+    let second = meter(&client.event("context_updated").await);
+    assert!(second > first + 20, "{second} after {first}");
+    let finished = finished(&mut client).await;
+    assert_eq!(finished["status"], "completed");
+    // The call that could not be made is told before the request that follows it, and each count once.
+    let rest: Vec<u64> = client.forget("context_updated").iter().map(meter).collect();
+    assert!(!rest.is_empty() && rest.iter().all(|tokens| *tokens > second), "{rest:?} after {second}");
+    assert!(rest.is_sorted() && rest.iter().max() < Some(&meter(&json!({ "payload": finished }))), "{rest:?}");
+    // A turn without tools says it at its end alone, and the older dialect has no such event.
+    let mut old = Client::connect(&server.ws()).await;
+    model.push(Reply::text("Yes."));
+    client.turn("Really?").await;
+    assert_eq!(client.forget("context_updated"), Vec::<Value>::new());
+    model.push(Reply::text("Old."));
+    old.send("user_input", json!({ "input": "Hello" })).await;
+    old.event("agent_finished").await;
+    assert!(old.seen.iter().all(|frame| frame["type"] != "context_updated"), "{:?}", old.seen);
+    assert!(opened["contextInfo"]["tokenCount"].as_u64().unwrap() < before);
+}

@@ -80,7 +80,7 @@ impl Script {
             strategy: if setting.automatic { "threshold".into() } else { "manual".into() },
             options: Options {
                 threshold: 1.0,
-                reserve_tokens: setting.reserve_tokens,
+                reserve_tokens: Some(setting.reserve_tokens),
                 keep_recent_tokens: setting.keep_tokens,
                 background: 1.0,
                 min_gain: 0.0,

@@ -21,7 +21,7 @@ pub(crate) struct Binary {
     pub(crate) start_line: String,
     child: Child,
     /// Kept, so that what the server prints later has somewhere to go.
-    _printed: Lines<BufReader<ChildStdout>>,
+    printed: Lines<BufReader<ChildStdout>>,
 }
 
 /// A command of the binary that came to its end.
@@ -80,12 +80,18 @@ impl Binary {
         let start_line = start_line.unwrap_or_else(|| panic!("the server does not start: {}", logged(folder)));
         let address = start_line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
         let address = address.unwrap_or_else(|| panic!("no address in {start_line:?}")).to_owned();
-        Self { address, start_line, child, _printed: printed }
+        Self { address, start_line, child, printed }
     }
 
     /// The socket's address.
     pub(crate) fn ws(&self) -> String {
         format!("ws://{}/ws", self.address)
+    }
+
+    /// The next line that it prints behind the start line.
+    pub(crate) async fn next_line(&mut self) -> String {
+        let line = timeout(PATIENCE, self.printed.next_line()).await.expect("it prints a line in time");
+        line.unwrap().expect("it prints more lines")
     }
 
     /// The process's number.

@@ -89,16 +89,19 @@ payloads! {
     /// Settings of the strategies. Each reads those that concern it.
     #[derive(Default)]
     struct StrategySettings {
-        /// Compact when more than this share of the window is used; above 0, at most 1.
+        /// Compact when more than this share of the window is used; 0 to 1. The room for an answer can be used up earlier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         threshold: Option<f64>,
-        /// Compact when less than this many tokens are free.
+        /// Compact when less than this many tokens are free for an answer; at most half of the window counts. Absent:
+        /// `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window, at
+        /// least 512 tokens and at most a fifth.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reserve_tokens: Option<u64>,
         /// About how many recent tokens stay word for word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep_recent_tokens: Option<u64>,
-        /// A compaction gets down to this share of the window or below; above 0, below the threshold.
+        /// A compaction gets down to this share of the window, and to three quarters of the count at which it is due where
+        /// that is less; above 0, at most 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target: Option<f64>,
         /// From this share of the trigger on a compaction is prepared while turns go on; 1 for never.

@@ -198,7 +198,8 @@ impl Dialogue {
                     self.progress("summarising the branch that is left");
                 }
             }
-            EphemeralEvent::SessionChanged(_) => {}
+            // The end of the turn tells it in a line; a line after every tool would hide the answer.
+            EphemeralEvent::ContextUpdated(_) | EphemeralEvent::SessionChanged(_) => {}
         }
     }
 

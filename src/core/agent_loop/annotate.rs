@@ -2,12 +2,12 @@
 //!
 //! Each is an entry that hangs from the leaf and becomes it, as in every other history; none of them is sent.
 
-use super::{AgentLoop, Seen, commands::Caller, info, turn::appended};
+use super::{AgentLoop, Effect, Seen, commands::Caller, info, turn::appended};
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode, Timestamp,
     command::{AppendCustom, SetLabel, SetModel},
     entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
-    event::Event,
+    event::{ContextWarning, EphemeralEvent, Event},
     reply::{Done, Reply},
 };
 
@@ -65,8 +65,15 @@ impl AgentLoop {
             }
         }
         if !self.deployment.windows.knows(&set.model) {
-            let message = format!("the window of `{}` is not known; set CONTEXT_WINDOW on the server", set.model);
+            let message = format!("the window of `{}` is not known; name it in MODEL_WINDOWS on the server", set.model);
             return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
+        }
+        if let Some(message) =
+            self.deployment.windows.warning(&set.model).filter(|_| set.model != self.session.state.model)
+        {
+            let tokens = self.count(&self.context()).tokens;
+            let usage_percent = info::usage_percent(tokens, self.deployment.windows.tokens(&set.model));
+            self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
         }
         let mut settings = self.session.state.settings.clone();
         let mut records = Vec::new();

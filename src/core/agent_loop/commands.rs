@@ -213,7 +213,7 @@ impl AgentLoop {
     fn on_set_strategy(&mut self, now: Timestamp, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
         let strategies = &self.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
-        strategies.make(&name, set.settings.as_ref(), &self.deployment.options)?;
+        strategies.make(&name, set.settings.as_ref(), &self.strategy_options())?;
         let mut settings = self.session.state.settings.clone();
         settings.strategy_settings = set.settings;
         self.update(caller, Vec::new(), |updated| {
@@ -247,6 +247,7 @@ impl AgentLoop {
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
         self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+        self.refresh_manager();
         Ok(())
     }
 }

@@ -53,6 +53,11 @@ impl AgentLoop {
             return Err(error);
         }
         self.guards.gained(is_enough, after.tokens, self.window_tokens());
+        if is_enough {
+            // Less than this could not gain enough again, also where the threshold is 0 and every request is above it.
+            let least_gain = crate::core::context::strategy::share(after.tokens, self.manager.options().min_gain);
+            self.guards.settle(after.tokens.saturating_add(least_gain));
+        }
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;

@@ -1,16 +1,19 @@
 //! The meter, the report and the snapshot: all from the one count.
 
-use super::{AgentLoop, Stage};
+use super::{AgentLoop, Effect, Stage};
 use crate::core::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
-    EntryId, TurnId,
+    EntryId, Timestamp, TurnId,
     context::{BreakerReason, ContextInfo},
-    event::{Event, SessionUpdated},
+    event::{ContextUpdated, EphemeralEvent, Event, SessionUpdated},
     reply::{
         Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState,
         UnansweredTurn,
     },
 };
+
+/// Between two tellings of how full the window is while tools answer: as often as a person can see.
+const METER_PAUSE_MILLIS: u64 = 100;
 
 /// Where a session stands, for a client that joins it.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +62,30 @@ impl AgentLoop {
         self.context_info_of(&count, self.window_tokens())
     }
 
+    /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results that
+    /// come at once there is a pause; what the last of them leaves is told before the request that follows it.
+    pub(super) fn tell_meter(&mut self, now: Timestamp) {
+        let Some(turn) = &self.session.state.turn else {
+            (self.meter_due, self.metered) = (false, None);
+            return;
+        };
+        if !std::mem::take(&mut self.meter_due) || matches!(self.stage, Stage::Done) {
+            return;
+        }
+        let waits = matches!(self.stage, Stage::AwaitingTools);
+        let too_soon = |(_, at): (u64, Timestamp)| waits && now < at.plus_millis(METER_PAUSE_MILLIS);
+        if self.metered.is_some_and(too_soon) {
+            return;
+        }
+        let (turn_id, context_info) = (turn.turn_id.clone(), self.context_info());
+        let tokens = context_info.token_count;
+        if self.metered.is_none_or(|(told, _)| told != tokens) {
+            self.metered = Some((tokens, now));
+            let updated = ContextUpdated { turn_id, context_info };
+            self.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
+        }
+    }
+
     pub(super) fn context_info_of(&self, count: &RequestCount, window: u64) -> ContextInfo {
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
         let ratio = count.tokens as f64 / window.max(1) as f64;
@@ -78,6 +105,7 @@ impl AgentLoop {
             error_bound_tokens: count.error_bound_tokens,
             reserved_tokens: self.manager.reserved_tokens(window),
             compact_at_tokens,
+            compact_at_rule: self.manager.compact_at_rule(window),
             prepare_at_tokens: self.manager.prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
             generation: self.generation,

@@ -8,6 +8,8 @@ use crate::core::context::{
     envelope::{Compiled, envelope, system_prompt, tokens_by_part},
     patch::{Around, Carried},
     prefix::Outgoing,
+    strategies::threshold::Threshold,
+    strategy::Options,
 };
 use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta, RequestOptions};
 use std::{borrow::Cow, sync::Arc};
@@ -19,6 +21,21 @@ impl AgentLoop {
         let own = self.turn_hooks.system_prompt.as_ref().map(|prompt| prompt.text.as_str()).or(own);
         self.parts = system_prompt(own.unwrap_or(&self.deployment.instructions)).parts;
         self.compiled = self.compile(self.session.tree.carried());
+    }
+
+    /// Makes the strategy anew from the settings; due when those change, or how long an answer may be.
+    pub(super) fn refresh_manager(&mut self) {
+        let (state, options) = (&self.session.state, self.strategy_options());
+        let made =
+            self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
+        // A strategy that this version does not know, from a newer one's log, must not close the session.
+        self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
+    }
+
+    /// The strategies' settings where the session has none of its own.
+    pub(super) fn strategy_options(&self) -> Options {
+        let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
+        Options { max_output_tokens, ..self.deployment.options.clone() }
     }
 
     pub(super) fn compile(&self, carried: &Carried) -> Compiled {

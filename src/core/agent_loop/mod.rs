@@ -324,6 +324,10 @@ pub struct AgentLoop {
     reseed_due: bool,
     /// The user was told that the window is nearly full.
     warned: bool,
+    /// What was said in the middle of the turn is to be counted and told.
+    meter_due: bool,
+    /// The count that was told last in the middle of a turn, and when.
+    metered: Option<(u64, Timestamp)>,
     /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
     /// fails is not asked for before every round of tools.
     gave_up: bool,
@@ -344,11 +348,8 @@ impl AgentLoop {
     #[must_use]
     pub fn seeded(generation: u64, mut seed: Seed) -> Self {
         let state = &seed.session.state;
-        let Deployment { strategies, options, .. } = &*seed.deployment;
-        // A strategy that this version does not know, from a newer one's log, must not close the session.
-        let manager = strategies
-            .make(&state.strategy, state.settings.strategy_settings.as_ref(), options)
-            .unwrap_or_else(|_| Box::new(Threshold::new(options.clone())));
+        // Replaced below, where the patches of the path are known.
+        let manager = Box::new(Threshold::new(Options::default()));
         let counter = Counter::chosen(seed.deployment.estimator, &state.model);
         if counter.estimator() != Estimator::Own {
             // Whoever read the path from the store counted it by the model.
@@ -384,10 +385,13 @@ impl AgentLoop {
             deadlines: BTreeMap::new(),
             reseed_due: false,
             warned: false,
+            meter_due: false,
+            metered: None,
             gave_up: false,
             out: Vec::new(),
         };
         this.refresh_fixed();
+        this.refresh_manager();
         this
     }
 
@@ -463,6 +467,7 @@ impl AgentLoop {
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
+        self.tell_meter(now);
         std::mem::take(&mut self.out)
     }
 
@@ -554,6 +559,7 @@ impl AgentLoop {
         }
         if *self.session.tree.carried() != self.compiled.carried {
             self.refresh_fixed();
+            self.refresh_manager();
         }
         self.out.push(Effect::Append(Append { events, marks }));
     }

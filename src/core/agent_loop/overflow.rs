@@ -4,13 +4,13 @@ use super::{AgentLoop, Asked, Effect, Stage, compact::Use, info};
 use crate::core::{
     context::{
         RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
-        windows::WINDOW_TOKENS_MIN,
+        window::told_by_usage, windows::WINDOW_TOKENS_MIN,
     },
-    model::ModelFault,
+    model::{Answer, ModelFault},
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
-    event::{CompactionTrigger, EphemeralEvent, ItemAborted, TurnStatus},
+    event::{CompactionTrigger, ContextWarning, EphemeralEvent, ItemAborted, TurnStatus},
 };
 
 /// A stream that ends without a word is how some servers refuse a request as too large. It is taken for that only
@@ -74,6 +74,22 @@ impl AgentLoop {
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
         self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
+    }
+
+    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was shown;
+    /// what the provider reported is counted, so that the next request is compacted where it would be cut too.
+    pub(super) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
+        let window = self.window_tokens();
+        let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
+            return;
+        };
+        let message = format!(
+            "the server of `{model}` read {} tokens, its window is told to be {window}: it may have left out the beginning \
+             of the conversation; where its window is larger, MODEL_WINDOWS or CONTEXT_WINDOW says so",
+            usage.input_tokens
+        );
+        let usage_percent = info::usage_percent(usage.input_tokens, window);
+        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
     }
 
     /// Remembers, for this session, a window that is smaller than the one in use.

@@ -75,7 +75,7 @@ impl AgentLoop {
         let other = match order.strategy {
             Some(name) => {
                 let settings = self.session.state.settings.strategy_settings.as_ref();
-                Some(self.deployment.strategies.make(name, settings, &self.deployment.options)?)
+                Some(self.deployment.strategies.make(name, settings, &self.strategy_options())?)
             }
             None => None,
         };

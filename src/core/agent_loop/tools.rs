@@ -224,6 +224,7 @@ impl AgentLoop {
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
             self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
         }
+        self.meter_due = true;
         self.after_results(now);
     }
 

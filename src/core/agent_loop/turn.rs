@@ -84,6 +84,8 @@ impl AgentLoop {
     /// Sends the next request of the running turn.
     pub(super) fn send(&mut self, context: &Context) {
         let Some(turn) = &self.session.state.turn else { return };
+        // Between two rounds; how full it is before the first the end of the turn before has told.
+        self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = self.count(context);
         let request = self.next_request_id();
@@ -137,6 +139,7 @@ impl AgentLoop {
                 self.remember_window(empty.max(earlier).saturating_sub(1));
             }
         }
+        self.warn_of_cut(&answer, &asked.model);
         let message = self.answer_message(&answer, &asked);
         self.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {

@@ -163,16 +163,14 @@ impl Strategies {
             Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(format!("settings.{field}")))
         };
         if let Some(threshold) = settings.threshold {
-            if !(threshold > 0.0 && threshold <= 1.0) {
-                return invalid("threshold", format!("the threshold is above 0 and at most 1, not {threshold}"));
+            if !(0.0..=1.0).contains(&threshold) {
+                return invalid("threshold", format!("the threshold is 0 to 1, not {threshold}"));
             }
             options.threshold = threshold;
         }
         if let Some(target) = settings.target {
-            if !(target > 0.0 && target < options.threshold) {
-                let message =
-                    format!("the target is above 0 and below the threshold of {}, not {target}", options.threshold);
-                return invalid("target", message);
+            if !(target > 0.0 && target <= 1.0) {
+                return invalid("target", format!("the target is above 0 and at most 1, not {target}"));
             }
             options.target = target;
         }
@@ -188,8 +186,9 @@ impl Strategies {
             }
             options.min_gain = min_gain;
         }
+        let mut reserve_tokens = options.reserve_tokens.unwrap_or_default();
         let counts: [(&str, Option<u64>, u64, &mut u64); 4] = [
-            ("reserveTokens", settings.reserve_tokens, 0, &mut options.reserve_tokens),
+            ("reserveTokens", settings.reserve_tokens, 0, &mut reserve_tokens),
             ("keepRecentTokens", settings.keep_recent_tokens, 1, &mut options.keep_recent_tokens),
             ("keepTurns", settings.keep_turns, 1, &mut options.keep_turns),
             ("keepToolResults", settings.keep_tool_results, 0, &mut options.keep_tool_results),
@@ -202,6 +201,9 @@ impl Strategies {
             *option = given;
         }
         options.summary_kind = settings.summary_kind.unwrap_or(options.summary_kind);
+        if settings.reserve_tokens.is_some() {
+            options.reserve_tokens = Some(reserve_tokens);
+        }
         options.summarise = settings.summarise.unwrap_or(options.summarise);
         if let Some(steps) = &settings.steps {
             options.steps = self.check_steps(steps.iter().map(String::as_str))?;

@@ -108,6 +108,11 @@ impl Guards {
         }
     }
 
+    /// None begins by itself before a request has more tokens than this, unless it must wait for room.
+    pub fn settle(&mut self, tokens: u64) {
+        self.settled_tokens = Some(tokens);
+    }
+
     /// A person orders a compaction: what earlier ones gained, and that one was stopped, no longer counts. Whether the
     /// model works, the one that is ordered will show.
     #[must_use]

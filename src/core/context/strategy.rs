@@ -5,7 +5,13 @@ use crate::core::context::{
     cut::{Cut, Keep, oldest_out},
     structure::Structure,
 };
-use reseed_protocol::{command::SummaryKind, event::CompactionTrigger};
+use reseed_protocol::{command::SummaryKind, context::CompactAtRule, event::CompactionTrigger};
+
+/// Share of the window that is left for an answer where no setting says how long an answer may be: one part of this many.
+const ANSWER_WINDOW_PART: u64 = 50;
+
+/// Tokens that are left for an answer at least where no setting says: a few paragraphs.
+const ANSWER_TOKENS_MIN: u64 = 512;
 
 /// What a strategy decides about the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +50,12 @@ pub trait ContextManager: Send + std::fmt::Debug {
     /// From which count on it compacts by itself; `None` where it never does by count.
     fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64> {
         Some(self.options().trigger_in(window_tokens))
+    }
+
+    /// Which rule decides [`Self::compact_at_tokens`]; `None` where it never compacts by count, or by a count of its own.
+    fn compact_at_rule(&self, window_tokens: u64) -> Option<CompactAtRule> {
+        let (tokens, rule) = self.options().due_in(window_tokens);
+        self.compact_at_tokens(window_tokens).filter(|at| *at == tokens).map(|_| rule)
     }
 
     /// From which count on a compaction is prepared in the background; `None` where none is.
@@ -146,13 +158,15 @@ pub enum Step {
 /// The deployment's settings, under which a session's stand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Compact when more than this share of the window is used; above 0, at most 1.
+    /// Compact when more than this share of the window is used; 0 to 1.
     pub threshold: f64,
-    /// Compact when less than this many tokens are free.
-    pub reserve_tokens: u64,
+    /// Compact when less than this many tokens are free for an answer; absent for what `max_output_tokens` says.
+    pub reserve_tokens: Option<u64>,
+    /// Most tokens that an answer may have, where that is set: then as many are kept free.
+    pub max_output_tokens: Option<u64>,
     /// About how many recent tokens stay word for word.
     pub keep_recent_tokens: u64,
-    /// A compaction gets down to this share of the window; below the threshold.
+    /// A compaction gets down to this share of the window, and to three quarters of the trigger at most.
     pub target: f64,
     /// From this share of the trigger on a compaction is prepared while turns go on; 1 for never.
     pub background: f64,
@@ -174,7 +188,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             threshold: 0.8,
-            reserve_tokens: 16_384,
+            reserve_tokens: None,
+            max_output_tokens: None,
             keep_recent_tokens: 20_000,
             target: 0.6,
             background: 0.85,
@@ -189,10 +204,26 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The reserve in a window: at most 20 % of it, so that a small window is not all reserve.
+    /// The room that is left for an answer in a window, and the rule that decides it. A small window is not all room: where
+    /// nothing is set it is at most a fifth of it, where the reserve is set at most half. An answer that may be longer still
+    /// gets its room, up to three quarters of the window: strict servers refuse a request whose tokens and longest answer
+    /// exceed the window together.
+    #[must_use]
+    pub fn answer_room_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
+        match (self.reserve_tokens, self.max_output_tokens) {
+            (Some(reserve), _) => (reserve.min(window_tokens / 2), CompactAtRule::ReserveTokens),
+            (None, Some(answer)) => (answer.min(window_tokens / 4 * 3), CompactAtRule::MaxOutputTokens),
+            (None, None) => {
+                let room = (window_tokens / ANSWER_WINDOW_PART).max(ANSWER_TOKENS_MIN);
+                (room.min(window_tokens / 5), CompactAtRule::AnswerRoom)
+            }
+        }
+    }
+
+    /// Tokens of that room.
     #[must_use]
     pub fn reserve_in(&self, window_tokens: u64) -> u64 {
-        self.reserve_tokens.min(window_tokens / 5)
+        self.answer_room_in(window_tokens).0
     }
 
     /// What is kept in a window: at most 25 % of it, so that a compaction always gets well below the trigger.
@@ -201,14 +232,23 @@ impl Options {
         self.keep_recent_tokens.min(window_tokens / 4).max(1)
     }
 
-    /// The count above which a compaction is due: the earlier of the threshold and the reserve.
+    /// The count above which a compaction is due, and the rule that decides it: the earlier of the threshold's share and
+    /// the window less the room for an answer.
     #[must_use]
-    pub fn trigger_in(&self, window_tokens: u64) -> u64 {
-        share(window_tokens, self.threshold).min(window_tokens - self.reserve_in(window_tokens))
+    pub fn due_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
+        let (room, rule) = self.answer_room_in(window_tokens);
+        let (by_share, by_room) = (share(window_tokens, self.threshold), window_tokens - room);
+        if by_share <= by_room { (by_share, CompactAtRule::Threshold) } else { (by_room, rule) }
     }
 
-    /// The count that a compaction must get down to: at most three quarters of the trigger, so that it does not come again
-    /// at once.
+    /// The count above which a compaction is due.
+    #[must_use]
+    pub fn trigger_in(&self, window_tokens: u64) -> u64 {
+        self.due_in(window_tokens).0
+    }
+
+    /// The count that a compaction must get down to: the target's share, and at most three quarters of the trigger, so that
+    /// it does not come again at once, also where the threshold is below the target.
     #[must_use]
     pub fn target_in(&self, window_tokens: u64) -> u64 {
         share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)

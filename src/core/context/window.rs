@@ -1,8 +1,11 @@
 //! The window of a model: how many tokens a request and its answer may have together.
 //!
-//! Three sources, the surest first: what the operator configured, what the provider's model list tells, and a table of
-//! well-known models. A model that none of them knows has no window, and the caller says so instead of guessing: a guess
-//! that is too large fails in the middle of a conversation.
+//! The sources, the surest first: what the operator configured for the model, what the provider's model list tells, a table
+//! of well-known models, and what the operator configured for a model that none of them names. Where that is missing too,
+//! the caller says so instead of guessing: a guess that is too large fails in the middle of a conversation.
+
+use crate::core::model::ReportedUsage;
+use reseed_protocol::StopReason;
 
 /// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
 pub const TOKENS_MAX: u64 = 100_000_000;
@@ -19,12 +22,14 @@ pub struct Window {
 /// Where a window's size comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowSource {
-    /// `CONTEXT_WINDOW`, or the session's own setting.
+    /// `MODEL_WINDOWS`, or `CONTEXT_WINDOW` for the deployment's own model.
     Configured,
     /// The provider's model list.
     Provider,
     /// The table of this file.
     Table,
+    /// `CONTEXT_WINDOW`, for a model that nothing else names.
+    Assumed,
 }
 
 impl WindowSource {
@@ -35,19 +40,47 @@ impl WindowSource {
             Self::Configured => "configured",
             Self::Provider => "provider",
             Self::Table => "table",
+            Self::Assumed => "assumed",
         }
     }
 }
 
-/// The window of `model`, if anything tells it. `listed` is the provider's model list: names, and windows in tokens
-/// where the list has them. A window of 0 tokens counts as not told.
+/// The window of `model`, if anything tells it: `configured` for this very model, `listed`, the provider's model list
+/// (names, and windows in tokens where the list has them), the table, and `assumed` where none of them names it. A window
+/// of 0 tokens counts as not told.
 #[must_use]
-pub fn resolve(model: &str, configured: Option<u64>, listed: &[(String, Option<u64>)]) -> Option<Window> {
+pub fn resolve(
+    model: &str,
+    configured: Option<u64>,
+    listed: &[(String, Option<u64>)],
+    assumed: Option<u64>,
+) -> Option<Window> {
     let told = |tokens: Option<u64>, source| tokens.filter(|&n| n > 0).map(|tokens| Window { tokens, source });
     let provider = || listed.iter().find(|(id, _)| id == model).and_then(|&(_, tokens)| tokens);
     told(configured, WindowSource::Configured)
         .or_else(|| told(provider(), WindowSource::Provider))
         .or_else(|| told(known(model), WindowSource::Table))
+        .or_else(|| told(assumed, WindowSource::Assumed))
+}
+
+/// Whether an answer that came without any refusal shows that the request did not fit: some servers cut it silently.
+/// For callers that know the model's window, in tokens.
+///
+/// - An answer that reports more input than the window holds was given to a cut request.
+/// - One that was cut before its first token, with the window all but full, had no room.
+#[must_use]
+pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_tokens: u64) -> bool {
+    if window_tokens == 0 {
+        return false;
+    }
+    match stop_reason {
+        StopReason::Stop => usage.input_tokens > window_tokens,
+        // 99 %: servers keep a few tokens for themselves.
+        StopReason::Length => {
+            usage.output_tokens == 0 && usage.input_tokens.saturating_mul(100) >= window_tokens.saturating_mul(99)
+        }
+        StopReason::ToolCalls | StopReason::ContentFilter | StopReason::Cancelled => false,
+    }
 }
 
 /// The table's window for a model's name: the longest entry that begins the name. Routers put a path before the name
@@ -125,15 +158,17 @@ mod tests {
     fn the_surest_source_wins() {
         let listed = [("gpt-4o".to_owned(), Some(64_000)), ("mystery".to_owned(), None), ("zero".to_owned(), Some(0))];
         let window = |tokens, source| Some(Window { tokens, source });
-        for (model, configured, expected) in [
-            ("gpt-4o", Some(9_000), window(9_000, WindowSource::Configured)),
-            ("gpt-4o", Some(0), window(64_000, WindowSource::Provider)),
-            ("gpt-4o", None, window(64_000, WindowSource::Provider)),
-            ("gpt-4.1", None, window(1_047_576, WindowSource::Table)),
-            ("mystery", None, None),
-            ("zero", None, None),
+        for (model, configured, assumed, expected) in [
+            ("gpt-4o", Some(9_000), Some(700), window(9_000, WindowSource::Configured)),
+            ("gpt-4o", Some(0), None, window(64_000, WindowSource::Provider)),
+            ("gpt-4o", None, Some(700), window(64_000, WindowSource::Provider)),
+            ("gpt-4.1", None, Some(700), window(1_047_576, WindowSource::Table)),
+            ("mystery", None, Some(700), window(700, WindowSource::Assumed)),
+            ("mystery", None, None, None),
+            ("zero", None, Some(0), None),
         ] {
-            assert_eq!(resolve(model, configured, &listed), expected, "{model} {configured:?}");
+            let found = resolve(model, configured, &listed, assumed);
+            assert_eq!(found, expected, "{model} {configured:?} {assumed:?}");
         }
     }
 

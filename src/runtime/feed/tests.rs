@@ -182,3 +182,31 @@ fn a_reader_rejoins_within_an_answer_or_not_at_all() {
         assert_eq!(got, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{seq} {offset}");
     }
 }
+
+#[test]
+fn a_reader_that_is_behind_gets_only_the_newest_state_of_the_meter() {
+    let meter = |tokens: u64| -> EphemeralEvent {
+        let path = format!("{}/protocol/examples/v2/events/context_updated.json", env!("CARGO_MANIFEST_DIR"));
+        let mut example: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        example["payload"]["contextInfo"]["tokenCount"] = tokens.into();
+        serde_json::from_value(serde_json::json!({ "type": example["type"], "payload": example["payload"] })).unwrap()
+    };
+    let counts = |feed: &Feed, cursor: &mut Cursor| -> Vec<u64> {
+        let count = |frame: &Frame| match frame {
+            Frame::Ephemeral(frame) => {
+                let value: serde_json::Value = serde_json::from_str(frame).unwrap();
+                value["payload"]["contextInfo"]["tokenCount"].as_u64().unwrap()
+            }
+            other => panic!("{other:?}"),
+        };
+        feed.next(cursor, true, 64 * 1024).iter().map(count).collect()
+    };
+    let feed = Feed::new(0);
+    let ((mut fast, _), (mut slow, _)) = (feed.join(), feed.join());
+    for tokens in 1..=3 {
+        feed.emit(&meter(tokens));
+        assert_eq!(counts(&feed, &mut fast), [tokens]);
+    }
+    assert_eq!(counts(&feed, &mut slow), [3]);
+    assert!(counts(&feed, &mut slow).is_empty() && counts(&feed, &mut fast).is_empty());
+}

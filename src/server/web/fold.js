@@ -270,6 +270,7 @@ function apply(state, event) {
     case "compaction_started": return compactionStarted(state, event.payload);
     case "compaction_progress": return compactionProgressed(state, event.payload);
     case "compaction_failed": return compactionFailed(state, event.payload);
+    case "context_updated": return withContextInfo(state, event.payload.contextInfo);
     case "context_warning": return { ...state, warning: event.payload.message };
     case "role_changed": return { ...state, role: event.payload.role };
     default: return state;

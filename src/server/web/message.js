@@ -156,6 +156,7 @@ export function cost({ model, usage }) {
     const about = usage.source === "estimated" ? "about " : "";
     words.push(`${about}${number(usage.inputTokens)} tokens in`, `${number(usage.outputTokens)} out`);
     if (usage.cachedTokens > 0) words.push(`${number(usage.cachedTokens)} cached`);
+    if (usage.cacheWriteTokens) words.push(`${number(usage.cacheWriteTokens)} written to the cache`);
     if (usage.costNanoUsd !== undefined) words.push(dollars(usage.costNanoUsd));
   }
   return words.join(" · ");

@@ -68,6 +68,7 @@ pub(crate) struct Answer {
     calls: Vec<(String, String)>,
     usage: Usage,
     cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
     gate: Option<Gate>,
     finish: Finish,
 }
@@ -89,6 +90,7 @@ impl Reply {
             calls: Vec::new(),
             usage: Usage::Counted,
             cached_tokens: None,
+            cache_write_tokens: None,
             gate: None,
             finish: Finish::Whole,
         }))
@@ -155,6 +157,11 @@ impl Reply {
     /// Reports that so many of the tokens sent came from its cache.
     pub(crate) fn with_cached(self, tokens: u64) -> Self {
         self.change(|answer| answer.cached_tokens = Some(tokens))
+    }
+
+    /// Reports that so many of the tokens sent were written to the cache.
+    pub(crate) fn with_cache_write(self, tokens: u64) -> Self {
+        self.change(|answer| answer.cache_write_tokens = Some(tokens))
     }
 
     /// Reports no usage.
@@ -297,6 +304,9 @@ impl Answer {
             if let Some(cached) = self.cached_tokens {
                 usage["prompt_tokens_details"] = json!({ "cached_tokens": cached });
             }
+            if let Some(written) = self.cache_write_tokens {
+                usage["prompt_tokens_details"]["cache_write_tokens"] = json!(written);
+            }
             after.push(json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage }));
         }
         (before, deltas, after)
@@ -347,6 +357,9 @@ impl Answer {
             let mut usage = json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output });
             if let Some(cached) = self.cached_tokens {
                 usage["input_tokens_details"] = json!({ "cached_tokens": cached });
+            }
+            if let Some(written) = self.cache_write_tokens {
+                usage["input_tokens_details"]["cache_write_tokens"] = json!(written);
             }
             usage
         });

@@ -66,6 +66,7 @@ impl AgentLoop {
         let mark = caller.mark(info::done(Some(self.session.state.seq)));
         self.deadlines.remove(&call.call_id);
         self.append(events, vec![mark]);
+        self.meter_due = true;
         self.after_results(now);
     }
 

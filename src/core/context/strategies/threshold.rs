@@ -7,7 +7,7 @@ use crate::core::context::{
     strategy::{Options, Planning, Step},
 };
 
-/// Compacts above a share of the window, or when too little is free for the answer, whichever comes first.
+/// Compacts above a share of the window, or when too little is free for an answer, whichever comes first.
 #[derive(Debug, Clone)]
 pub struct Threshold {
     options: Options,
@@ -49,21 +49,72 @@ pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = Ste
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reseed_protocol::context::CompactAtRule;
+
+    /// Settings of which only these matter to the trigger.
+    fn options(threshold: f64, reserve_tokens: Option<u64>, max_output_tokens: Option<u64>) -> Options {
+        Options { threshold, reserve_tokens, max_output_tokens, ..Options::default() }
+    }
 
     #[test]
-    fn the_trigger_is_the_earlier_of_share_and_reserve() {
+    fn the_trigger_is_the_earlier_of_the_share_and_the_room_for_an_answer() {
+        use CompactAtRule::{AnswerRoom, MaxOutputTokens, ReserveTokens, Threshold as Share};
         let table = [
-            // threshold, reserve, window, trigger
-            (0.8, 16_384, 200_000, 160_000),
-            (0.95, 16_384, 200_000, 183_616),
-            (0.8, 16_384, 8_000, 6_400),
-            (1.0, 16_384, 8_000, 6_400),
-            (1.0, 0, 8_000, 8_000),
-            (0.5, 16_384, 2_000, 1_000),
+            // threshold, reserve, longest answer, window: trigger, rule, target
+            (0.8, None, None, 200_000, 160_000, Share, 120_000),
+            (0.95, None, None, 200_000, 190_000, Share, 120_000),
+            (0.99, None, None, 200_000, 196_000, AnswerRoom, 120_000),
+            (1.0, None, None, 1_000_000, 980_000, AnswerRoom, 600_000),
+            (1.0, None, None, 40_000, 39_200, AnswerRoom, 24_000),
+            (0.95, None, None, 40_000, 38_000, Share, 24_000),
+            (0.9, None, None, 8_000, 7_200, Share, 4_800),
+            (1.0, None, None, 8_000, 7_488, AnswerRoom, 4_800),
+            // A small window is not all room.
+            (0.8, None, None, 2_000, 1_600, Share, 1_200),
+            (1.0, None, None, 2_000, 1_600, AnswerRoom, 1_200),
+            (1.0, None, None, 2_560, 2_048, AnswerRoom, 1_536),
+            (1.0, None, None, 512, 410, AnswerRoom, 306),
+            (0.8, None, None, 512, 409, Share, 306),
+            (0.5, None, None, 2_000, 1_000, Share, 750),
+            // What is set explicitly counts, not a part of it.
+            (0.8, None, Some(16_000), 40_000, 24_000, MaxOutputTokens, 18_000),
+            (0.8, None, Some(100), 8_000, 6_400, Share, 4_800),
+            (1.0, None, Some(100), 8_000, 7_900, MaxOutputTokens, 4_800),
+            (1.0, None, Some(128_000), 128_000, 32_000, MaxOutputTokens, 24_000),
+            (0.95, Some(16_384), None, 200_000, 183_616, ReserveTokens, 120_000),
+            (0.95, Some(16_384), Some(4_000), 40_000, 23_616, ReserveTokens, 17_712),
+            (1.0, Some(16_384), None, 8_000, 4_000, ReserveTokens, 3_000),
+            (1.0, Some(0), Some(100), 8_000, 8_000, Share, 4_800),
+            // A threshold below the target takes the target with it.
+            (0.6, None, None, 40_000, 24_000, Share, 18_000),
+            (0.1, None, None, 40_000, 4_000, Share, 3_000),
+            (0.0, None, None, 40_000, 0, Share, 0),
         ];
-        for (threshold, reserve_tokens, window, trigger) in table {
-            let manager = Threshold::new(Options { threshold, reserve_tokens, ..Options::default() });
-            assert_eq!(manager.compact_at_tokens(window), Some(trigger), "{threshold} {reserve_tokens} {window}");
+        for (threshold, reserve, answer, window, trigger, rule, target) in table {
+            let manager = Threshold::new(options(threshold, reserve, answer));
+            let told =
+                (manager.compact_at_tokens(window), manager.compact_at_rule(window), manager.target_tokens(window));
+            let row = format!("{threshold} {reserve:?} {answer:?} {window}");
+            assert_eq!(told, (Some(trigger), Some(rule), target), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_trigger_follows_the_threshold_and_leaves_every_window_usable() {
+        for window in [512, 600, 1_000, 1_500, 2_000, 8_192, 40_000, 128_000, 400_000, 1_000_000, 100_000_000] {
+            for answer in [None, Some(1), Some(4_096), Some(1_000_000)] {
+                let mut before = 0;
+                for percent in 0..=100u32 {
+                    let options = options(f64::from(percent) / 100.0, None, answer);
+                    let (trigger, target) = (options.trigger_in(window), options.target_in(window));
+                    assert!(trigger >= before, "{window} {answer:?} {percent}: a higher threshold compacts earlier");
+                    assert!(trigger < window, "{window} {answer:?} {percent}: no room is left for an answer");
+                    assert!(percent == 0 || target < trigger, "{window} {answer:?} {percent}: {target} of {trigger}");
+                    before = trigger;
+                }
+                let room = answer.map_or(window / 2, |answer: u64| window - answer.min(window / 4 * 3));
+                assert!(before >= window / 4 && before >= room.min(window / 2), "{window} {answer:?}: {before}");
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ fn long(hooks: Vec<HookSpec>) -> World {
 
 /// One whose next request waits for a compaction.
 fn crowded(hooks: Vec<HookSpec>) -> World {
-    World::full(hooks, "threshold", 85)
+    World::full(hooks, "threshold", 92)
 }
 
 /// One that is compacted in the background.

@@ -71,7 +71,7 @@ fn a_turn_asks_its_hooks_in_this_order() {
 
 /// A session that a threshold compacts before its next request.
 fn full(hooks: Vec<HookSpec>) -> World {
-    World::full(hooks, "threshold", 85)
+    World::full(hooks, "threshold", 92)
 }
 
 #[test]

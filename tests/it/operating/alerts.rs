@@ -1,0 +1,270 @@
+//! Each alert of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are taken
+//! before and after, and promtool says whether the rule fires on them, and that it did not before.
+
+use super::{folder, samples};
+use crate::support::{
+    binary::Binary,
+    client::Client,
+    talk::{is_summary, reply_to, summary, words},
+    upstream::{Reply, Upstream},
+};
+use reseed::provider::scripted::Gate;
+use serde_json::json;
+use std::{collections::BTreeMap, fmt::Write as _, fs, process::Command, time::Duration};
+
+type Samples = BTreeMap<String, f64>;
+
+/// Minutes at which what the server did happens, after an hour without it.
+const HAPPENS_AT: usize = 60;
+
+/// The alerts that have a test below.
+const TESTED: [&str; 8] = [
+    "ReseedDown",
+    "ReseedStoreFailing",
+    "ReseedCompactionsFailing",
+    "ReseedCompactionRests",
+    "ReseedCompactionsPauseUsers",
+    "ReseedSummariesByRule",
+    "ReseedSummariesForget",
+    "ReseedCacheGivenUp",
+];
+
+fn rules() -> String {
+    format!("{}/docker/observability/rules.yaml", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn every_alert_has_a_test() {
+    let rules = fs::read_to_string(rules()).unwrap();
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(!alerts.is_empty());
+    for alert in alerts {
+        assert!(TESTED.contains(&alert), "{alert} has no test in tests/it/operating/alerts.rs");
+    }
+}
+
+/// Whether promtool is there. `tests/run` installs it and says so: then its absence is a failure.
+fn has_promtool() -> bool {
+    let found = Command::new("promtool").arg("--version").output().is_ok_and(|output| output.status.success());
+    assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "promtool is missing: install Debian's `prometheus`");
+    if !found {
+        eprintln!("skipped: promtool is missing; `tests/run` installs it");
+    }
+    found
+}
+
+/// A sample under the name of this server.
+fn labelled(series: &str) -> String {
+    match series.strip_suffix('}') {
+        Some(labels) => format!("{labels},instance=\"a\",job=\"reseed\"}}"),
+        None => format!("{series}{{instance=\"a\",job=\"reseed\"}}"),
+    }
+}
+
+/// Checks that an alert does not fire on the samples before, and does so many minutes after they became those after.
+#[track_caller]
+fn fires(alert: &str, minutes: usize, before: &Samples, after: &Samples) {
+    let rules_text = fs::read_to_string(rules()).unwrap();
+    let mut test = format!("rule_files: ['{}']\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n", rules());
+    test += "    input_series:\n";
+    for (series, now) in after {
+        let name = series.split('{').next().unwrap();
+        if rules_text.contains(name) {
+            let then = before.get(series).copied().unwrap_or_else(|| panic!("{series} was not there from the start"));
+            let values = format!("{then}x{} {now}x120", HAPPENS_AT - 1);
+            let _ = writeln!(test, "      - series: '{}'\n        values: '{values}'", labelled(series));
+        }
+    }
+    test += "    promql_expr_test:\n";
+    for (minute, expected) in [(HAPPENS_AT - 1, None), (HAPPENS_AT + minutes, Some(alert))] {
+        let expr = format!("max by (alertname) (ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})");
+        let _ = writeln!(test, "      - expr: '{expr}'\n        eval_time: {minute}m");
+        if let Some(alert) = expected {
+            let labels = format!("{{alertname=\"{alert}\"}}");
+            let _ = writeln!(test, "        exp_samples:\n          - labels: '{labels}'\n            value: 1");
+        }
+    }
+    let folder = folder();
+    let file = folder.path().join("alert.test.yaml");
+    fs::write(&file, &test).unwrap();
+    let output = Command::new("promtool").args(["test", "rules"]).arg(&file).output().unwrap();
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{alert}:\n{told}\n{test}");
+}
+
+/// A server whose model is this one, in a window of so many tokens.
+async fn server(folder: &tempfile::TempDir, upstream: &Upstream, window: &str, settings: &[(&str, &str)]) -> Binary {
+    let base_url = upstream.base_url();
+    let model = [("OPENAI_BASE_URL", base_url.as_str()), ("MODEL", "test"), ("CONTEXT_WINDOW", window)];
+    let all = [&model[..], settings].concat();
+    Binary::start(folder.path(), &all).await
+}
+
+/// A model's server whose summaries are these.
+async fn summarising(mut make: impl FnMut() -> Reply + Send + 'static) -> Upstream {
+    let mut number = 0;
+    Upstream::start(move |asked| {
+        number += 1;
+        if is_summary(asked) { make() } else { reply_to(asked, number, 60) }
+    })
+    .await
+}
+
+/// Compacts five times by a client's order, each time after three turns that say `said(turn)`.
+async fn five_compactions(client: &mut Client, said: impl Fn(u64) -> String) {
+    for round in 0..5 {
+        for turn in 0..3 {
+            let text = said(round * 3 + turn);
+            assert_eq!(client.turn(&text).await["status"], "completed");
+        }
+        let ordered = client.ask("manual_compact", json!({})).await;
+        assert_eq!(ordered["type"], "ok", "{ordered}");
+        client.event("context_compacted").await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = folder();
+    let server = Binary::start(folder.path(), &super::QUICK).await;
+    let address = server.address.clone();
+    samples(&address).await;
+    server.kill().await;
+    assert!(tokio::net::TcpStream::connect(&address).await.is_err());
+    let up = |value| Samples::from([("up".to_owned(), value)]);
+    fires("ReseedDown", 3, &up(1.0), &up(0.0));
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_write() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = folder();
+    let settings = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000")];
+    let server = Binary::start_with_file_limit(folder.path(), &settings, 600).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.send("user_input", json!({ "input": words(0, 1_000) })).await;
+    let mut said = 0;
+    // Until the server closes the session, since what was said could not be stored.
+    while let Some(frame) = client.next_frame().await {
+        if frame["type"] == "turn_finished" {
+            said += 1;
+            assert!(said < 1_000, "the disk is never full");
+            client.send("user_input", json!({ "input": words(said, 1_000) })).await;
+        }
+    }
+    let after = samples(&server.address).await;
+    assert!(after[r#"reseed_store_commits_total{outcome="failed"}"#] >= 1.0);
+    fires("ReseedStoreFailing", 2, &before, &after);
+}
+
+#[tokio::test]
+async fn summaries_that_cannot_be_made_and_the_rest_that_follows() {
+    if !has_promtool() {
+        return;
+    }
+    let refusal = r#"{"error":{"message":"no","type":"authentication_error"}}"#;
+    let upstream = summarising(move || Reply::error(401, refusal)).await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "8000", &[("CONTEXT_BACKGROUND", "0.7")]).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let mut after = before.clone();
+    for turn in 0..100 {
+        client.turn(&words(turn, 80)).await;
+        after = samples(&server.address).await;
+        if after[r#"reseed_breakers_open{reason="failures"}"#] > 0.0 {
+            break;
+        }
+    }
+    fires("ReseedCompactionsFailing", 8, &before, &after);
+    fires("ReseedCompactionRests", 12, &before, &after);
+}
+
+#[tokio::test]
+async fn users_who_wait_for_compactions() {
+    if !has_promtool() {
+        return;
+    }
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = summarising(move || Reply::text(summary(&["The ship is called Aurora."])).held_by(&held)).await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "8000", &[("CONTEXT_STRATEGY", "manual")]).await;
+    let before = samples(&server.address).await;
+    let mut clients = Vec::new();
+    for session in 0..5 {
+        let (mut client, _) = Client::v2_session(&server.ws()).await;
+        for turn in 0..4 {
+            client.turn(&words(10 * session + turn, 200)).await;
+        }
+        assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+        assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["type"], "accepted");
+        clients.push(client);
+    }
+    // What is measured is time that passes: longer than the rule's five seconds.
+    let nothing = tokio::time::timeout(Duration::from_millis(5_200), std::future::pending::<()>());
+    assert!(nothing.await.is_err());
+    gate.open();
+    for client in &mut clients {
+        client.event("context_compacted").await;
+        client.event("turn_finished").await;
+    }
+    let after = samples(&server.address).await;
+    fires("ReseedCompactionsPauseUsers", 12, &before, &after);
+}
+
+#[tokio::test]
+async fn summaries_that_are_not_the_models() {
+    if !has_promtool() {
+        return;
+    }
+    let upstream = summarising(|| Reply::text("")).await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "8000", &[("CONTEXT_STRATEGY", "manual")]).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    five_compactions(&mut client, |turn| words(turn, 300)).await;
+    fires("ReseedSummariesByRule", 20, &before, &samples(&server.address).await);
+}
+
+#[tokio::test]
+async fn summaries_that_forget() {
+    if !has_promtool() {
+        return;
+    }
+    let upstream = summarising(|| Reply::text(summary::<&str>(&[]))).await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "16000", &[("CONTEXT_STRATEGY", "manual")]).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let said = |turn: u64| {
+        let facts = (0..6).map(|fact| format!("Order {turn}{fact}417 lies in /srv/orders/{turn}-{fact}.csv. "));
+        format!("{}{}", facts.collect::<String>(), words(turn, 250))
+    };
+    five_compactions(&mut client, said).await;
+    fires("ReseedSummariesForget", 20, &before, &samples(&server.address).await);
+}
+
+#[tokio::test]
+async fn a_prompt_that_changes_with_every_request() {
+    if !has_promtool() {
+        return;
+    }
+    let upstream = summarising(|| Reply::text("")).await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "100000", &[]).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for minute in 0..24 {
+        let instructions = format!("It is 12:{minute} now. Answer briefly.");
+        assert_eq!(client.ask("set_instructions", json!({ "instructions": instructions })).await["type"], "ok");
+        client.turn(&words(minute, 40)).await;
+    }
+    fires("ReseedCacheGivenUp", 20, &before, &samples(&server.address).await);
+}
