@@ -403,8 +403,8 @@ export interface StrategySettings {
   threshold?: number;
   /**
    * Compact when less than this many tokens are free for an answer; at most half of the window counts. Absent:
-   * `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window and at
-   * least 512 tokens.
+   * `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window, at
+   * least 512 tokens and at most a fifth.
    */
   reserveTokens?: number;
   /** About how many recent tokens stay word for word. */

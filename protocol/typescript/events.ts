@@ -246,6 +246,7 @@ export type EphemeralEvent =
   | { type: "compaction_started"; payload: CompactionStarted }
   | { type: "compaction_progress"; payload: CompactionProgress }
   | { type: "context_warning"; payload: ContextWarning }
+  | { type: "context_updated"; payload: ContextUpdated }
   | { type: "role_changed"; payload: RoleChanged }
   | { type: "session_changed"; payload: SessionItem };
 
@@ -336,6 +337,14 @@ export interface ContextWarning {
   usagePercent: number;
   /** A sentence for the user. */
   message: string;
+}
+
+/** Payload of `context_updated`. */
+export interface ContextUpdated {
+  /** The running turn. */
+  turnId: TurnId;
+  /** How full the window is. A reader that is behind is given the newest one alone. */
+  contextInfo: ContextInfo;
 }
 
 /** Payload of `role_changed`. */
