@@ -219,10 +219,9 @@ fn some_op(rng: &mut Rng, envelope: &ContextEnvelope, is_ephemeral: bool, words:
         (11..14, Some(about)) if !cached.iter().any(|sent| is_summary(&sent.message)) => {
             let mut messages: Vec<Value> = cached.iter().map(|sent| json!(sent)).collect();
             let at = cached.iter().position(|sent| sent.entry_id == about.entry_id).unwrap_or_default();
-            let moved = messages.remove(at);
-            if rng.bool() {
-                messages.insert(0, moved);
-            }
+            // Left out. One that is moved would be carried by a compaction without its entry, which is all that the checks
+            // know a message by; what moves is for the random patches of `core/context`.
+            messages.remove(at);
             messages.insert(0, json!({ "role": "user", "content": words }));
             json!({ "op": "messages_cached_replace", "scope": "cached", "messages": messages,
                 "invalidateCacheReason": reason })
