@@ -1,25 +1,32 @@
-//! `reseed chat`: a terminal client of v2, line by line.
+//! `reseed chat`: a terminal client of v2.
 //!
 //! - `connection`: the socket; `frames`: what the server sends
 //! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to send; pure
-//! - `branches`: moving about in the tree, and the queue; `tree`: the tree as text
+//! - `sessions`: which session is open; `branches`: moving about in the tree, and the queue; `tree`: the tree as text
 //! - `keeping`: a compaction looked at first or taken back, pins, the strategy
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
+//! - `console`: the terminal, where a line is edited below what is shown; `rows`: where the text above it ends
 //!
 //! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
 //! prints plain text, and ends when its input has ended and the last turn is over.
 
 mod branches;
 mod connection;
+#[cfg(unix)]
+mod console;
 mod dialogue;
 mod events;
 mod frames;
 mod keeping;
 mod lines;
+#[cfg(unix)]
+mod rows;
 mod screen;
+mod sessions;
 mod streamed;
 mod tree;
 
+use crate::config::ListenSettings;
 use anyhow::Context as _;
 use connection::{Address, Connection, Lost};
 use dialogue::{Dialogue, Step};
@@ -37,13 +44,13 @@ const ATTEMPTS_MAX: u32 = 12;
 /// What `reseed chat` was told.
 #[derive(Clone, clap::Args)]
 pub struct ChatOptions {
-    /// The server
-    #[arg(default_value = "ws://127.0.0.1:8080/ws")]
-    pub url: String,
+    /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment and
+    /// `.env` name
+    pub url: Option<String>,
     /// A token of AUTH_TOKENS, where the server wants one
     #[arg(long)]
     pub token: Option<String>,
-    /// The session to go on with; without it a new one is made
+    /// The session to go on with; without it, what is said first begins a new one
     #[arg(long)]
     pub session: Option<String>,
     /// Whether to use colours
@@ -85,7 +92,57 @@ pub async fn run(options: ChatOptions) -> anyhow::Result<()> {
         }
     };
     let chat = Chat { screen: Screen { color }, watched, pause };
-    chat.run(&options, lines_of(std::io::stdin()), std::io::stdout()).await
+    let url = match &options.url {
+        Some(url) => url.clone(),
+        None => server_of_settings()?,
+    };
+    let connected = chat.connect(&url, &options).await?;
+    #[cfg(unix)]
+    if watched && let Some((console, lines)) = console::Console::open(chat.screen) {
+        return chat.run(connected, lines, console).await;
+    }
+    chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
+}
+
+/// The address of the server that these settings start. Faults in its other settings are its own.
+fn server_of_settings() -> anyhow::Result<String> {
+    let listen = ListenSettings::load().context("name the server, or mend the settings that name it")?;
+    anyhow::ensure!(
+        listen.ws_port != 0,
+        "WS_PORT is 0, so the server listens on any free port; name the address that it printed when it started"
+    );
+    Ok(format!("ws://{}/ws", listen.local_address()))
+}
+
+/// What came of a person, or of a pipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Typed {
+    /// A line, or a pasted block of lines.
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// Nothing more will come.
+    End,
+}
+
+type Lines = mpsc::Receiver<std::io::Result<Typed>>;
+
+/// Where a chat is shown, which may also be where its lines come from.
+trait Output: Write {
+    /// The next line is wanted.
+    fn want_line(&mut self) {}
+
+    /// A line was taken.
+    fn took_line(&mut self) {}
+}
+
+impl Output for std::io::Stdout {}
+
+/// A chat that has reached its server.
+struct Connected {
+    address: Address,
+    dialogue: Dialogue,
+    connection: Connection,
 }
 
 /// How to chat; apart from [`run`] so that tests bring their own lines and screen.
@@ -96,17 +153,20 @@ struct Chat {
     pause: fn(u32) -> Duration,
 }
 
-type Lines = mpsc::Receiver<std::io::Result<String>>;
-
 impl Chat {
-    async fn run(&self, options: &ChatOptions, mut lines: Lines, mut output: impl Write) -> anyhow::Result<()> {
-        let address = Address::new(&options.url, options.token.as_deref())?;
+    async fn connect(&self, url: &str, options: &ChatOptions) -> anyhow::Result<Connected> {
+        let address = Address::new(url, options.token.as_deref())?;
         let session = options
             .session
             .as_deref()
             .map(|id| id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", screen::clean(id))));
-        let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
-        let mut connection = Connection::open(&address).await?;
+        let dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
+        let connection = Connection::open(&address).await?;
+        Ok(Connected { address, dialogue, connection })
+    }
+
+    async fn run(&self, connected: Connected, mut lines: Lines, mut output: impl Output) -> anyhow::Result<()> {
+        let Connected { address, mut dialogue, mut connection } = connected;
         let mut input_ended = false;
         let mut interrupt = Box::pin(tokio::signal::ctrl_c());
         let mut next = Ok(dialogue.on_connected());
@@ -127,20 +187,24 @@ impl Chat {
                 Outcome::Done if input_ended && dialogue.is_idle() => break,
                 Outcome::Done => {}
             }
-            if self.watched && !input_ended {
-                self.carry_out(dialogue.prompt(), &mut connection, &mut output).await?;
-            }
             // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
             let wants_line = !input_ended && (self.watched || dialogue.is_idle());
+            if wants_line {
+                output.want_line();
+            }
             next = tokio::select! {
                 frame = connection.receive() => frame.map(|text| dialogue.on_frame(&text)),
-                line = lines.recv(), if wants_line => Ok(match line {
-                    Some(line) => dialogue.on_line(&line.context("read a line")?),
-                    None => {
-                        input_ended = true;
-                        Vec::new()
-                    }
-                }),
+                typed = lines.recv(), if wants_line => {
+                    output.took_line();
+                    Ok(match typed.transpose().context("read a line")? {
+                        Some(Typed::Line(line)) => dialogue.on_line(&line),
+                        Some(Typed::Interrupt) => dialogue.on_interrupt(),
+                        Some(Typed::End) | None => {
+                            input_ended = true;
+                            Vec::new()
+                        }
+                    })
+                }
                 _ = &mut interrupt => {
                     interrupt.set(tokio::signal::ctrl_c());
                     Ok(dialogue.on_interrupt())
@@ -235,7 +299,7 @@ fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
         let mut input = std::io::BufReader::new(input);
         while let Some(line) = lines::read(&mut input).transpose() {
             let failed = line.is_err();
-            if sender.blocking_send(line).is_err() || failed {
+            if sender.blocking_send(line.map(Typed::Line)).is_err() || failed {
                 break;
             }
         }

@@ -2,22 +2,13 @@
 
 use crate::config::Settings;
 use anyhow::Context as _;
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// How long the answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
-    // A server that listens everywhere listens here.
-    let host = match settings.listen.host {
-        IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        address => address,
-    };
-    let address = std::net::SocketAddr::new(host, settings.listen.ws_port);
+    let address = settings.listen.local_address();
     // The question goes over plain HTTP: no certificates are needed, but a client is not made without cryptography.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().tls_certs_only([]);

@@ -60,7 +60,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
-            // A client: it needs none of the server's settings, and is not stopped by a fault in them.
+            // A client: of the server's settings it reads where that listens, and is not stopped by a fault in the others.
             Command::Chat(options) => chat::run(options).await,
         }
     });

@@ -31,6 +31,7 @@ use declared::Given;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
@@ -167,6 +168,43 @@ impl Settings {
 
     fn below_working_directory(&self, file: &Path) -> PathBuf {
         self.store.working_directory.join(file).components().collect()
+    }
+}
+
+impl ListenSettings {
+    /// Reads where the server of these settings listens, for a client of it: from this process's environment, then `.env`
+    /// of the current directory. What else is set there is not looked at.
+    ///
+    /// # Errors
+    /// What is wrong with HOST or WS_PORT, or a `.env` that cannot be read.
+    pub fn load() -> Result<Self, Error> {
+        Self::merge(Path::new(".env"), std::env::vars_os())
+    }
+
+    fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
+        let mut variables = dotenv(file)?;
+        variables.extend(
+            environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        );
+        variables.retain(|name, value| matches!(name.as_str(), "HOST" | "WS_PORT") && !value.trim().is_empty());
+        let given: Given = envy::from_iter(variables.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
+            .map_err(|fault| Error(vec![fault.to_string()]))?;
+        let mut faults = Vec::new();
+        match Settings::read(&given, Strategies::default(), &mut faults) {
+            Some(settings) if faults.is_empty() => Ok(settings.listen),
+            _ => Err(Error(faults)),
+        }
+    }
+
+    /// The address at which programs on this machine reach the server: one that listens everywhere listens here.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        let host = match self.host {
+            IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            address => address,
+        };
+        SocketAddr::new(host, self.ws_port)
     }
 }
 

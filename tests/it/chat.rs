@@ -1,5 +1,8 @@
 //! `reseed chat` as it is run: the binary, driven through pipes, against a server on real sockets.
 
+#[cfg(target_os = "linux")]
+mod terminal;
+
 use crate::support::{client::Client, server::Server};
 use reseed::provider::offline::{Offline, OfflineOptions};
 use serde_json::json;
@@ -37,6 +40,31 @@ async fn chat(server: &Server, arguments: &[&str], input: &str) -> Ended {
     let mut stdin = child.stdin.take().unwrap();
     // A chat that ends by itself closes its input: what is said after that is not heard.
     let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
+    Ended {
+        code: output.status.code(),
+        shown: String::from_utf8(output.stdout).unwrap(),
+        faults: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs `reseed chat ARGUMENTS…` in this folder with these variables and one line as its input.
+async fn chat_in(folder: &std::path::Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_reseed"))
+        .arg("chat")
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let _ = stdin.write_all(b"hello\n").await;
     drop(stdin);
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
     Ended {
@@ -125,4 +153,49 @@ async fn quitting_leaves_the_session_with_what_was_said() {
     let entries = opened["payload"]["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 2, "{opened}");
     assert_eq!(entries[0]["content"][0]["text"], "hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_is_found_by_the_settings_that_started_it_and_by_its_page() {
+    let server = server("8000", &[]).await;
+    let address = server.address();
+    let port = address.rsplit_once(':').unwrap().1;
+    let folder = tempfile::tempdir().unwrap();
+    // What else is wrong in it is the server's.
+    std::fs::write(folder.path().join(".env"), format!("WS_PORT={port}\nMODEL_PROVIDER=nonsense\n")).unwrap();
+    let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
+    let table: [(&tempfile::TempDir, &[&str], &[(&str, &str)]); 5] = [
+        (&folder, &[], &[]),
+        (&folder, &[], &[("HOST", "0.0.0.0")]),
+        (&empty, &[], &[("WS_PORT", port)]),
+        (&empty, &[page.as_str()], &[("WS_PORT", "1")]),
+        (&empty, &[page.as_str()], &[("WS_PORT", "none")]),
+    ];
+    for (folder, arguments, variables) in table {
+        let ended = chat_in(folder.path(), arguments, variables).await;
+        assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{arguments:?} {variables:?}");
+    }
+    let wrong = [("0", "WS_PORT is 0"), ("none", "WS_PORT is `none`"), ("1", "127.0.0.1:1")];
+    for (port, expected) in wrong {
+        let ended = chat_in(empty.path(), &[], &[("WS_PORT", port)]).await;
+        assert_eq!(ended.code, Some(1), "{port}");
+        assert!(ended.faults.contains(expected), "{port}: {}", ended.faults);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_in_which_nothing_is_said_leaves_no_session_behind() {
+    let server = server("8000", &[]).await;
+    for input in ["", "\n\n", "/help\n/sessions\n/new\n/context\n", "/quit\n"] {
+        let ended = chat(&server, &[], input).await;
+        assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{input:?}: {}", ended.shown);
+    }
+    let mut client = Client::v2(&server.ws()).await;
+    let listed = client.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"], json!([]));
+    // `/new` leaves one behind only where something is said in it.
+    let ended = chat(&server, &[], "one\n/new\n/new\ntwo\n/new\n").await;
+    assert_eq!(ended.code, Some(0), "{}", ended.faults);
+    let listed = client.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"].as_array().unwrap().len(), 2, "{listed}");
 }

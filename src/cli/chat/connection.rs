@@ -57,24 +57,27 @@ pub(super) enum Lost {
 }
 
 impl Address {
-    /// Reads `ws://HOST[:PORT][/PATH]`; without a path it is `/ws`.
+    /// Reads `ws://HOST[:PORT][/PATH]`; without a path it is `/ws`. A page's address names the server as well: `http://` is
+    /// taken as `ws://`, and `https://` as `wss://`.
     ///
     /// # Errors
     /// What is wrong with the address or the token.
     pub(super) fn new(url: &str, token: Option<&str>) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("`{url}` is not an address"))?;
-        let scheme = uri.scheme_str().unwrap_or_default();
-        anyhow::ensure!(
-            matches!(scheme, "ws" | "wss") && uri.host().is_some(),
-            "`{url}` is no WebSocket address; write ws://127.0.0.1:8080/ws, or wss:// for TLS"
-        );
-        let uri = if uri.path() == "/" {
-            let host = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            format!("{scheme}://{host}/ws{query}").parse().with_context(|| format!("`{url}` is not an address"))?
-        } else {
-            uri
+        let scheme = match uri.scheme_str() {
+            Some("ws" | "http") => "ws",
+            Some("wss" | "https") => "wss",
+            _ => "",
         };
+        anyhow::ensure!(
+            !scheme.is_empty() && uri.host().is_some(),
+            "`{url}` is no address of a server; write ws://127.0.0.1:8080/ws, or wss:// for TLS"
+        );
+        let host = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let path = if uri.path() == "/" { "/ws" } else { uri.path() };
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let uri = format!("{scheme}://{host}{path}{query}");
+        let uri: Uri = uri.parse().with_context(|| format!("`{url}` is not an address"))?;
         let bearer = token.map(|token| {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
                 .context("the token has signs that no header takes")?;
@@ -212,7 +215,10 @@ mod tests {
             ("ws://localhost:8080", Some("ws://localhost:8080/ws")),
             ("wss://example.org/", Some("wss://example.org/ws")),
             ("wss://name:secret@example.org/chat?ticket=secret", Some("wss://example.org/chat")),
-            ("http://localhost:8080", None),
+            ("http://localhost:8080", Some("ws://localhost:8080/ws")),
+            ("https://example.org/", Some("wss://example.org/ws")),
+            ("https://example.org/chat/ws", Some("wss://example.org/chat/ws")),
+            ("ftp://localhost:8080", None),
             ("localhost:8080", None),
             ("", None),
         ];

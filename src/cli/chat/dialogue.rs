@@ -8,13 +8,14 @@ use super::{
     frames::{self, Body, Fault, Incoming},
     lines::{self, Line},
     screen::Screen,
+    sessions::open,
     streamed::Streamed,
 };
 use reseed_protocol::{
     CommandId, EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
     command::{
         CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, ManualCompact, OpenSession,
-        RenameSession, Resume, ResumeItem, RetryTurn, Software, UserInput,
+        RenameSession, RetryTurn, Software, UserInput,
     },
     frame,
     reply::{QueueItem, Reply},
@@ -26,9 +27,6 @@ use std::{
 
 /// Commands that may wait for their reply: more than a person can type while one is on its way.
 const PENDING_MAX: usize = 64;
-
-/// Entries of the history that are shown when a session is opened.
-const HISTORY_ENTRIES: u32 = 20;
 
 /// What to do, in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +49,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) session_id: SessionId,
-    epoch: String,
+    pub(super) epoch: String,
     /// The last durable event that was taken.
     pub(super) seq: u64,
 }
@@ -76,10 +74,10 @@ pub(super) enum Asked {
 }
 
 #[derive(Debug)]
-struct Pending {
+pub(super) struct Pending {
     id: String,
     frame: String,
-    asked: Asked,
+    pub(super) asked: Asked,
     /// Whether it was sent over the present connection.
     sent: bool,
 }
@@ -93,14 +91,16 @@ pub(super) struct Dialogue {
     /// Begins the id of every command of this process, so that its own are known again.
     pub(super) prefix: String,
     next_id: u64,
-    pending: Vec<Pending>,
+    pub(super) pending: Vec<Pending>,
     pub(super) place: Option<Place>,
     /// Whether the server's notice was shown.
     noticed: bool,
     /// Whether a session was ever open: before, a refusal ends the chat.
-    opened_once: bool,
+    pub(super) opened_once: bool,
     /// What to open when no session is.
-    wanted: OpenSession,
+    pub(super) wanted: OpenSession,
+    /// It is opened when something is said, so that no empty session is left behind.
+    pub(super) opens_later: bool,
     /// Events up to here were on their way when the session was opened.
     pub(super) caught_up_at: u64,
     pub(super) turn: Option<TurnId>,
@@ -120,7 +120,7 @@ pub(super) struct Dialogue {
     pub(super) items: BTreeMap<EntryId, Streamed>,
     pub(super) last_entry: Option<EntryId>,
     /// The sessions of the last list, by their numbers.
-    listed: Vec<SessionId>,
+    pub(super) listed: Vec<SessionId>,
     /// Whether Ctrl-C was pressed since the last line.
     interrupted: bool,
     out: Vec<Step>,
@@ -141,6 +141,7 @@ impl Dialogue {
             place: None,
             noticed: false,
             opened_once: false,
+            opens_later: session.is_none(),
             wanted: open(session, None, None),
             caught_up_at: 0,
             turn: None,
@@ -178,17 +179,10 @@ impl Dialogue {
             token: None,
         };
         self.ask(Asked::Hello, Command::Hello(hello));
-        let opening = match &self.place {
-            None => self.wanted.clone(),
-            Some(place) => {
-                let items = self.items.iter().flat_map(|(item_id, streamed)| {
-                    streamed.seen().map(|(part, offset)| ResumeItem { item_id: item_id.clone(), part, offset })
-                });
-                let resume = Resume { epoch: place.epoch.clone(), seq: place.seq, items: Some(items.collect()) };
-                open(Some(place.session_id.clone()), None, Some(resume))
-            }
-        };
-        self.ask(Asked::Open, Command::OpenSession(opening));
+        let opening = self.opening();
+        if let Some(opening) = opening {
+            self.ask(Asked::Open, Command::OpenSession(opening));
+        }
         self.done()
     }
 
@@ -319,13 +313,17 @@ impl Dialogue {
     /// A line was typed.
     pub(super) fn on_line(&mut self, line: &str) -> Vec<Step> {
         self.interrupted = false;
-        // The terminal has ended the line that the prompt began.
-        self.line_open = false;
         if self.pending.len() >= PENDING_MAX {
             self.line(&self.screen.warning("too many commands are waiting for the server; this one was not sent"));
             return self.done();
         }
-        match lines::parse(line) {
+        let line = lines::parse(line);
+        // What is for a session that there will be is sent behind the command that makes it.
+        let is_for_new = matches!(line, Line::Say(_) | Line::Rename(_) | Line::Strategy(_));
+        if is_for_new && self.opens_later {
+            self.go_to(self.wanted.clone());
+        }
+        match line {
             Line::Nothing => {}
             Line::Help => self.line(&self.screen.help()),
             Line::Quit => self.out.push(Step::Quit),
@@ -334,12 +332,15 @@ impl Dialogue {
                 let list = ListSessions { cursor: None, limit: None, search: None, watch: None };
                 self.ask(Asked::Other, Command::ListSessions(list));
             }
-            Line::New => self.go_to(open(None, None, None)),
+            Line::New => self.begin_later(),
             Line::Open { which, takeover } => match self.session(&which) {
                 Some(id) => self.go_to(open(Some(id), takeover.then_some(true), None)),
                 None => self.line(&self.screen.warning("that is no session's id, and no number of /sessions")),
             },
-            _ if self.place.is_none() => {
+            _ if self.place.is_none() && self.opens_later => {
+                self.line(&self.screen.warning("nothing was said yet: what you say first begins a session"));
+            }
+            _ if self.place.is_none() && !(is_for_new && self.is_opening()) => {
                 self.line(&self.screen.warning("no session is open; /new makes one, /sessions lists them"));
             }
             Line::Say(text) => {
@@ -369,15 +370,6 @@ impl Dialogue {
         self.done()
     }
 
-    /// What stands before the next line, when one is wanted and nothing stands there yet.
-    pub(super) fn prompt(&mut self) -> Vec<Step> {
-        if self.line_open || !self.is_idle() {
-            return Vec::new();
-        }
-        self.line_open = true;
-        vec![Step::Show(self.screen.prompt())]
-    }
-
     fn cancel(&mut self) {
         if let Some(turn_id) = self.turn.clone() {
             self.ask(Asked::Other, Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
@@ -386,34 +378,6 @@ impl Dialogue {
         } else {
             self.line(&self.screen.note("nothing is running"));
         }
-    }
-
-    fn session(&self, which: &str) -> Option<SessionId> {
-        let numbered = which.parse::<usize>().ok().and_then(|at| self.listed.get(at.checked_sub(1)?).cloned());
-        numbered.or_else(|| which.parse().ok())
-    }
-
-    fn go_to(&mut self, opening: OpenSession) {
-        if self.place.is_some() {
-            self.ask(Asked::Close, Command::CloseSession(Empty {}));
-        }
-        self.leave();
-        self.wanted = opening.clone();
-        self.ask(Asked::Open, Command::OpenSession(opening));
-    }
-
-    /// Forgets the session; it lives on at the server.
-    fn leave(&mut self) {
-        self.place = None;
-        self.turn = None;
-        self.queued = 0;
-        self.queue.clear();
-        self.drawn.clear();
-        self.jobs.clear();
-        self.leaving = None;
-        self.previewed = None;
-        self.items.clear();
-        self.last_entry = None;
     }
 
     /// Whether this command is one of the kind, of this client's, and not answered yet.
@@ -465,32 +429,8 @@ impl Dialogue {
         }
     }
 
-    pub(super) fn resumes_here(&mut self, opened: &frames::Opened) {
-        self.opened_once = true;
-        self.caught_up_at = opened.as_of_seq;
-        let seq = match &self.place {
-            Some(place) if opened.resumed.as_deref() == Some("replay") => place.seq,
-            _ => opened.as_of_seq,
-        };
-        self.place = Some(Place { session_id: opened.session_id.clone(), epoch: opened.epoch.clone(), seq });
-        self.wanted = open(Some(opened.session_id.clone()), None, None);
-    }
-
     fn done(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.out)
-    }
-}
-
-fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> OpenSession {
-    OpenSession {
-        session_id,
-        role: None,
-        takeover,
-        resume,
-        entries: Some(HISTORY_ENTRIES),
-        deltas: None,
-        tools: None,
-        hooks: None,
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/sessions", "list the sessions"),
     ("/open ID", "go to another session, by its id or its number in the list"),
     ("/take ID", "the same, also when another connection owns it"),
-    ("/new", "begin a new session"),
+    ("/new", "leave this session; what is said next begins a new one"),
     ("/rename NAME", "name this session"),
     ("/help", "this list"),
     ("/quit", "leave; the session stays"),
@@ -107,6 +107,15 @@ pub(super) fn parse(line: &str) -> Line {
         return Line::Say(format!("/{said}"));
     }
     let Some(command) = text.strip_prefix('/') else { return Line::Say(text.to_owned()) };
+    match parse_command(command) {
+        // A pasted block that begins with a path.
+        Line::Wrong(_) if text.contains('\n') => Line::Say(text.to_owned()),
+        line => line,
+    }
+}
+
+/// Understands what comes behind a slash.
+fn parse_command(command: &str) -> Line {
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
     let wanted = |what: &str| Line::Wrong(format!("/{name} needs {what}"));
@@ -210,6 +219,9 @@ mod tests {
             (" hello ", say("hello")),
             ("1/2", say("1/2")),
             ("//etc/hosts", say("/etc/hosts")),
+            ("two\n lines\n", say("two\n lines")),
+            ("/etc/hosts has\n127.0.0.1", say("/etc/hosts has\n127.0.0.1")),
+            ("/compact keep\nthe times", Line::Compact(Some("keep\nthe times".to_owned()))),
             ("/context", Line::Context),
             ("/compact", Line::Compact(None)),
             ("/compact keep the times", Line::Compact(Some("keep the times".to_owned()))),

@@ -146,14 +146,16 @@ fn delta(turn: &str, offset: u64, text: &str) -> Act {
     ephemeral("item_delta", json!({ "itemId": format!("a{turn}"), "part": 0, "offset": offset, "text": text }))
 }
 
+impl Output for &mut Vec<u8> {}
+
 /// Chats through pipes: these lines in, what was printed out.
 async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
-    let options =
-        ChatOptions { url: url.to_owned(), token: token.map(str::to_owned), session: None, color: Color::Never };
+    let options = ChatOptions { url: None, token: token.map(str::to_owned), session: None, color: Color::Never };
     let chat = Chat { screen: Screen { color: false }, watched: false, pause: |_| Duration::ZERO };
     let mut output = Vec::new();
     let lines = lines_of(std::io::Cursor::new(lines.to_owned().into_bytes()));
-    let ended = tokio::time::timeout(Duration::from_secs(20), chat.run(&options, lines, &mut output)).await;
+    let chatting = async { chat.run(chat.connect(url, &options).await?, lines, &mut output).await };
+    let ended = tokio::time::timeout(Duration::from_secs(20), chatting).await;
     (ended.expect("the chat ends"), String::from_utf8(output).unwrap())
 }
 
@@ -220,7 +222,7 @@ async fn a_command_without_a_reply_is_sent_again_unchanged() {
 
 #[tokio::test]
 async fn a_close_code_that_says_so_ends_the_chat() {
-    let (url, server) = server(vec![vec![Expect("hello"), Expect("open_session"), Close(4401)]]).await;
+    let (url, server) = server(vec![vec![Expect("hello"), Close(4401)]]).await;
     let (ended, _) = chat(&url, Some("wrong"), "first").await;
     assert_eq!(
         ended.unwrap_err().to_string(),

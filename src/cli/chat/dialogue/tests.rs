@@ -4,11 +4,17 @@ use super::*;
 
 const PREFIX: &str = "0123456789abcdef";
 
-/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, `prompt`.
+/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`.
 /// `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what was sent as
 /// `→ TYPE PAYLOAD`.
 fn play(watched: bool, script: &str) -> (String, Dialogue) {
-    let mut dialogue = Dialogue::new(Screen { color: false }, watched, PREFIX.to_owned(), None);
+    play_from(Some("ses"), watched, script)
+}
+
+/// The same, of a chat that goes on with this session, or begins one.
+fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dialogue) {
+    let session = session.map(|id| id.parse().unwrap());
+    let mut dialogue = Dialogue::new(Screen { color: false }, watched, PREFIX.to_owned(), session);
     let mut out = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let steps = match line.split_at(1) {
@@ -17,7 +23,6 @@ fn play(watched: bool, script: &str) -> (String, Dialogue) {
             _ if line == "^C" => dialogue.on_interrupt(),
             _ if line == "connected" => dialogue.on_connected(),
             _ if line == "lost" => dialogue.on_lost("gone"),
-            _ if line == "prompt" => dialogue.prompt(),
             _ => panic!("no step: {line}"),
         };
         for step in steps {
@@ -43,7 +48,7 @@ const OPEN: &str = r##"
 
 /// What [`OPEN`] shows.
 const OPENED: &str = "→ hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
-    → open_session {\"entries\":20}\n\
+    → open_session {\"entries\":20,\"sessionId\":\"ses\"}\n\
     [heartbeat 30s]\n\
     The built-in model answers.\n\
     session ses, model offline, strategy threshold\n";
@@ -175,7 +180,7 @@ fn commands_are_sent_as_they_are_typed() {
         ("> /retry", "→ retry_turn {}\n"),
         ("> /rename Walk", "→ rename_session {\"name\":\"Walk\"}\n"),
         ("> /sessions", "→ list_sessions {}\n"),
-        ("> /new", "→ close_session {}\n→ open_session {\"entries\":20}\n"),
+        ("> /new", "→ close_session {}\nwhat you say next begins a new session\n"),
         ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
         (
             "> /take abc",
@@ -284,16 +289,45 @@ fn input_that_waits_is_awaited_too() {
     check(
         &[TURN, queued],
         "→ user_input {\"input\":\"hello\"}\nGood → user_input {\"input\":\"and?\"}\n\
-         queued: it is asked when this turn has ended; /queue shows what waits\ncancelled\n",
+         \nqueued: it is asked when this turn has ended; /queue shows what waits\ncancelled\n",
         false,
     );
 }
 
+/// A chat that has greeted, and goes on with no session.
+const GREETED: &str = r##"
+    connected
+    < {"id":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+"##;
+
 #[test]
-fn the_prompt_stands_once_and_only_while_nothing_is_awaited() {
-    check(&["prompt\nprompt"], "> ", true);
-    check(&["prompt\n> hello\nprompt"], "> → user_input {\"input\":\"hello\"}\n", false);
-    check(&["prompt\n^C"], "> \nCtrl-C again leaves\n", true);
+fn a_session_is_opened_with_what_is_said_first() {
+    let greeted = |script: &str| {
+        let (out, dialogue) = play_from(None, true, &[GREETED, script].concat());
+        (out.split_once("[heartbeat 30s]\n").unwrap().1.to_owned(), dialogue.is_idle())
+    };
+    let nothing = "nothing was said yet: what you say first begins a session\n";
+    let cases = [
+        ("", "", true),
+        ("> /sessions", "→ list_sessions {}\n", false),
+        ("> /context", nothing, true),
+        ("> hello", "→ open_session {\"entries\":20}\n→ user_input {\"input\":\"hello\"}\n", false),
+        ("> /rename Walk", "→ open_session {\"entries\":20}\n→ rename_session {\"name\":\"Walk\"}\n", false),
+        ("> /open abc", "→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n", false),
+        ("> /new", "what you say next begins a new session\n", true),
+    ];
+    for (script, shown, idle) in cases {
+        assert_eq!(greeted(script), (shown.to_owned(), idle), "{script}");
+    }
+    // Said before the session is there, and the connection lost before that: both go out again, in their order.
+    let (out, _) = greeted("> hello\n> and?\nlost\nconnected");
+    let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
+    assert_eq!(sent, ["open_session", "user_input", "user_input", "hello", "open_session"]);
+    let opened = r##"< {"id":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
+    let (again, _) = greeted(&format!("> hello\n> and?\nlost\nconnected\n{opened}"));
+    let shown = "session ses, model offline, strategy threshold\n\
+        → user_input {\"input\":\"hello\"}\n→ user_input {\"input\":\"and?\"}\n";
+    assert_eq!(again.strip_prefix(&out), Some(shown));
 }
 
 #[test]
@@ -399,7 +433,7 @@ fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
     check(
         &[TURN, queue],
         "→ user_input {\"input\":\"hello\"}\nGood → user_input {\"input\":\"shorter\",\"whenBusy\":\"steer\"}\n\
-         queued: it is told with the next request; /queue shows what waits\n\
+         \nqueued: it is told with the next request; /queue shows what waits\n\
          \x20  1  shorter (with the next request)\n\
          \x20  2  and then\n\
          → edit_queue {\"order\":[\"other\",\"0123456789abcdef-4\"]}\n\

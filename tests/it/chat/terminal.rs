@@ -1,0 +1,200 @@
+//! `reseed chat` on a terminal: a real pseudo-terminal, the real binary, and what the person sees.
+
+use super::PATIENCE;
+use crate::support::{client::Client, server::Server};
+use reseed::provider::scripted::{Gate, Reply, Scripted};
+use rustix::{
+    pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
+    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
+};
+use serde_json::json;
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    process::Stdio,
+};
+use tokio::{
+    process::{Child, Command},
+    sync::mpsc,
+    time::timeout,
+};
+
+const COLUMNS: u16 = 60;
+const ROWS: u16 = 100;
+
+const LEFT: &str = "\x1b[D";
+const UP: &str = "\x1b[A";
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const ENTER: &str = "\r";
+
+/// A person at a terminal in which `reseed chat` runs.
+struct Person {
+    child: Child,
+    master: File,
+    printed: mpsc::UnboundedReceiver<Vec<u8>>,
+    screen: vt100::Parser,
+}
+
+impl Person {
+    async fn at(server: &Server) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let master = openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_reseed"))
+            .args(["chat", &server.ws()])
+            .env_clear()
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::from(slave.try_clone().unwrap()))
+            .stdout(Stdio::from(slave.try_clone().unwrap()))
+            .stderr(Stdio::from(slave))
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let master = File::from(master);
+        let (sender, printed) = mpsc::unbounded_channel();
+        let mut reading = master.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // It fails when nobody holds the other end any more.
+            while let Ok(count) = reading.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut person = Self { child, master, printed, screen: vt100::Parser::new(ROWS, COLUMNS, 0) };
+        person.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
+        person
+    }
+
+    fn types(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The rows with something on them, without spaces at their ends.
+    fn rows(&self) -> Vec<String> {
+        let rows = self.screen.screen().rows(0, COLUMNS).map(|row| row.trim_end().to_owned());
+        rows.filter(|row| !row.is_empty()).collect()
+    }
+
+    /// Looks until the screen shows it; returns its rows.
+    async fn sees(&mut self, what: &str, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
+        loop {
+            let rows = self.rows();
+            if is_there(&rows) {
+                return rows;
+            }
+            let printed = timeout(PATIENCE, self.printed.recv()).await;
+            let Ok(Some(printed)) = printed else { panic!("{what} does not come:\n{}", rows.join("\n")) };
+            self.screen.process(&printed);
+        }
+    }
+
+    async fn sees_row(&mut self, wanted: &str) -> Vec<String> {
+        self.sees(wanted, |rows| rows.iter().any(|row| row == wanted)).await
+    }
+
+    /// Waits for the end of the chat, which gives the terminal back as it was.
+    async fn is_left_alone(mut self) {
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("the chat ends").unwrap();
+        assert!(status.success(), "{status}:\n{}", self.rows().join("\n"));
+        let modes = tcgetattr(&self.master).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
+    }
+}
+
+/// A model that repeats what it is told.
+fn parrot() -> Scripted {
+    Scripted::answering(|request| {
+        let last = request.envelope.messages.cached.last().map(|message| message.message.text());
+        Reply::text(format!("You said: {}", last.unwrap_or_default()))
+    })
+}
+
+/// What users said in the only session of this server.
+async fn said(server: &Server) -> Vec<String> {
+    let mut client = Client::v2(&server.ws()).await;
+    let listed = client.ask("list_sessions", json!({})).await;
+    let sessions = listed["payload"]["items"].as_array().unwrap();
+    assert_eq!(sessions.len(), 1, "{listed}");
+    let open = json!({ "sessionId": sessions[0]["sessionId"], "role": "observer" });
+    let opened = client.ask("open_session", open).await;
+    let entries = opened["payload"]["entries"].as_array().unwrap().iter().filter(|entry| entry["role"] == "user");
+    entries.map(|entry| entry["content"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_edit_the_line_and_bring_lines_back() {
+    let server = Server::start(parrot(), &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types(&format!("helo{LEFT}l{ENTER}"));
+    person.sees_row("You said: hello").await;
+    person.types(&format!("{UP}!{ENTER}"));
+    person.sees_row("You said: hello!").await;
+    person.types(&format!("{UP}{UP}{ENTER}"));
+    person.sees("a third answer", |rows| rows.iter().filter(|row| *row == "You said: hello").count() == 2).await;
+    person.types("/quit\r");
+    person.is_left_alone().await;
+    assert_eq!(said(&server).await, ["hello", "hello!", "hello"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pasted_block_is_one_turn_and_lines_that_come_at_once_are_several() {
+    let server = Server::start(parrot(), &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types("\x1b[200~fn main() {\r    run();\r}\x1b[201~");
+    person.sees("the block", |rows| rows.last().is_some_and(|row| row == "}")).await;
+    person.types(ENTER);
+    person.sees_row("You said: fn main() {").await;
+    // A terminal that does not mark what is pasted; nothing of it is lost.
+    person.types("one\rtwo\r");
+    person.sees_row("You said: two").await;
+    person.types(CTRL_D);
+    person.is_left_alone().await;
+    assert_eq!(said(&server).await, ["fn main() {\n    run();\n}", "one", "two"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_while_an_answer_streams_stays_below_it() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let (shown, rest) = ("the first half of it, ", "and then the 2nd half.");
+    model.push(Reply::text([shown, rest].concat()).in_pieces(2).held_by(&gate));
+    model.push(Reply::text("Goodbye."));
+    let server = Server::start(model, &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types("Tell me.\r");
+    person.sees_row(shown.trim_end()).await;
+    person.types("and a qestion");
+    person.sees_row("> and a qestion").await;
+    gate.open();
+    // The answer goes on in its own row, and the line stays what it is, to be edited on.
+    let whole = [shown, rest].concat();
+    let rows = person.sees("the rest", |rows| rows.iter().any(|row| *row == whole)).await;
+    assert!(!rows.iter().any(|row| row == shown.trim_end()), "{rows:#?}");
+    person.sees("the line, last", |rows| rows.last().is_some_and(|row| row == "> and a qestion")).await;
+    person.types(&LEFT.repeat(6));
+    person.types(&format!("u{ENTER}"));
+    let is_over = |rows: &[String]| rows.iter().filter(|row| row.ends_with(" tokens")).count() == 2;
+    let rows = person.sees("the end of the second turn", is_over).await;
+    assert!(rows.contains(&"Goodbye.".to_owned()), "{rows:#?}");
+    assert!(rows.contains(&"> and a question".to_owned()), "{rows:#?}");
+    person.types(CTRL_C);
+    person.sees_row("Ctrl-C again leaves").await;
+    person.types(CTRL_C);
+    person.is_left_alone().await;
+    assert_eq!(said(&server).await, ["Tell me.", "and a question"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_in_which_nothing_is_said_leaves_no_session_behind() {
+    let server = Server::start(parrot(), &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types(CTRL_D);
+    person.is_left_alone().await;
+    let listed = Client::v2(&server.ws()).await.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"], json!([]));
+}
