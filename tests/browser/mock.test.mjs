@@ -278,7 +278,7 @@ onPage("a window nearly full under `manual` is said in a line", { windowTokens: 
   await say(page, "a big one");
   await settled(page, 2);
   await page.waitForSelector("#warning-line:not([hidden])");
-  assert.match(await page.innerText("#warning-line"), /nearly full/);
+  assert.match(await page.innerText("#warning-line"), /^The context window is \d+ % full\. Compact it to make room\.\s+Compact now$/);
   assert.equal(await page.getAttribute("#gauge", "data-level"), "full");
   await say(page, "a small one");
   await settled(page, 3);

@@ -52,7 +52,9 @@ export class LinesView {
     const fullness = `The context window is ${percent} % full.`;
     // What the server says of a window nearly full may count on a compaction that rests.
     const rests = breaker ? `${breakerText(breaker, clock)}${percent >= WARN_PERCENT ? ` ${fullness}` : ""}` : null;
-    const warning = rests ?? state?.warning ?? (full ? fullness : null);
+    // The server's own sentence names what programs send.
+    const next = state?.contextInfo.compactAtTokens === undefined ? "Compact it to make room." : "The older part is summarised before the next answer.";
+    const warning = rests ?? (state?.warning || full ? `${fullness} ${next}` : null);
     this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
   }
 
