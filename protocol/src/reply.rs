@@ -153,6 +153,10 @@ replies! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
         unanswered_turns: Vec<UnansweredTurn>,
+        /// The newest compactions that somebody waited for and that failed, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedCompaction>>"))]
+        failed_compactions: Vec<FailedCompaction>,
         /// The running compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compaction: Option<RunningCompaction>,
@@ -234,6 +238,19 @@ replies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
         /// The newest entry when it ended; `null` if there was none.
+        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        leaf_id: Option<EntryId>,
+    }
+
+    /// A compaction that failed, at its place in the history.
+    struct FailedCompaction {
+        /// The job.
+        job_id: JobId,
+        /// An error code.
+        code: crate::ErrorCode,
+        /// What went wrong.
+        message: String,
+        /// The newest entry when it failed; `null` if there was none.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
     }

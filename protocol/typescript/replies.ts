@@ -5,7 +5,7 @@ import type { SessionRole, StrategySettings } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry } from "./entries.js";
-import type { ErrorBody } from "./errors.js";
+import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
 
@@ -111,6 +111,8 @@ export interface SessionOpened {
    * among them.
    */
   unansweredTurns?: Array<UnansweredTurn>;
+  /** The newest compactions that somebody waited for and that failed, oldest first. */
+  failedCompactions?: Array<FailedCompaction>;
   /** The running compaction. */
   compaction?: RunningCompaction;
   /** Inputs that wait. */
@@ -180,6 +182,18 @@ export interface UnansweredTurn {
   /** What went wrong, on `failed`. */
   error?: ErrorBody;
   /** The newest entry when it ended; `null` if there was none. */
+  leafId: EntryId | null;
+}
+
+/** A compaction that failed, at its place in the history. */
+export interface FailedCompaction {
+  /** The job. */
+  jobId: JobId;
+  /** An error code. */
+  code: ErrorCode;
+  /** What went wrong. */
+  message: string;
+  /** The newest entry when it failed; `null` if there was none. */
   leafId: EntryId | null;
 }
 

@@ -404,6 +404,7 @@ fn session_opened(
         turn: turn.map(|turn_id| RunningTurn { turn_id, items }),
         last_turn,
         unanswered_turns: attached.snapshot.unanswered_turns.clone(),
+        failed_compactions: attached.snapshot.failed_compactions.clone(),
         compaction,
         queue,
         pending,

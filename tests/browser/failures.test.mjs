@@ -79,15 +79,21 @@ onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, s
   await say(page, "hello");
   await settled(page, 1);
   const [world] = server.worlds.values();
-  const failed = (jobId, code, background) => world.durable("compaction_failed", { jobId, code, message: "ModelSummary: not_smaller", ...(background ? { background } : {}) });
-  failed("j1", "compaction_void");
-  failed("j2", "compaction_failed", true);
-  failed("j3", "compaction_failed");
+  const failed = (code, background = false) => {
+    world.startCompaction("threshold", background);
+    world.failCompaction(code, "ModelSummary: not_smaller");
+  };
+  failed("compaction_void");
+  failed("compaction_failed", true);
+  failed("compaction_failed");
   await page.waitForSelector("[data-trace]:has-text('could not be summarised')");
   await say(page, "go on");
   await settled(page, 2);
   assert.equal(await page.locator("[data-trace]").count(), 1);
   assert.doesNotMatch(await page.innerText("#log"), /not_smaller/);
+  await page.reload();
+  await page.waitForSelector("#log > li:nth-child(3)[data-trace]:has-text('could not be summarised')");
+  assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 
 for (const [name, viewport] of Object.entries(SCREENS)) {

@@ -11,10 +11,10 @@ const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "�
 
 /**
  * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, what is
- * known of other branches, and how the compactions went, or failed, that were seen being made.
+ * known of other branches, and how the compactions went that were seen being made.
  */
 function view(state) {
-  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, reports, failures, ...rest } = state;
+  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, reports, ...rest } = state;
   assert.equal(outOfSync, null);
   const info = state.turnId || compaction ? null : { tokens: contextInfo.tokenCount, breakdown: contextInfo.breakdown, compactions: contextInfo.compactions };
   return {

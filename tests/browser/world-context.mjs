@@ -120,6 +120,8 @@ export const contextRules = {
     const { jobId, trigger, background } = this.compaction;
     this.compaction = null;
     const about = { ...(commandId ? { commandId } : {}), ...(trigger ? { trigger } : {}), ...(background ? { background } : {}) };
+    const ended = ["compaction_cancelled", "compaction_void", "nothing_to_compact"].includes(code);
+    if (trigger && !background && !ended) this.failed = [...this.failed, { jobId, code, message, leafId: this.leafId }].slice(-16);
     this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, code, message });
   },
 

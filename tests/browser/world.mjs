@@ -34,6 +34,7 @@ export class World {
     this.turn = null;
     this.lastTurn = null;
     this.unanswered = [];
+    this.failed = [];
     this.compaction = null;
     /** The move that waits for its summary, and how to answer it. */
     this.leaving = null;
@@ -196,6 +197,7 @@ export class World {
       entries: entries === 0 ? [] : this.entries.slice(-entries), more: this.entries.length > entries,
       ...(this.turn ? { turn: this.turn } : {}), ...(this.lastTurn ? { lastTurn: this.lastTurn } : {}),
       ...(this.unanswered.length > 0 ? { unansweredTurns: this.unanswered } : {}),
+      ...(this.failed.length > 0 ? { failedCompactions: this.failed } : {}),
       ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase, ...(this.compaction.background ? { background: true } : {}) } } : {}),
       queue: this.queue, pending: this.pending,
       ...(this.pins.length > 0 ? { pins: this.pins } : {}), ...(this.undone.length > 0 ? { undone: this.undone } : {}),

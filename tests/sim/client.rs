@@ -524,6 +524,7 @@ fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View {
         turn: snapshot.turn,
         last_turn: snapshot.last_turn,
         unanswered: snapshot.unanswered_turns,
+        failed: snapshot.failed_compactions,
         queue: snapshot.queue,
         pending: snapshot.pending,
         pins: snapshot.pins,

@@ -6,12 +6,12 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Part, TurnId,
     content::utf16_len,
     event::{EphemeralEvent, Event, ItemDelta, TurnStatus},
-    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
+    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As many as PROTOCOL says that the server tells of.
-const UNANSWERED_TURNS_MAX: usize = 16;
+/// Failures of each kind that PROTOCOL says the server tells of.
+const FAILURES_MAX: usize = 16;
 
 /// Where a session stands, as a client knows it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +27,7 @@ pub(crate) struct View {
     pub(crate) turn: Option<TurnId>,
     pub(crate) last_turn: Option<EndedTurn>,
     pub(crate) unanswered: Vec<UnansweredTurn>,
+    pub(crate) failed: Vec<FailedCompaction>,
     pub(crate) queue: Vec<QueueItem>,
     pub(crate) pending: Vec<PendingCall>,
     pub(crate) pins: Vec<Pin>,
@@ -86,7 +87,7 @@ impl View {
                         error: finished.error.clone(),
                         leaf_id: self.leaf.clone(),
                     });
-                    let surplus = self.unanswered.len().saturating_sub(UNANSWERED_TURNS_MAX);
+                    let surplus = self.unanswered.len().saturating_sub(FAILURES_MAX);
                     self.unanswered.drain(..surplus);
                 }
             }
@@ -115,7 +116,20 @@ impl View {
                 self.generation = updated.generation.unwrap_or(self.generation);
             }
             Event::ContextCompacted(compacted) => self.generation = compacted.generation,
-            Event::CompactionFailed(_) => {}
+            Event::CompactionFailed(failed) => {
+                let ended = ["compaction_cancelled", "compaction_void", "nothing_to_compact"];
+                if failed.background || failed.trigger.is_none() || ended.contains(&failed.code.as_str()) {
+                    return;
+                }
+                self.failed.push(FailedCompaction {
+                    job_id: failed.job_id.clone(),
+                    code: failed.code,
+                    message: failed.message.clone(),
+                    leaf_id: self.leaf.clone(),
+                });
+                let surplus = self.failed.len().saturating_sub(FAILURES_MAX);
+                self.failed.drain(..surplus);
+            }
             Event::CompactionUndone(undone) => {
                 self.generation = undone.generation;
                 self.undone.push(undone.entry_id.clone());
@@ -198,6 +212,7 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
             ("turn", format!("{:?}", view.turn)),
             ("last turn", format!("{:?}", view.last_turn)),
             ("unanswered turns", format!("{:?}", view.unanswered)),
+            ("failed compactions", format!("{:?}", view.failed)),
             ("queue", format!("{:?}", view.queue)),
             ("pending calls", format!("{:?}", view.pending)),
             ("pins", format!("{:?}", view.pins)),

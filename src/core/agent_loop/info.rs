@@ -7,8 +7,8 @@ use reseed_protocol::{
     context::{BreakerReason, ContextInfo},
     event::{ContextUpdated, EphemeralEvent, Event, SessionUpdated},
     reply::{
-        Done, EndedTurn, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings, SessionState,
-        UnansweredTurn,
+        Done, EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings,
+        SessionState, UnansweredTurn,
     },
 };
 
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub last_turn: Option<EndedTurn>,
     /// The newest turns that ended without an answer.
     pub unanswered_turns: Vec<UnansweredTurn>,
+    /// The newest compactions that failed.
+    pub failed_compactions: Vec<FailedCompaction>,
     /// The running compaction.
     pub compaction: Option<RunningCompaction>,
     /// Inputs that wait.
@@ -160,6 +162,7 @@ impl AgentLoop {
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
             unanswered_turns: state.unanswered_turns.clone(),
+            failed_compactions: state.failed_compactions.clone(),
             compaction,
             queue: state.queue.clone(),
             pending: state.pending.clone(),

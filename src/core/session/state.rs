@@ -5,12 +5,12 @@
 
 use super::place::is_message;
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, Role, TurnId, Usage, UsageSource,
+    CommandId, EntryData, EntryId, ErrorCode, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
     context::ContextInfo,
     entry::BranchSummary,
-    event::{CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
-    reply::{EndedTurn, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
+    event::{CompactionFailed, CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
+    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub const STATE_VERSION: u32 = 4;
 /// Unanswered turns that are remembered. This state is stored with every append, so the list is short: what a chat shows
 /// of older failures is of no use any more.
 const UNANSWERED_TURNS_MAX: usize = 16;
+
+/// Failed compactions that are remembered, for the same reason.
+const FAILED_COMPACTIONS_MAX: usize = 16;
 
 /// After an undone compaction the request may grow by this part of the window before another compaction is made: who
 /// brought the old context back wants to use it.
@@ -74,6 +77,8 @@ pub struct SessionState {
     pub last_turn: Option<EndedTurn>,
     /// The newest turns that ended without an answer, oldest first.
     pub unanswered_turns: Vec<UnansweredTurn>,
+    /// The newest compactions that somebody waited for and that failed, oldest first.
+    pub failed_compactions: Vec<FailedCompaction>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
 }
@@ -137,6 +142,7 @@ impl Default for SessionState {
             turn: None,
             last_turn: None,
             unanswered_turns: Vec::new(),
+            failed_compactions: Vec::new(),
             pending: Vec::new(),
         }
     }
@@ -251,13 +257,33 @@ impl SessionState {
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
                 }
             }
-            Event::CompactionFailed(_) => {}
+            Event::CompactionFailed(failed) => self.remember_failed(failed),
             Event::CompactionUndone(undone) => {
                 self.undone.push(undone.entry_id.clone());
                 self.generation = undone.generation;
                 self.rest_tokens = Some(rest_after_undo(&undone.context_info));
             }
         }
+    }
+
+    /// Remembers a compaction that failed while somebody waited for it. One without a trigger is the summary of a branch,
+    /// whose failure is the reply to the move.
+    fn remember_failed(&mut self, failed: &CompactionFailed) {
+        let ended = matches!(
+            failed.code,
+            ErrorCode::CompactionCancelled | ErrorCode::CompactionVoid | ErrorCode::NothingToCompact
+        );
+        if failed.background || failed.trigger.is_none() || ended {
+            return;
+        }
+        self.failed_compactions.push(FailedCompaction {
+            job_id: failed.job_id.clone(),
+            code: failed.code,
+            message: failed.message.clone(),
+            leaf_id: self.leaf.clone(),
+        });
+        let surplus = self.failed_compactions.len().saturating_sub(FAILED_COMPACTIONS_MAX);
+        self.failed_compactions.drain(..surplus);
     }
 
     fn remember_unanswered(&mut self, finished: &TurnFinished) {

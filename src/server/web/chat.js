@@ -458,7 +458,7 @@ function tracesOf(state) {
     // The last one is shown below the chat, where it can be tried again.
     if (turnId !== state?.lastTurn?.turnId || state?.turnId) add(leafId, explainEnd(status, error));
   }
-  for (const { leafId, error } of state?.failures ?? []) add(leafId, explain(error));
+  for (const failure of state?.failures ?? []) add(failure.leafId, explain(failure));
   return traces;
 }
 

@@ -42,11 +42,6 @@
  * @property {number} [total]
  * @property {number} [asOfSeq] up to which event this speaks, where the session was opened while it ran
  *
- * @typedef {object} Failure A compaction that came to nothing, after the entry that was the newest then.
- * @property {string} jobId
- * @property {string | null} leafId
- * @property {{ code: string, message: string, retriable?: boolean }} error
- *
  * @typedef {object} State
  * @property {string} sessionId
  * @property {"owner" | "observer"} role
@@ -69,7 +64,7 @@
  * @property {Item[]} items
  * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
  * @property {NonNullable<SessionOpened["unansweredTurns"]>} unanswered the newest turns without an answer, oldest first
- * @property {Failure[]} failures compactions that failed while this was shown
+ * @property {NonNullable<SessionOpened["failedCompactions"]>} failures the newest compactions that failed, oldest first
  * @property {RunningCompaction | null} compaction
  * @property {import("reseed-protocol").Pin[]} pins the entries that every compaction keeps
  * @property {string[]} undone the compactions that building the context passes over
@@ -119,7 +114,7 @@ export function fromSnapshot(opened) {
     items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
     lastTurn: opened.lastTurn ?? null,
     unanswered: opened.unansweredTurns ?? [],
-    failures: [],
+    failures: opened.failedCompactions ?? [],
     queue: opened.queue,
     pending: opened.pending,
   };
@@ -343,12 +338,11 @@ function finishTurn(state, { turnId, status, error, contextInfo }) {
  * @param {import("reseed-protocol").CompactionFailed} failed
  * @returns {State}
  */
-function compactionFailed(state, { jobId, code, message, background }) {
+function compactionFailed(state, { jobId, trigger, code, message, background }) {
   const compaction = withoutJob(state, jobId);
-  // Whoever waits for the summary of a branch is told by the reply.
-  const aside = background || state.compaction?.phase === SUMMARISING_BRANCH;
-  if (aside || NOT_FAILED.has(code)) return { ...state, compaction };
-  const failure = { jobId, leafId: state.leafId, error: { code, message } };
+  // One without a trigger is the summary of a branch: whoever waits for it is told by the reply.
+  if (background || !trigger || NOT_FAILED.has(code)) return { ...state, compaction };
+  const failure = { jobId, code, message, leafId: state.leafId };
   return { ...state, compaction, failures: [...state.failures, failure].slice(-FAILURES_MAX) };
 }
 
