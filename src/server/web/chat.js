@@ -13,15 +13,14 @@
 import { CompactionRow, compactionLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
-import { explain, explainEnd } from "./errors.js";
+import { endedRow, traceRow, tracesOf } from "./endings.js";
 import { Follow } from "./follow.js";
 import { isHeldUp } from "./fold.js";
 import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
-import { patch } from "./patch.js";
+import { keepSelection, patch } from "./patch.js";
 import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
 import { Stretch } from "./stretch.js";
-import { detailsOf } from "./toasts.js";
 
 /** Milliseconds for which a message that was looked for is marked. */
 const FOUND_MS = 1600;
@@ -180,7 +179,7 @@ export class ChatView {
     this.drawn = this.stretch.range(this.entries, reads);
     const entries = this.entries.slice(this.drawn.from, this.drawn.to);
     const kept = new Set(entries.map((entry) => entry.entryId));
-    const selected = selection(this.tail);
+    const selected = keepSelection(this.tail);
     for (const [entryId, row] of this.rows) {
       if (kept.has(entryId)) continue;
       row?.remove();
@@ -388,23 +387,6 @@ export class ChatView {
 }
 
 /**
- * Keeps the selection where a move of its nodes would end it.
- * @param {HTMLElement} within
- * @returns {(() => void) | null} brings it back
- */
-function selection(within) {
-  const selected = getSelection();
-  if (!selected || selected.isCollapsed) return null;
-  const { anchorNode, anchorOffset, focusNode, focusOffset } = selected;
-  if (!anchorNode || !focusNode || !(within.contains(anchorNode) || within.contains(focusNode))) return null;
-  return () => {
-    const fits = (/** @type {Node} */ node, /** @type {number} */ offset) =>
-      node.isConnected && offset <= (node instanceof CharacterData ? node.length : node.childNodes.length);
-    if (fits(anchorNode, anchorOffset) && fits(focusNode, focusOffset)) selected.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
-  };
-}
-
-/**
  * That something is going on, and which tools are awaited.
  * @param {State["pending"]} pending
  */
@@ -412,54 +394,6 @@ function activity(pending) {
   const dots = el("span", { class: "pulse", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
   const names = pending.map((call) => (call.message ? `${call.name} (${call.message})` : call.name)).join(", ");
   return el("li", { class: "activity" }, dots, el("span", {}, names ? `Waiting for ${names}` : "Working…"));
-}
-
-/**
- * That the newest question has no answer, and what can be done about it.
- * @param {NonNullable<State["lastTurn"]>} turn
- * @param {(() => void) | null} retry
- */
-function endedRow({ status, error }, retry) {
-  const { text, details } = explainEnd(status, error);
-  return el("li", { class: `ended ${status}`, role: "alert", "data-ended": status },
-    el("div", { class: "said" }, el("span", {}, text), detailsOf(details)),
-    retry && el("button", { type: "button", class: "button small", onclick: retry }, "Try again"));
-}
-
-/**
- * What is left of a failure in the chat.
- * @param {import("./errors.js").Explained} explained
- * @param {number} times
- */
-function traceRow({ text, details }, times) {
-  return el("li", { class: "trace", "data-trace": true },
-    el("span", {}, times > 1 ? `${text} (${times} times)` : text), detailsOf(details));
-}
-
-/**
- * The failures of a chat by the entry after which they happened, the same ones in a row as one.
- * @param {State | null} state
- * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} under "" those before the first
- */
-function tracesOf(state) {
-  /** @type {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} */
-  const traces = new Map();
-  const add = (/** @type {string | null} */ leafId, /** @type {import("./errors.js").Explained} */ explained) => {
-    const there = traces.get(leafId ?? "") ?? [];
-    const last = there[there.length - 1];
-    if (last?.explained.text === explained.text) last.times += 1;
-    else there.push({ explained, times: 1 });
-    traces.set(leafId ?? "", there);
-  };
-  for (const { turnId, status, error, leafId } of state?.unanswered ?? []) {
-    // An answer that was stopped says so itself.
-    const stopped = status === "cancelled" && leafId !== null ? state?.known.get(leafId) : undefined;
-    if (stopped?.type === "message" && stopped.incomplete) continue;
-    // The last one is shown below the chat, where it can be tried again.
-    if (turnId !== state?.lastTurn?.turnId || state?.turnId) add(leafId, explainEnd(status, error));
-  }
-  for (const failure of state?.failures ?? []) add(failure.leafId, explain(failure));
-  return traces;
 }
 
 /**

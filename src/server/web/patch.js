@@ -45,3 +45,20 @@ function patchText(node, text) {
   while (same < data.length && data[same] === text[same]) same += 1;
   node.replaceData(same, data.length - same, text.slice(same));
 }
+
+/**
+ * Keeps the selection where a move of its nodes would end it.
+ * @param {HTMLElement} within
+ * @returns {(() => void) | null} brings it back
+ */
+export function keepSelection(within) {
+  const selected = getSelection();
+  if (!selected || selected.isCollapsed) return null;
+  const { anchorNode, anchorOffset, focusNode, focusOffset } = selected;
+  if (!anchorNode || !focusNode || !(within.contains(anchorNode) || within.contains(focusNode))) return null;
+  return () => {
+    const fits = (/** @type {Node} */ node, /** @type {number} */ offset) =>
+      node.isConnected && offset <= (node instanceof CharacterData ? node.length : node.childNodes.length);
+    if (fits(anchorNode, anchorOffset) && fits(focusNode, focusOffset)) selected.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+  };
+}
