@@ -113,7 +113,7 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
     blocks
 }
 
-/// A call as code would write it: `name(path="a.rs", line=7)`. Arguments that are no JSON object stand as they are.
+/// A call as code would write it: `name(line=7, path="a.rs")`, by the names of the arguments. Arguments that are no JSON object stand as they are.
 fn call(name: &str, arguments: &str) -> String {
     let Ok(values) = serde_json::from_str::<serde_json::Map<String, Value>>(arguments) else {
         return format!("{name}({arguments})");
@@ -287,7 +287,7 @@ mod tests {
         let secret = r#"{"token":"sk-abcdefghij1234567890","why":"a\nb"}"#;
         for (arguments, expected) in [
             ("{}", "act()".to_owned()),
-            (r#"{"path":"a b.rs","line":7,"all":null}"#, r#"act(path="a b.rs", line=7, all=null)"#.to_owned()),
+            (r#"{"path":"a b.rs","line":7,"all":null}"#, r#"act(all=null, line=7, path="a b.rs")"#.to_owned()),
             (r#"{"edits":[{"old":"x"}]}"#, r#"act(edits=[{"old":"x"}])"#.to_owned()),
             (secret, r#"act(token="[secret masked]", why="a\nb")"#.to_owned()),
             ("not json", "act(not json)".to_owned()),

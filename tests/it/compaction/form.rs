@@ -14,9 +14,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-const FACT: &str = "My ship is called Aurora and lies at berth 17.";
+const FACT: &str = "My ship is called Aurora and its papers lie in /srv/berth/17.txt.";
 
-/// Good prose; the berth is forgotten.
+/// Good prose; where the papers lie is forgotten.
 const PROSE: &str = "The user talks about the harbour and a ship called Aurora. Copper, paper and timber came up; nothing was \
                      decided, and nothing is open.";
 const PARTS: &str = "## Goal\n- Talk about the harbour\n\n## Progress\n### Done\n- The ship Aurora was named";
@@ -114,10 +114,7 @@ async fn a_summary_without_its_sections_is_completed_or_taken_as_it_is() {
         for (plan, expected) in table {
             let compacted = check(plan, &[request], json!({}), *expected).await;
             let text = compacted["summary"].as_str().unwrap();
-            assert!(
-                text.contains("Aurora") && text.contains("berth 17") || text.contains("Berth 17"),
-                "{plan:?}: {text}"
-            );
+            assert!(text.contains("Aurora") && text.contains("/srv/berth/17.txt"), "{plan:?}: {text}");
             if expected.1 == "free" {
                 assert!(text.starts_with(PROSE), "{plan:?}: {text}");
             }
@@ -157,7 +154,7 @@ async fn what_is_missing_is_named_behind_the_same_request() {
 async fn a_deployment_and_a_client_choose_the_form() {
     let free =
         check(&[Said::Text(PROSE)], &[("SUMMARY_FORM", "free")], json!({}), ("model_summary", "free", &[])).await;
-    assert!(free["summary"].as_str().unwrap().contains("berth 17"), "exact facts are put back: {free}");
+    assert!(free["summary"].as_str().unwrap().contains("/srv/berth/17.txt"), "exact facts are put back: {free}");
     let replaced = json!({ "instructions": "Write a poem about the ship.", "replaceInstructions": true });
     let poem =
         check(&[Said::Text("O Aurora, ship of ships")], &[], replaced.clone(), ("model_summary", "free", &[])).await;
@@ -181,7 +178,7 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
     let model = model(&[Said::Whole]);
     let (_server, mut client) = session(&model, &[("CONTEXT_WINDOW", "40000")]).await;
     client.turn(FACT).await;
-    for number in 0..3 {
+    for number in 0..6 {
         client.turn(&words(number, 4_000)).await;
     }
     let too_long = "x".repeat(16 * 1024 + 1);

@@ -70,7 +70,7 @@ fn is_ordered_as_written(sentence: &str) -> bool {
 fn is_output(sentence: &str) -> bool {
     let begin = sentence.trim_start();
     let lower: String = begin.chars().take(24).flat_map(char::to_lowercase).collect();
-    ["error", "warning", "exception", "traceback", "panicked", "at ", "//", "/*", "# ", ">", "$ ", "|", "```"]
+    ["error", "warning", "exception", "traceback", "panicked", "//", "/*", "# ", ">", "$ ", "|", "```"]
         .iter()
         .any(|start| lower.starts_with(start))
         || ["error:", "Error:", "Exception:", "error["].iter().any(|mark| begin.contains(mark))
