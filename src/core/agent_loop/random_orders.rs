@@ -158,8 +158,8 @@ impl World {
             Model::Fails => Input::Failed { request, fault: ModelFault::new(ErrorCode::UpstreamError, "it broke") },
             Model::Refuses => said("I'm sorry, but I can't help with that.".into()),
             Model::Rambles => {
-                let long: Vec<String> = (0..4_000).map(|number| format!("number {number} of many")).collect();
-                said(extract(&[&Message::user(long.join(". "))], None, None, 60_000))
+                let long: Vec<String> = (0..800).map(|number| format!("number {number} of many")).collect();
+                said(extract(&[&Message::user(long.join(". "))], None, None, 12_000))
             }
         }
     }
