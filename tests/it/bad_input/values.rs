@@ -88,7 +88,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (
         Said,
         "set_context_strategy",
-        r#"{"strategy":"threshold","settings":{"threshold":0}}"#,
+        r#"{"strategy":"threshold","settings":{"threshold":-0.1}}"#,
         "invalid_field",
         "settings.threshold",
     ),
