@@ -168,3 +168,19 @@ async fn a_window_configured_three_times_too_large_still_answers_every_turn() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_to_a_request_that_was_cut_without_a_word_is_told_so_and_stands() {
+    let model = Scripted::new();
+    let (_server, mut client) = session(&model, &[("CONTEXT_STRATEGY", "manual")]).await;
+    for (reported, is_cut) in [(1_500, false), (1_900, false), (2_600, true)] {
+        model.push(Reply::text("Yes.").usage(reported, 2));
+        let finished = client.turn("Is it there?").await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+        let told = client.forget("context_warning");
+        let told = told.iter().filter(|frame| frame["payload"]["message"].as_str().unwrap().contains("left out"));
+        let messages: Vec<&str> = told.map(|frame| frame["payload"]["message"].as_str().unwrap()).collect();
+        assert_eq!(messages.len(), usize::from(is_cut), "{reported}: {messages:?}");
+        assert!(messages.iter().all(|message| message.contains("2600") && message.contains("2000")), "{messages:?}");
+    }
+}
