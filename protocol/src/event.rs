@@ -2,7 +2,7 @@
 //! decoration.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, SessionId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
     entry::SummaryForm,
@@ -53,8 +53,12 @@ pub enum EphemeralEvent {
     CallProgressed(CallProgressed),
     /// A hook of this client's is asked; only to that client.
     HookCall(Box<HookCall>),
+    /// A call of a hook of this client's is withdrawn; only to that client.
+    HookCancelled(HookCancelled),
     /// A hook failed.
     HookFailed(HookFailed),
+    /// A tool's call is withdrawn.
+    ToolCancelled(ToolCancelled),
     /// A compaction begins.
     CompactionStarted(CompactionStarted),
     /// How far it is.
@@ -327,6 +331,28 @@ events! {
         message: Option<String>,
         /// When it fails without an answer now.
         deadline: Timestamp,
+    }
+
+    /// Payload of `hook_cancelled`: nobody waits for the answer any more.
+    struct HookCancelled {
+        /// The call.
+        call_id: CallId,
+        /// The session.
+        session_id: SessionId,
+        /// Why: `timed_out`, or `dropped` where what it was asked about is over.
+        outcome: CallOutcome,
+    }
+
+    /// Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is `request_resolved`.
+    struct ToolCancelled {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The turn that made it.
+        turn_id: TurnId,
+        /// Why: `timed_out`, or `dropped` where its turn ended.
+        outcome: CallOutcome,
     }
 
     /// Payload of `hook_failed`.

@@ -71,7 +71,7 @@ impl HookPoint {
             Self::Context => &["patch", "transformerName", "display"],
             Self::Message => &["message"],
             Self::BeforeAgentStart => &["systemPrompt", "customMessage", "entries"],
-            Self::BeforeCompact => &["cancel", "summary", "details", "model", "instructions"],
+            Self::BeforeCompact => &["cancel", "summary", "firstKeptEntryId", "details", "model", "instructions"],
             Self::BeforeNavigate => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
             Self::ToolCall => &["block", "reason", "arguments"],
             Self::ToolResult => &["output", "isError"],
@@ -242,6 +242,10 @@ payloads! {
         messages: Vec<ContextMessage>,
         /// The beginning of a turn that is cut through, and whose end is kept.
         turn_prefix: Vec<ContextMessage>,
+        /// Both as text, in the form in which a summarising model reads them, for programs that need no structure.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
+        conversation: String,
         /// The summary of the compaction before, which the new one takes in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_summary: Option<String>,
@@ -259,8 +263,12 @@ payloads! {
         kept_entry_ids: Vec<EntryId>,
         /// By what the compaction is made.
         settings: CompactionSettings,
-        /// The entries of this branch as far as the model sees them, oldest first.
+        /// The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there are
+        /// older ones: `get_entries` with `path` and `before` pages through them.
         branch_entries: Vec<Entry>,
+        /// The newest entry of this branch; absent where it has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        leaf_id: Option<EntryId>,
     }
 
     /// By what a compaction is made.
@@ -377,6 +385,9 @@ answers! {
     cancel = "cancel": bool,
     /// `before_compact`, `before_navigate`: the summary; the model is not asked.
     summary = "summary": String,
+    /// `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
+    /// call names. It must be one that the model sees, and not stand between a call and its result.
+    first_kept_entry_id = "firstKeptEntryId": EntryId,
     /// `before_compact`, `before_navigate`: more for programs, kept with the summary.
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     details = "details": Value,

@@ -292,6 +292,9 @@ replies! {
         /// it stays in line until another move arrives or `edit_queue` lets it go.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<CommandId>,
+        /// The id that its entry will have; absent of a client's message, and of what older versions put in line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
     }
 
     /// What makes a waiting message a client's own.
@@ -302,6 +305,10 @@ replies! {
         custom_type: String,
         /// Whether it should be shown to people.
         display: bool,
+        /// More for programs; never sent to the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details: Option<serde_json::Value>,
     }
 
     /// A tool call without an answer.

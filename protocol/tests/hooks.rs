@@ -25,6 +25,7 @@ fn full() -> Value {
         "entries": [{ "customType": "note", "data": null }],
         "cancel": false,
         "summary": "Short.",
+        "firstKeptEntryId": "p3v8x2kq7mna",
         "details": { "sentences": 1 },
         "model": "small-1",
         "instructions": "Keep the prices.",

@@ -183,6 +183,15 @@ export interface UserInput {
   parentId?: EntryId | null;
   /** Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first. */
   ifLeaf?: EntryId | null;
+  /**
+   * With `parentId`: whether the branch that is left should be summarised where the session goes on, before what is
+   * said; `accepted` then comes once the summary is made.
+   */
+  summarize?: boolean;
+  /** What that summary should focus on. */
+  instructions?: string;
+  /** Whether `instructions` take the place of the server's own rather than being added to them. */
+  replaceInstructions?: boolean;
 }
 
 /** What the user says: a text, or OpenAI Responses input items. */
@@ -333,6 +342,8 @@ export interface AppendCustomMessage {
   content: InputContent;
   /** Whether it should be shown to people. */
   display: boolean;
+  /** More for programs, any JSON; kept with it, and never sent to the model. */
+  details?: unknown;
 }
 
 /** Payload of `get_context`. */

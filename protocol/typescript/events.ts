@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, Timestamp, TurnId } from "./basics.js";
+import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { SessionRole } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
@@ -242,7 +242,9 @@ export type EphemeralEvent =
   | { type: "item_aborted"; payload: ItemAborted }
   | { type: "call_progressed"; payload: CallProgressed }
   | { type: "hook_call"; payload: HookCall }
+  | { type: "hook_cancelled"; payload: HookCancelled }
   | { type: "hook_failed"; payload: HookFailed }
+  | { type: "tool_cancelled"; payload: ToolCancelled }
   | { type: "compaction_started"; payload: CompactionStarted }
   | { type: "compaction_progress"; payload: CompactionProgress }
   | { type: "context_warning"; payload: ContextWarning }
@@ -295,6 +297,16 @@ export interface CallProgressed {
   deadline: Timestamp;
 }
 
+/** Payload of `hook_cancelled`: nobody waits for the answer any more. */
+export interface HookCancelled {
+  /** The call. */
+  callId: CallId;
+  /** The session. */
+  sessionId: SessionId;
+  /** Why: `timed_out`, or `dropped` where what it was asked about is over. */
+  outcome: CallOutcome;
+}
+
 /** Payload of `hook_failed`. */
 export interface HookFailed {
   /** The hook. */
@@ -307,6 +319,18 @@ export interface HookFailed {
   code: ErrorCode;
   /** What went wrong. */
   message: string;
+}
+
+/** Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is `request_resolved`. */
+export interface ToolCancelled {
+  /** The call. */
+  callId: CallId;
+  /** The tool. */
+  name: string;
+  /** The turn that made it. */
+  turnId: TurnId;
+  /** Why: `timed_out`, or `dropped` where its turn ended. */
+  outcome: CallOutcome;
 }
 
 /** Payload of `compaction_started`. */

@@ -67,6 +67,11 @@ export interface HookResult {
   cancel?: boolean;
   /** `before_compact`, `before_navigate`: the summary; the model is not asked. */
   summary?: string;
+  /**
+   * `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
+   * call names. It must be one that the model sees, and not stand between a call and its result.
+   */
+  firstKeptEntryId?: EntryId;
   /** `before_compact`, `before_navigate`: more for programs, kept with the summary. */
   details?: unknown;
   /** `before_compact`: the model that summarises. */
@@ -183,6 +188,8 @@ export interface CompactionPreparation {
   messages: Array<ContextMessage>;
   /** The beginning of a turn that is cut through, and whose end is kept. */
   turnPrefix: Array<ContextMessage>;
+  /** Both as text, in the form in which a summarising model reads them, for programs that need no structure. */
+  conversation?: string;
   /** The summary of the compaction before, which the new one takes in. */
   previousSummary?: string;
   /** The summary that an earlier hook gave for this compaction. */
@@ -197,8 +204,13 @@ export interface CompactionPreparation {
   keptEntryIds: Array<EntryId>;
   /** By what the compaction is made. */
   settings: CompactionSettings;
-  /** The entries of this branch as far as the model sees them, oldest first. */
+  /**
+   * The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there are
+   * older ones: `get_entries` with `path` and `before` pages through them.
+   */
   branchEntries: Array<Entry>;
+  /** The newest entry of this branch; absent where it has none. */
+  leafId?: EntryId;
 }
 
 /** By what a compaction is made. */
@@ -268,6 +280,11 @@ export interface HookAnswer {
   cancel?: boolean;
   /** `before_compact`, `before_navigate`: the summary; the model is not asked. */
   summary?: string;
+  /**
+   * `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
+   * call names. It must be one that the model sees, and not stand between a call and its result.
+   */
+  firstKeptEntryId?: EntryId;
   /** `before_compact`, `before_navigate`: more for programs, kept with the summary. */
   details?: unknown;
   /** `before_compact`: the model that summarises. */

@@ -222,6 +222,8 @@ export interface QueueItem {
    * it stays in line until another move arrives or `edit_queue` lets it go.
    */
   after?: CommandId;
+  /** The id that its entry will have; absent of a client's message, and of what older versions put in line. */
+  entryId?: EntryId;
 }
 
 /** What makes a waiting message a client's own. */
@@ -232,6 +234,8 @@ export interface QueuedCustom {
   customType: string;
   /** Whether it should be shown to people. */
   display: boolean;
+  /** More for programs; never sent to the model. */
+  details?: unknown;
 }
 
 /** A tool call without an answer. */

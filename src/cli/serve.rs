@@ -266,6 +266,7 @@ pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         },
         hooks: Vec::new(),
         hook_timeout_ms: settings.hooks.hook_timeout_secs * 1000,
+        hook_away_ms: settings.hooks.hook_away_secs * 1000,
     }
 }
 

@@ -155,6 +155,9 @@ settings! {
         hooks_file: Option<PathBuf> = "", rules::path().optional();
         /// How long a hook may take to answer; a hook can ask for its own.
         hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);
+        /// How long a required hook of a client is waited for while that client is not connected; its own time limit does
+        /// not run meanwhile.
+        hook_away_secs: u64 = "120", rules::whole("seconds", 0..=3_600);
     }
 
     /// Where the server listens, and how patient it is with its clients.

@@ -30,17 +30,17 @@ pub struct HookSpec {
     pub reasons: Vec<ContextReason>,
     /// Milliseconds that an answer may take; absent for the deployment's default.
     pub timeout_ms: Option<u64>,
-    /// Whether a turn waits for it where it is away.
+    /// Whether nothing goes on without it: what a required hook could not look at does not happen.
     pub required: bool,
     /// Whether it is only told.
     pub observe: bool,
 }
 
 impl HookSpec {
-    /// A hook of this name that is asked here.
+    /// A hook of this name that is asked here, and without which nothing goes on.
     #[must_use]
     pub fn new(name: impl Into<String>, point: HookPoint) -> Self {
-        Self { name: name.into(), point, reasons: Vec::new(), timeout_ms: None, required: false, observe: false }
+        Self { name: name.into(), point, reasons: Vec::new(), timeout_ms: None, required: true, observe: false }
     }
 
     /// Asked only for these reasons; means something for [`HookPoint::Context`] only.
@@ -52,7 +52,13 @@ impl HookSpec {
     /// Only told: nobody waits for it, and it changes nothing.
     #[must_use]
     pub fn observing(self) -> Self {
-        Self { observe: true, ..self }
+        Self { observe: true, required: false, ..self }
+    }
+
+    /// Not required: where it fails or is away, what it was asked about goes on as it was.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { required: false, ..self }
     }
 
     /// Given so many milliseconds.
@@ -114,13 +120,14 @@ fn checked(at: usize, offer: HookOffer) -> Result<HookSpec, ErrorBody> {
         Err(ErrorBody::new(ErrorCode::InvalidHooks, message).with_field(format!("hooks[{at}].{field}")))
     };
     let given = offer.reasons.is_some();
+    let observe = offer.observe.unwrap_or(false);
     let spec = HookSpec {
         name: offer.name.unwrap_or_else(|| CLIENT_HOOK.to_owned()),
         point: offer.event,
         reasons: offer.reasons.unwrap_or_default(),
         timeout_ms: offer.timeout_ms,
-        required: offer.required.unwrap_or(false),
-        observe: offer.observe.unwrap_or(false),
+        required: offer.required.unwrap_or(!observe),
+        observe,
     };
     if let Err((field, message)) = spec.check() {
         return invalid(field, message);

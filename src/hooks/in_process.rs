@@ -1,6 +1,6 @@
 //! Hooks that run in this process: made of closures, and kept from taking others down with them.
 
-use super::{Hook, HookFuture};
+use super::{Hook, HookFuture, Session};
 use crate::core::hook::{HookFault, HookSpec};
 use reseed_protocol::hook::{HookAnswer, HookCall};
 use std::{
@@ -31,6 +31,52 @@ where
     F: Future<Output = Result<HookAnswer, HookFault>> + Send + 'static,
 {
     Arc::new(Closure { specs: specs.into(), ask })
+}
+
+/// A hook of a closure that also gets a handle to the session.
+///
+/// ```
+/// use reseed::{core::hook::HookSpec, hooks};
+/// use reseed_protocol::{command::AppendCustom, hook::{HookAnswer, HookPoint}};
+///
+/// // Notes in the history that a compaction is due.
+/// let note = hooks::on_session([HookSpec::new("note", HookPoint::BeforeCompact)], |_, session| async move {
+///     let data = serde_json::json!({ "reason": "a compaction" });
+///     let custom = AppendCustom { custom_type: "note".into(), data };
+///     session.append_custom(custom).await.map_err(|error| reseed::core::hook::HookFault::failed(error.message))?;
+///     Ok(HookAnswer::default())
+/// });
+/// assert!(hooks::Hooks::new(vec![note]).is_ok());
+/// ```
+pub fn on_session<A, F>(specs: impl Into<Vec<HookSpec>>, ask: A) -> Arc<dyn Hook>
+where
+    A: Fn(HookCall, Session) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<HookAnswer, HookFault>> + Send + 'static,
+{
+    Arc::new(InSession { specs: specs.into(), ask })
+}
+
+struct InSession<A> {
+    specs: Vec<HookSpec>,
+    ask: A,
+}
+
+impl<A, F> Hook for InSession<A>
+where
+    A: Fn(HookCall, Session) -> F + Send + Sync,
+    F: Future<Output = Result<HookAnswer, HookFault>> + Send + 'static,
+{
+    fn specs(&self) -> Vec<HookSpec> {
+        self.specs.clone()
+    }
+
+    fn call(&self, _: HookCall) -> HookFuture<'_> {
+        Box::pin(std::future::ready(Err(HookFault::failed("it is called with its session only"))))
+    }
+
+    fn call_in(&self, call: HookCall, session: Session) -> HookFuture<'_> {
+        Box::pin((self.ask)(call, session))
+    }
 }
 
 struct Closure<A> {

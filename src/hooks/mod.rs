@@ -10,8 +10,10 @@
 pub mod webhook;
 
 mod in_process;
+mod session;
 
-pub use in_process::on;
+pub use in_process::{on, on_session};
+pub use session::{Access, AccessFuture, Session};
 
 use crate::{
     core::hook::{HOOKS_MAX, HookFault, HookSpec},
@@ -38,13 +40,21 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 /// - dropping the future cancels the call: the turn was cancelled, or the time limit is over;
 /// - what an answer leaves out stays as it is, so [`HookAnswer::default`] changes nothing.
 ///
-/// [`on`] makes one of a closure.
+/// [`on`] makes one of a closure, [`on_session`] of one that has to do with the session it is asked about.
 pub trait Hook: Send + Sync {
-    /// Where and how it is asked. [`HookSpec::required`] means nothing here: the server's own hooks are never away.
+    /// Where and how it is asked. A hook is required unless [`HookSpec::optional`] or [`HookSpec::observing`] says
+    /// otherwise: when it fails, what it was asked about does not happen.
     fn specs(&self) -> Vec<HookSpec>;
 
     /// Asks it. The call is its own: what it answers may be made of the call's parts.
     fn call(&self, call: HookCall) -> HookFuture<'_>;
+
+    /// The same with a handle to the session that it is asked about, for a hook that reads it or adds to it. The server
+    /// calls this one.
+    fn call_in(&self, call: HookCall, session: Session) -> HookFuture<'_> {
+        let _ = session;
+        self.call(call)
+    }
 }
 
 /// Why hooks cannot be used.
@@ -139,16 +149,17 @@ impl Hooks {
     ///
     /// # Errors
     /// What it answers as its failure, or that it panicked; `hook_unavailable` where there is none at that place.
-    pub async fn call(&self, at: usize, call: HookCall) -> Result<HookAnswer, HookFault> {
+    pub async fn call(&self, at: usize, call: HookCall, session: Session) -> Result<HookAnswer, HookFault> {
         let Some(registered) = self.hooks.get(at) else {
             return Err(HookFault::unavailable(format!("there is no hook at place {at}")));
         };
-        let answer =
-            in_process::isolated(|| registered.hook.call(call)).await.unwrap_or_else(|in_process::Panicked| {
+        let answer = in_process::isolated(|| registered.hook.call_in(call, session)).await.unwrap_or_else(
+            |in_process::Panicked| {
                 // What it panicked with may be what was said.
                 tracing::error!(hook = registered.spec.name, "a hook panicked");
                 Err(HookFault::failed("it panicked; see the server's log"))
-            });
+            },
+        );
         answer.map_err(told)
     }
 }

@@ -1,16 +1,47 @@
 //! Hooks in Rust: which are taken, how they are asked, and what becomes of one that fails.
 
-use super::{Hook, HookFuture, Hooks, on};
+use super::{Access, AccessFuture, Hook, HookFuture, Hooks, Session, on};
 use crate::{
-    core::hook::{HOOKS_MAX, HookFault, HookSpec},
+    core::{
+        agent_loop::Snapshot,
+        hook::{HOOKS_MAX, HookFault, HookSpec},
+    },
     metrics::hooks::HookKind,
 };
 use reseed_protocol::{
-    ErrorCode,
+    Entry, EntryId, ErrorBody, ErrorCode,
+    command::{Command, GetContext},
     hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
+    reply::{Context, Reply},
 };
 use serde_json::json;
 use std::sync::Arc;
+
+/// A session that has left memory.
+fn nowhere() -> Session {
+    struct Nowhere;
+    fn gone<T>() -> AccessFuture<'static, T>
+    where
+        T: Send + 'static,
+    {
+        Box::pin(std::future::ready(Err(ErrorBody::new(ErrorCode::SessionNotFound, "it is gone"))))
+    }
+    impl Access for Nowhere {
+        fn command(&self, _: Command) -> AccessFuture<'_, Reply> {
+            gone()
+        }
+        fn now(&self) -> AccessFuture<'_, Snapshot> {
+            gone()
+        }
+        fn context(&self, _: GetContext) -> AccessFuture<'_, Context> {
+            gone()
+        }
+        fn path(&self, _: EntryId, _: u32) -> AccessFuture<'_, Vec<Entry>> {
+            gone()
+        }
+    }
+    Session::new(Arc::new(Nowhere))
+}
 
 /// A call of a tool.
 pub(super) fn call() -> HookCall {
@@ -83,8 +114,8 @@ async fn a_hook_answers_from_the_parts_of_its_call() {
         }
     });
     let hooks = Hooks::new(vec![hook]).unwrap();
-    assert_eq!(hooks.call(0, call()).await, Ok(HookAnswer::block("no delete")));
-    assert_eq!(hooks.call(1, call()).await.unwrap_err().code, ErrorCode::HookUnavailable);
+    assert_eq!(hooks.call(0, call(), nowhere()).await, Ok(HookAnswer::block("no delete")));
+    assert_eq!(hooks.call(1, call(), nowhere()).await.unwrap_err().code, ErrorCode::HookUnavailable);
 }
 
 /// Panics before it returns its future.
@@ -108,7 +139,7 @@ async fn a_panic_is_a_fault_that_repeats_nothing_and_the_hook_is_asked_again() {
     });
     let hooks = Hooks::new(vec![Arc::new(PanicsAtOnce), later]).unwrap();
     for at in [0, 1, 0, 1] {
-        let fault = hooks.call(at, call()).await.unwrap_err();
+        let fault = hooks.call(at, call(), nowhere()).await.unwrap_err();
         assert_eq!(fault, HookFault::failed("it panicked; see the server's log"));
     }
 }
@@ -118,7 +149,7 @@ async fn a_fault_has_a_hooks_code_and_is_one_short_line() {
     let hook = on([HookSpec::new("odd", HookPoint::ToolCall)], async |_| {
         Err(HookFault { code: ErrorCode::StoreFailed, message: format!("a\nb\u{1b}[2J{}", "c".repeat(10_000)) })
     });
-    let fault = Hooks::new(vec![hook]).unwrap().call(0, call()).await.unwrap_err();
+    let fault = Hooks::new(vec![hook]).unwrap().call(0, call(), nowhere()).await.unwrap_err();
     assert_eq!((fault.code, fault.message.len()), (ErrorCode::HookFailed, 500));
     assert!(fault.message.starts_with("a b [2Jccc"), "{fault}");
 }

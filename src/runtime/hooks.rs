@@ -1,11 +1,12 @@
 //! Asks the server's hooks for a session: those whose answer is waited for, and those that are only told.
 
-use super::{handle::Message, shared::Shared};
+use super::{handle::Message, hook_session::HookSession, shared::Shared};
 use crate::{
     core::{
         agent_loop::Input,
         hook::{HookFault, HookSpec},
     },
+    hooks::Session,
     metrics::{
         Outcome,
         hooks::{AskedHook, HookKind, hook_passed_over},
@@ -15,7 +16,11 @@ use reseed_protocol::{
     CallId, ErrorCode, SessionId, Timestamp,
     hook::{HookAnswer, HookCall},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::AbortHandle,
@@ -74,6 +79,12 @@ impl HookCalls {
         }
     }
 
+    /// The session, for a hook that has to do with it.
+    fn handle(&self, call_id: CallId) -> Session {
+        let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
+        Session::new(Arc::new(HookSession { shared, session, mailbox, call_id, commands: AtomicU64::new(0) }))
+    }
+
     fn ask_and_wait(&mut self, at: usize, spec: &HookSpec, kind: HookKind, call: HookCall) {
         self.awaited.retain(|_, call| !call.task.is_finished());
         let asked = Arc::new(AskedHook::new(kind, spec.point));
@@ -81,9 +92,10 @@ impl HookCalls {
         let room = self.awaited.len() < CALLS_MAX;
         let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
         let (call_id, name, outcome) = (id.clone(), spec.name.clone(), asked.clone());
+        let handle = self.handle(id.clone());
         let task = tokio::spawn(async move {
             let answer = match room {
-                true => shared.hooks.call(at, call).await,
+                true => shared.hooks.call(at, call, handle).await,
                 false => Err(HookFault::failed(format!("{CALLS_MAX} hooks of this session are at work already"))),
             };
             outcome.ended(outcome_of(&answer));
@@ -103,11 +115,11 @@ impl HookCalls {
             return;
         };
         let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.deployment.hook_timeout_ms));
-        let (shared, session) = (self.shared.clone(), self.session.clone());
+        let (shared, session, handle) = (self.shared.clone(), self.session.clone(), self.handle(call.call_id.clone()));
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;
             let asked = AskedHook::new(kind, spec.point);
-            let answer = timeout(limit, shared.hooks.call(at, call)).await.unwrap_or_else(|_| {
+            let answer = timeout(limit, shared.hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
                 let message = format!("it took longer than {} ms", limit.as_millis());
                 Err(HookFault { code: ErrorCode::HookTimeout, message })
             });

@@ -18,6 +18,7 @@ mod effects;
 pub mod feed;
 pub mod fork;
 pub mod handle;
+mod hook_session;
 mod hooks;
 pub mod labels;
 mod late;

@@ -14,7 +14,7 @@ use crate::{
     store::{EntryQuery, SessionStore, StoredRecord},
 };
 use reseed_protocol::{
-    Entry, EntryId, ErrorBody, ErrorCode, SessionId,
+    Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
     command::{Command, Navigate, NavigatePosition},
     reply::Pin,
 };
@@ -82,7 +82,7 @@ impl Places<'_> {
                     if let Some(parent) = parent {
                         self.entry(parent, "parentId").await?;
                     }
-                    let place = Place { leaf: parent.clone(), tree: self.path(parent).await?, ..Place::default() };
+                    let place = self.leaving_for(parent.clone(), None, input.summarize == Some(true)).await?;
                     Ok(Some(Box::new(place)))
                 }
                 None => Ok(None),
@@ -164,7 +164,17 @@ impl Places<'_> {
             }
             (Some(id), position) => landing(&self.entry(id, "entryId").await?, position),
         };
-        let left = match navigate.summarize == Some(true) || self.hook_is_asked {
+        self.leaving_for(leaf, input, navigate.summarize == Some(true)).await
+    }
+
+    /// The place that a move goes to, with what it leaves where a summary of it is wanted or a hook is asked.
+    async fn leaving_for(
+        &self,
+        leaf: Option<EntryId>,
+        input: Option<Vec<Part>>,
+        summarize: bool,
+    ) -> Result<Place, ErrorBody> {
+        let left = match summarize || self.hook_is_asked {
             true => self.left(leaf.clone(), self.hook_is_asked).await?,
             false => Left::default(),
         };

@@ -53,12 +53,7 @@ async fn main() -> anyhow::Result<()> {
     send(&mut socket, "open", Command::OpenSession(open)).await?;
     // A writing command's id names it for the life of the session: sent again, it is not done again.
     let id = format!("question-{:016x}", fastrand::u64(..));
-    send(
-        &mut socket,
-        &id,
-        Command::UserInput(UserInput { input: Input::Text(question), when_busy: None, parent_id: None, if_leaf: None }),
-    )
-    .await?;
+    send(&mut socket, &id, Command::UserInput(UserInput::plain(Input::Text(question)))).await?;
     let mut out = std::io::stdout();
     let mut shown = String::new();
     loop {

@@ -106,7 +106,10 @@ impl Hook for Redact {
             let HookEvent::Message { message: mut said, .. } = call.event else { return Err(another_event()) };
             let mut changed = false;
             for part in &mut said.content {
-                if let Part::Text { text } | Part::Reasoning { text, payload: None } = part {
+                if let Part::Text { text }
+                | Part::Reasoning { text, payload: None }
+                | Part::ToolResult { output: text, .. } = part
+                {
                     let clean = redacted(text);
                     changed |= clean != *text;
                     *text = clean;

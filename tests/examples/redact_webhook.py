@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""A webhook for reseed: takes e-mail addresses out of what users and the model say.
+"""A webhook for reseed: takes e-mail addresses out of what users, tools and the model say.
+
+It is required, as hooks are that do not say otherwise: what it could not look at is not stored, shown or sent.
 
     export REDACT_SECRET="whsec_$(head -c 32 /dev/urandom | base64)"
     python3 tests/examples/redact_webhook.py 8001
@@ -56,10 +58,12 @@ def answer(call):
     message = call["message"]
     changed = False
     for part in message["content"]:
-        if part["type"] == "text":
-            clean = EMAIL.sub("[redacted]", part["text"])
-            changed = changed or clean != part["text"]
-            part["text"] = clean
+        # What users and the model say is `text`, what a tool answered `output`.
+        field = {"text": "text", "tool_result": "output"}.get(part["type"])
+        if field:
+            clean = EMAIL.sub("[redacted]", part[field])
+            changed = changed or clean != part[field]
+            part[field] = clean
     return {"message": message} if changed else {}
 
 

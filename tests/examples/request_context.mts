@@ -42,12 +42,12 @@ function received(frame: ServerFrame): void {
   switch (frame.type) {
     case "welcome":
       if (!frame.payload.features.includes("hooks")) return fail("this server asks no hooks");
-      // Asked before every request is sent. `required`: while this client is away, a turn waits for it; otherwise the
-      // request would go out without.
+      // Asked before every request is sent. While this client is away, a turn waits for it: a hook is required unless it
+      // says `required: false`, and then the request would go out without.
       return send({
         type: "open_session",
         payload: {
-          hooks: [{ name: "place", event: "context", reasons: ["ephemeral"], timeoutMs: 5_000, required: true }],
+          hooks: [{ name: "place", event: "context", reasons: ["ephemeral"], timeoutMs: 5_000 }],
         },
       });
     case "session_opened":

@@ -4,6 +4,7 @@ mod all_at_once;
 mod client;
 mod client_away;
 mod examples;
+mod in_session;
 mod misbehaving;
 mod proposal;
 mod redacting;

@@ -183,7 +183,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
             let began = script.failed.len();
             let ok = if let Some(chars) = told.strip_prefix("prompt(").and_then(|rest| rest.split(' ').next()) {
                 let text = "word ".repeat(chars.parse::<usize>().unwrap() / 5 + 1);
-                let input = UserInput { input: Said::Text(text), when_busy: None, parent_id: None, if_leaf: None };
+                let input = UserInput::plain(Said::Text(text));
                 let reply = script.command(Command::UserInput(input));
                 // A turn that fails is told by an event; pi's prompt is fine all the same.
                 matches!(reply, Reply::Accepted(_))
@@ -316,8 +316,7 @@ fn before_the_next_request(setting: &Setting) -> Outcome {
     let mut script = Script::new(setting, None, None, model);
     let compactions = |script: &Script| script.entries.iter().filter_map(compaction_of).count();
     let prompt = |script: &mut Script, words: usize| {
-        let input =
-            UserInput { input: Said::Text("word ".repeat(words)), when_busy: None, parent_id: None, if_leaf: None };
+        let input = UserInput::plain(Said::Text("word ".repeat(words)));
         script.command(Command::UserInput(input));
         compactions(script)
     };

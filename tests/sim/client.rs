@@ -371,7 +371,11 @@ impl Client {
                     Ok(EphemeralEvent::HookCall(call)) => {
                         wire.trace.line(format_args!("client {}: its hook {} is asked", self.number, call.hook));
                         // An observing one is told, and nobody waits for it.
-                        connection.calls.extend(Some(*call).filter(|call| call.deadline.is_some()));
+                        let is_new = !connection.calls.iter().any(|known| known.call_id == call.call_id);
+                        connection.calls.extend(Some(*call).filter(|call| call.deadline.is_some() && is_new));
+                    }
+                    Ok(EphemeralEvent::HookCancelled(cancelled)) => {
+                        connection.calls.retain(|call| call.call_id != cancelled.call_id);
                     }
                     other => panic!("a client was told {other:?} alone"),
                 },

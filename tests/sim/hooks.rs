@@ -137,7 +137,7 @@ impl Habits {
             event: spec.point,
             reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
             timeout_ms: spec.timeout_ms,
-            required: Some(!spec.observe && rng.bool()),
+            required: Some(spec.required && rng.u8(..4) > 0),
             observe: Some(spec.observe),
         };
         Some(specs.into_iter().map(|spec| offer(spec, rng)).collect())
@@ -176,7 +176,11 @@ fn some_specs(rng: &mut Rng) -> Vec<HookSpec> {
     rng.shuffle(&mut specs);
     let mut made = |spec: HookSpec| {
         let spec = spec.within(rng.u64(100..4_000));
-        if rng.u8(..6) == 0 { spec.observing() } else { spec }
+        match rng.u8(..6) {
+            0 => spec.observing(),
+            1 => spec.optional(),
+            _ => spec,
+        }
     };
     specs.into_iter().map(&mut made).collect()
 }
@@ -275,7 +279,7 @@ impl Inner {
             HookEvent::Message { message, .. } => {
                 let mut message = Message::new(message.role, message.content.clone());
                 for part in &mut message.content {
-                    if let Part::Text { text } = part {
+                    if let Part::Text { text } | Part::ToolResult { output: text, .. } = part {
                         text.clone_from(&words);
                     }
                 }

@@ -162,7 +162,10 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
             let mut payload = json!({ "input": format!("branch {told} of {number}: {}", "word ".repeat(words)) });
             match rng.u8(..3) {
                 0 => payload["ifLeaf"] = json!(view.leaf),
-                _ => payload["parentId"] = json!(entry),
+                way => {
+                    payload["parentId"] = json!(entry);
+                    payload["summarize"] = json!(way == 2);
+                }
             }
             make("user_input", payload)
         }
@@ -211,7 +214,9 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
         131..134 => make("append_custom", json!({ "customType": "note", "data": { "number": told } })),
         _ => {
             let content = format!("note {told}: {}", "word ".repeat(words / 4));
-            make("append_custom_message", json!({ "customType": "note", "content": content, "display": true }))
+            let details = json!({ "number": told });
+            let note = json!({ "customType": "note", "content": content, "display": true, "details": details });
+            make("append_custom_message", note)
         }
     })
 }

@@ -22,6 +22,16 @@ payloads! {
         /// Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first.
         #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
         if_leaf: Option<Option<EntryId>>,
+        /// With `parentId`: whether the branch that is left should be summarised where the session goes on, before what is
+        /// said; `accepted` then comes once the summary is made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summarize: Option<bool>,
+        /// What that summary should focus on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// Whether `instructions` take the place of the server's own rather than being added to them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace_instructions: Option<bool>,
     }
 }
 
@@ -29,7 +39,15 @@ impl UserInput {
     /// Input without wishes: it is said at the leaf, and waits its turn.
     #[must_use]
     pub fn plain(input: Input) -> Self {
-        Self { input, when_busy: None, parent_id: None, if_leaf: None }
+        Self {
+            input,
+            when_busy: None,
+            parent_id: None,
+            if_leaf: None,
+            summarize: None,
+            instructions: None,
+            replace_instructions: None,
+        }
     }
 }
 

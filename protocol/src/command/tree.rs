@@ -73,6 +73,10 @@ payloads! {
         content: InputContent,
         /// Whether it should be shown to people.
         display: bool,
+        /// More for programs, any JSON; kept with it, and never sent to the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details: Option<serde_json::Value>,
     }
 }
 

@@ -169,7 +169,9 @@ impl Dialogue {
                 }
             }
             // Only to clients that offer hooks.
-            EphemeralEvent::HookCall(_) => {}
+            EphemeralEvent::HookCall(_) | EphemeralEvent::HookCancelled(_) => {}
+            // Its result, which says so, is an entry.
+            EphemeralEvent::ToolCancelled(_) => {}
             EphemeralEvent::HookFailed(failed) => {
                 self.end_line();
                 self.line(&self.screen.warning(&format!("the hook `{}` failed: {}", failed.hook, failed.message)));

@@ -142,6 +142,22 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
     Ok(name.to_owned())
 }
 
+/// Bytes of what programs keep with a message: each entry is held in memory while the model sees it.
+const DETAILS_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether what a program keeps with a message is small enough.
+///
+/// # Errors
+/// `invalid_field`, with its size and the limit.
+pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
+    let bytes = details.map_or(0, |details| details.to_string().len());
+    if bytes > DETAILS_BYTES_MAX {
+        let message = format!("`details` has {bytes} bytes, it may have {DETAILS_BYTES_MAX}");
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("details"));
+    }
+    Ok(())
+}
+
 pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
     check_word("customType", custom_type)
 }

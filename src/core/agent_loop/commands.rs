@@ -1,10 +1,15 @@
 //! What clients ask of a session: one arm a command.
 
-use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info};
-use crate::core::{context::window::TOKENS_MAX, session::Place};
+use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info, navigate::Ask};
+use crate::core::{
+    context::window::TOKENS_MAX,
+    session::{Place, fingerprint::withheld},
+};
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Message, Role, StopReason, Timestamp,
-    command::{CancelCompaction, CancelTurn, Command, RetryTurn, SetContextStrategy, SetOptions},
+    command::{
+        CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, SetContextStrategy, SetOptions,
+    },
     event::TurnStatus,
     reply::{Accepted, Reply},
 };
@@ -18,6 +23,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// The same without a trace of what the command said, for what hooks have changed or nobody keeps: its mark is that of
+    /// any command of this type.
+    pub(super) fn without_content(&self, command: &str) -> Self {
+        Self { fingerprint: withheld(command), ..self.clone() }
+    }
+
     pub(super) fn mark(&self, reply: Reply) -> Mark {
         Mark { origin: self.origin, id: self.id.clone(), fingerprint: self.fingerprint, reply }
     }
@@ -28,6 +39,11 @@ impl AgentLoop {
         if command.writes() && self.on_same_id(&caller) {
             return;
         }
+        let command = match self.waits_in_line(&caller, command) {
+            Ok(None) => return,
+            Ok(Some(command)) => command,
+            Err(error) => return self.reply(&caller, Reply::Error(error)),
+        };
         let refused = match command {
             Command::UserInput(input) => self.on_user_input(now, &caller, input, place),
             Command::EditQueue(edit) => self.on_edit_queue(now, &caller, edit),
@@ -150,20 +166,30 @@ impl AgentLoop {
         }
         let as_of_seq = self.session.state.seq;
         let turn_id: reseed_protocol::TurnId = self.ids.next_id();
-        let accepted =
-            Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
-        let mark = caller.mark(Reply::Accepted(accepted));
         // What a cancelled answer had shown stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         if let Some(Some(parent)) = incomplete {
+            let left = self.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
             let place = Place {
                 tree: self.session.tree.upto(&parent).unwrap_or_default(),
-                leaf: Some(parent),
+                left: left.map(|node| node.entry.clone()).collect(),
+                common: Some(parent.clone()),
+                leaf: Some(parent.clone()),
                 ..Place::default()
             };
-            self.begin_at(caller, place, turn_id, None, mark);
-            return Ok(());
+            let navigate = Navigate {
+                entry_id: Some(parent),
+                position: Some(NavigatePosition::At),
+                summarize: None,
+                instructions: None,
+                replace_instructions: None,
+                label: None,
+            };
+            return self.move_and_ask(now, caller, navigate, place, Ask { turn_id, said: None });
         }
+        let accepted =
+            Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
+        let mark = caller.mark(Reply::Accepted(accepted));
         let answered = said.and_then(|(_, message)| whole_answer(message));
         let started = self.turn_started(turn_id, vec![caller.id.clone()]);
         self.append(vec![started], vec![mark]);

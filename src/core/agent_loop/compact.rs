@@ -201,6 +201,10 @@ impl AgentLoop {
     ) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
         let after = self.would_be(now, job, outcome, &entry, before.tokens).1.tokens;
+        if outcome.rung == CompactionRung::HookSummary {
+            // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
+            return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
+        }
         if !self.does(job, before.tokens, after) {
             let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
             return Err((why, after));
@@ -289,11 +293,10 @@ impl AgentLoop {
 
     /// The time of the job at work is over.
     pub(super) fn on_compaction_tick(&mut self, now: Timestamp) {
-        if self.running.as_ref().is_none_or(|running| running.job.deadline > now) {
+        if self.compaction_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
         let Some(mut running) = self.running.take() else { return };
-        self.cancel_compaction_hooks();
         self.out.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
             self.guards.failed(now);

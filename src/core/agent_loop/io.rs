@@ -29,6 +29,11 @@ impl fmt::Display for RequestId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(pub u64);
 
+impl Origin {
+    /// A hook of the server's own: it may write whoever owns the session. No connection has this number.
+    pub const HOOK: Self = Self(u64::MAX);
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
@@ -79,6 +84,12 @@ pub enum Input {
         call_id: CallId,
         /// What it said.
         answer: Box<Result<HookAnswer, HookFault>>,
+    },
+    /// The client that hosts hooks has come or has left, or offers other hooks: what they are asked is sent to whoever is
+    /// here now.
+    AskAgain {
+        /// Only that whose client was away.
+        only_away: bool,
     },
     /// Time has passed: a deadline may be over.
     Tick,

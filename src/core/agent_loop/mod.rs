@@ -47,7 +47,7 @@ mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
-pub use hooks::{Added, TurnHooks};
+pub use hooks::{Added, Inputs, TurnHooks};
 pub use info::{Snapshot, usage_percent};
 pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
@@ -84,10 +84,16 @@ use reseed_protocol::{
     event::{Event, TurnStatus},
     receipt::{HookRun, Receipt},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// Milliseconds a hook may take where neither it nor the settings say.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
+
+/// Milliseconds a required hook is waited for while its client is away, where the settings do not say.
+const HOOK_AWAY_MS: u64 = 120_000;
 
 /// What the deployment says, the same for every session.
 #[derive(Debug, Clone)]
@@ -124,6 +130,8 @@ pub struct Deployment {
     pub hooks: Vec<HookSpec>,
     /// Milliseconds a hook may take where it does not say.
     pub hook_timeout_ms: u64,
+    /// Milliseconds a required hook of a client is waited for while that client is away.
+    pub hook_away_ms: u64,
 }
 
 impl Default for Deployment {
@@ -145,6 +153,7 @@ impl Default for Deployment {
             file_tools: FileTools::default(),
             hooks: Vec::new(),
             hook_timeout_ms: HOOK_TIMEOUT_MS,
+            hook_away_ms: HOOK_AWAY_MS,
         }
     }
 }
@@ -214,6 +223,8 @@ pub struct Seed {
     pub client_hooks: Arc<[HookSpec]>,
     /// How far the running turn is with its hooks.
     pub turn_hooks: TurnHooks,
+    /// The inputs that hooks look at, and those that wait behind them.
+    pub inputs: Inputs,
     /// The hooks that were asked for the request to come.
     pub hook_runs: Vec<HookRun>,
     /// What the last request was, and what happened since.
@@ -242,6 +253,7 @@ impl Seed {
             preview: None,
             client_hooks: Arc::default(),
             turn_hooks: TurnHooks::default(),
+            inputs: Inputs::default(),
             hook_runs: Vec::new(),
             receipts,
             added: Added::default(),
@@ -307,8 +319,10 @@ pub struct AgentLoop {
     receipts: Receipts,
     added: Added,
     /// The questions to hooks that are open: one that the turn or the session waits for, one of the compaction at work,
-    /// and one for each tool's answer that hooks look at.
+    /// one about an input, and one for each tool's answer that hooks look at.
     chains: Vec<Chain>,
+    /// Inputs behind the one that hooks look at, in the order in which they came.
+    line: VecDeque<hooks::InLine>,
     holding: bool,
     /// When it was last told something.
     now: Timestamp,
@@ -374,7 +388,8 @@ impl AgentLoop {
             hook_runs: seed.hook_runs,
             receipts: seed.receipts,
             added: seed.added,
-            chains: Vec::new(),
+            chains: seed.inputs.asked.into_iter().collect(),
+            line: seed.inputs.line,
             holding: seed.holding,
             now: Timestamp(0),
             manager,
@@ -415,6 +430,7 @@ impl AgentLoop {
             preview: self.preview,
             client_hooks: self.client_hooks,
             turn_hooks: self.turn_hooks,
+            inputs: Inputs { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line },
             hook_runs: self.hook_runs,
             receipts: self.receipts,
             added: self.added,
@@ -431,6 +447,7 @@ impl AgentLoop {
             (_, Input::Seeded) => {
                 self.proceed(now);
                 self.prepare_idle(now);
+                self.next_in_line(now);
             }
             (_, Input::Recovered) => self.recover(now),
             (_, Input::Command { origin, id, fingerprint, command, place }) => {
@@ -455,6 +472,7 @@ impl AgentLoop {
                 self.on_branch_summary_fault(now, &fault);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(now, &call_id, *answer),
+            (_, Input::AskAgain { only_away }) => self.ask_again(now, only_away),
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
             (_, Input::Go) => {
@@ -478,8 +496,7 @@ impl AgentLoop {
             Stage::AwaitingTools => self.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
         };
-        let compaction = self.running.as_ref().map(|running| running.job.deadline);
-        tools.into_iter().chain(compaction).chain(self.next_hook_deadline()).min()
+        tools.into_iter().chain(self.compaction_deadline()).chain(self.next_hook_deadline()).min()
     }
 
     /// The session as this loop knows it.
@@ -504,7 +521,7 @@ impl AgentLoop {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let waits = self.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
-        !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() || waits
+        !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() || waits || self.looks_at_input()
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.

@@ -5,11 +5,12 @@
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
 use super::{
-    AgentLoop, Effect, Mark, RequestId, Stage,
+    AgentLoop, Effect, RequestId, Stage,
     annotate::check_name,
     commands::Caller,
     hooks::{BranchGiven, Subject, Wish},
     info,
+    queue::Said,
     turn::appended,
 };
 use crate::core::{
@@ -21,7 +22,7 @@ use crate::core::{
     session::{Place, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId, Usage,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Role, Timestamp, TurnId, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
@@ -36,9 +37,24 @@ pub(super) const PHASE: &str = "summarising_branch";
 pub(super) struct Move {
     pub(super) caller: Caller,
     pub(super) job: Job,
+    to: Goal,
+}
+
+/// Where a move goes, and what is done there in the same step.
+#[derive(Debug)]
+struct Goal {
     place: Place,
     target: Option<EntryId>,
     label: Option<String>,
+    ask: Option<Ask>,
+}
+
+/// A turn that begins where a move arrives.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) turn_id: TurnId,
+    /// What is asked; absent for the question that stands there.
+    pub(super) said: Option<Said>,
 }
 
 impl AgentLoop {
@@ -60,6 +76,25 @@ impl AgentLoop {
         };
         let wish = Wish::new(caller.clone(), navigate, place, target, label);
         self.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
+        self.wish_to_move(now, wish)
+    }
+
+    /// Moves to a place and begins a turn there, in one step.
+    pub(super) fn move_and_ask(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        navigate: Navigate,
+        place: Place,
+        ask: Ask,
+    ) -> Result<(), ErrorBody> {
+        let target = place.leaf.clone();
+        let wish = Wish { ask: Some(ask), ..Wish::new(caller.clone(), navigate, place, target, None) };
+        self.wish_to_move(now, wish)
+    }
+
+    /// Asks the hooks before a move, or moves where there are none.
+    fn wish_to_move(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
             self.ask_hooks(now, Subject::Navigation(Box::new(wish)));
             return Ok(());
@@ -69,15 +104,16 @@ impl AgentLoop {
 
     /// Moves, or has the branch that is left summarised first.
     pub(super) fn go(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
-        let Wish { caller, navigate, mut place, target, label, given, .. } = wish;
+        let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
         let caller = &caller;
         let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&place.left, &self.deployment.file_tools);
-            return self.arrive(now, caller, place, target, label, Some(Left::given(given, details)));
+            let to = Goal { place, target, label, ask };
+            return self.arrive(now, caller, to, Some(Left::given(given, details)));
         }
         if navigate.summarize != Some(true) {
-            return self.arrive(now, caller, place, target, label, None);
+            return self.arrive(now, caller, Goal { place, target, label, ask }, None);
         }
         let order = Order {
             job_id: self.ids.next_id(),
@@ -92,11 +128,12 @@ impl AgentLoop {
         let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));
         let left = std::mem::take(&mut place.left);
         let Some((context, cut)) = branch::to_summarise(&left, budget, &self.counter) else {
-            return self.arrive(now, caller, place, target, label, None);
+            return self.arrive(now, caller, Goal { place, target, label, ask }, None);
         };
         let job = self.branch_job(now, order, &context, cut, branch::files(&left, &self.deployment.file_tools));
         self.void_running("the session is moving to another place");
-        let leaving = Box::new(Move { caller: caller.clone(), job, place, target, label });
+        let to = Goal { place, target, label, ask };
+        let leaving = Box::new(Move { caller: caller.clone(), job, to });
         self.next_branch_summary(now, leaving);
         Ok(())
     }
@@ -109,14 +146,14 @@ impl AgentLoop {
                 self.stage = Stage::Leaving { request, leaving };
             }
             Next::Offer(outcome) => {
-                let Move { caller, place, target, label, .. } = *leaving;
+                let Move { caller, to, .. } = *leaving;
                 // A label on a summary is never without something to name.
-                let _ = self.arrive(now, &caller, place, target, label, Some(Left::summarised(*outcome)));
+                let _ = self.arrive(now, &caller, to, Some(Left::summarised(*outcome)));
             }
             // A step that summarises always offers something.
             Next::Exhausted => {
-                let Move { caller, place, target, label, .. } = *leaving;
-                let _ = self.arrive(now, &caller, place, target, label, None);
+                let Move { caller, to, .. } = *leaving;
+                let _ = self.arrive(now, &caller, to, None);
             }
         }
     }
@@ -174,16 +211,9 @@ impl AgentLoop {
         self.reply(&leaving.caller, Reply::Error(error));
     }
 
-    /// Writes the move in one step, and ends this loop.
-    fn arrive(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        place: Place,
-        target: Option<EntryId>,
-        label: Option<String>,
-        summary: Option<Left>,
-    ) -> Result<(), ErrorBody> {
+    /// Writes the move in one step, with the turn that begins there, and ends this loop.
+    fn arrive(&mut self, now: Timestamp, caller: &Caller, to: Goal, summary: Option<Left>) -> Result<(), ErrorBody> {
+        let Goal { place, target, label, ask } = to;
         if label.is_some() && target.is_none() && summary.is_none() {
             let message = "before the first entry there is nothing to name; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
@@ -193,9 +223,12 @@ impl AgentLoop {
         let left_leaf_id = self.session.state.leaf.clone();
         let Place { leaf, tree, input, .. } = place;
         let (generation, command_id) = (self.generation + 1, Some(caller.id.clone()));
+        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| self.session.state.name.is_empty());
+        let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
         let moved = info::session_updated(|updated| {
             updated.leaf_id = Some(leaf.clone());
             updated.generation = Some(generation);
+            updated.name = name;
             updated.command_id.clone_from(&command_id);
         });
         let mut events = vec![moved];
@@ -226,7 +259,23 @@ impl AgentLoop {
             hang(self, EntryData::Label(Label { target_id, label: Some(label) }));
         }
         let leaf_id = parent;
-        let reply = Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None });
+        let reply = match ask {
+            None => Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None }),
+            Some(Ask { turn_id, said }) => {
+                let entry_id = said.map(|Said { entry_id, parts }| {
+                    let data = EntryData::Message(Message::new(Role::User, parts));
+                    let mut entry = self.entry(now, entry_id.clone(), data);
+                    entry.parent_id = leaf_id;
+                    events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));
+                    entry_id
+                });
+                let command_ids = vec![caller.id.clone()];
+                let started = TurnStarted { turn_id: turn_id.clone(), command_ids, generation };
+                events.push(Event::TurnStarted(started));
+                let turn_id = Some(turn_id);
+                Reply::Accepted(Accepted { entry_id, turn_id, queued: false, as_of_seq, duplicate: None })
+            }
+        };
         events.extend(self.released());
         self.session.tree = tree;
         // It was read before the summary was made: what was pinned meanwhile is pinned there too.
@@ -237,17 +286,28 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The move that waits for a summary.
+    /// The move for whose place input is meant that comes meanwhile. A turn that is asked again goes on where it stands.
+    pub(super) fn meant_for(&self) -> Option<CommandId> {
+        let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
+        let retries = match &self.stage {
+            Stage::Leaving { leaving, .. } => is_retry(&leaving.to.ask),
+            _ => self.wished().is_some_and(|wish| is_retry(&wish.ask)),
+        };
+        self.leaving_by().filter(|_| !retries)
+    }
+
+    /// The move that waits for a summary or for hooks.
     #[must_use]
     pub fn leaving_by(&self) -> Option<CommandId> {
         match &self.stage {
             Stage::Leaving { leaving, .. } => Some(leaving.caller.id.clone()),
-            _ => self.wished_by().map(|caller| caller.id.clone()),
+            _ => self.wished().map(|wish| wish.caller.id.clone()),
         }
     }
 
-    /// A command under the id of one that is at work, a move or a tool's answer that hooks look at: the same one, sent again after a lost connection, is answered
-    /// where it was sent last; any other is refused before it could write under an id that will be written.
+    /// A command under the id of one that is at work: a move, an input or a tool's answer that hooks look at. The same
+    /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it could
+    /// write under an id that will be written.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let leaving = match &mut self.stage {
             Stage::Leaving { leaving, .. } => Some(&mut leaving.caller),
@@ -256,7 +316,9 @@ impl AgentLoop {
         let waiting = leaving.filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
             Some(waiting) => Some(waiting),
-            None => Self::waiting_for_hooks(&mut self.chains).find(|waiting| waiting.id == caller.id),
+            None => Self::waiting_for_hooks(&mut self.chains)
+                .chain(self.line.iter_mut().map(|waiting| &mut waiting.caller))
+                .find(|waiting| waiting.id == caller.id),
         };
         let Some(waiting) = waiting else { return false };
         if waiting.fingerprint == caller.fingerprint {
@@ -267,54 +329,6 @@ impl AgentLoop {
         let error = ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id");
         self.reply(caller, Reply::Error(error));
         true
-    }
-
-    /// Moves to an entry and asks from there, in one step.
-    pub(super) fn start_branch(&mut self, now: Timestamp, caller: Caller, parts: Vec<Part>, place: Place) {
-        let turn_id: TurnId = self.ids.next_id();
-        let as_of_seq = self.session.state.seq;
-        let mut entry = self.message_entry(now, Message::new(Role::User, parts.clone()));
-        entry.parent_id.clone_from(&place.leaf);
-        let reply = Reply::Accepted(Accepted {
-            entry_id: Some(entry.entry_id.clone()),
-            turn_id: Some(turn_id.clone()),
-            queued: false,
-            as_of_seq,
-            duplicate: None,
-        });
-        let asked = appended(entry, Some(turn_id.clone()), Some(caller.id.clone()));
-        self.begin_at(&caller, place, turn_id, Some((asked, parts)), caller.mark(reply));
-    }
-
-    /// Moves to a place and begins a turn there, on what is asked or on the question that stands there, in one step.
-    pub(super) fn begin_at(
-        &mut self,
-        caller: &Caller,
-        place: Place,
-        turn_id: TurnId,
-        asked: Option<(Event, Vec<Part>)>,
-        mark: Mark,
-    ) {
-        self.void_running("the session moved to another place");
-        let generation = self.generation + 1;
-        let unnamed = asked.as_ref().filter(|_| self.session.state.name.is_empty());
-        let name = unnamed.map(|(_, parts)| name_from(parts)).filter(|name| !name.is_empty());
-        let moved = info::session_updated(|updated| {
-            updated.leaf_id = Some(place.leaf.clone());
-            updated.generation = Some(generation);
-            updated.name = name;
-            updated.command_id = Some(caller.id.clone());
-        });
-        let command_ids = vec![caller.id.clone()];
-        let started = Event::TurnStarted(TurnStarted { turn_id, command_ids, generation });
-        let mut events = vec![moved];
-        events.extend(asked.map(|(asked, _)| asked));
-        events.push(started);
-        events.extend(self.released());
-        self.session.tree = place.tree;
-        self.append(events, vec![mark]);
-        self.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
     }
 }
 

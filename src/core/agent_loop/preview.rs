@@ -215,11 +215,12 @@ impl AgentLoop {
     }
 
     /// The commands whose replies come later than those to later commands: a preview, a move that waits for a summary or
-    /// for hooks, tools' answers that hooks look at.
+    /// for hooks, inputs and tools' answers that hooks look at.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
         let preview = self.running.as_ref().and_then(super::compact::Running::preview_of);
-        self.leaving_by().into_iter().chain(preview).chain(self.results_looked_at().cloned()).collect()
+        let looked_at = self.results_looked_at().chain(self.inputs_waiting()).cloned();
+        self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
     }
 }
 

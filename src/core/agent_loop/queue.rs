@@ -5,16 +5,54 @@
 //! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
 //! or someone has edited the queue.
 
-use super::{AgentLoop, commands::Caller, info, turn::appended};
-use crate::core::session::{input, place::is_message};
+use super::{AgentLoop, commands::Caller, info, navigate::Ask, turn::appended};
+use crate::core::session::{Place, input, place::is_message};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
-    command::{AppendCustomMessage, EditQueue, Input, InputContent, InputItem, UserInput, WhenBusy},
+    command::{
+        AppendCustomMessage, EditQueue, Input, InputContent, InputItem, Navigate, NavigatePosition, UserInput, WhenBusy,
+    },
     entry::CustomMessage,
     event::{Event, QueueChanged},
+    hook::HookPoint,
     reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
+
+/// What a user says, and the entry that will hold it.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) entry_id: EntryId,
+    pub(super) parts: Vec<Part>,
+}
+
+/// How an input is meant to come.
+#[derive(Debug)]
+pub(super) struct How {
+    pub(super) parent_id: Option<Option<EntryId>>,
+    pub(super) when_busy: Option<WhenBusy>,
+    pub(super) if_leaf: Option<Option<EntryId>>,
+    /// Where it goes, where that is not where the session stands.
+    pub(super) place: Option<Place>,
+    /// Whether the branch that it leaves is summarised, and how.
+    summarize: bool,
+    instructions: Option<String>,
+    replace_instructions: Option<bool>,
+}
+
+impl How {
+    /// The move that the input makes.
+    fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
+        Navigate {
+            entry_id,
+            position: Some(NavigatePosition::At),
+            summarize: Some(self.summarize),
+            instructions: self.instructions.clone(),
+            replace_instructions: self.replace_instructions,
+            label: None,
+        }
+    }
+}
 
 /// Bytes that the waiting inputs of a session may have together: each change of the queue is written whole.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -34,30 +72,80 @@ impl AgentLoop {
         now: Timestamp,
         caller: &Caller,
         command: UserInput,
-        place: Option<crate::core::session::Place>,
+        place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
         self.check_fits(&parts)?;
-        if let Some(expected) = &command.if_leaf {
+        let summarize = command.summarize == Some(true);
+        if summarize && command.parent_id.is_none() {
+            let message = "`summarize` is for input that goes on elsewhere; send `parentId` with it";
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
+        }
+        self.wanted(command.instructions.clone(), command.replace_instructions)?;
+        let how = How {
+            parent_id: command.parent_id,
+            when_busy: command.when_busy,
+            if_leaf: command.if_leaf,
+            place,
+            summarize,
+            instructions: command.instructions,
+            replace_instructions: command.replace_instructions,
+        };
+        if !self.has_hooks(HookPoint::Message, None) {
+            let said = Said { entry_id: self.ids.next_id(), parts };
+            return self.take_input(now, caller, said, how);
+        }
+        // Hooks are not asked about what is refused anyway.
+        self.check_input(&how)?;
+        self.look_at_input(now, caller, parts, how);
+        Ok(())
+    }
+
+    /// Whether an input may come now: begin a turn, or wait for one.
+    pub(super) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
+        if let Some(expected) = &how.if_leaf {
             self.check_leaf(expected.as_ref())?;
         }
         if !self.is_busy() {
-            match place {
-                Some(place) => self.start_branch(now, caller.clone(), parts, place),
-                None => self.start_turn(now, caller.clone(), parts),
-            }
             return Ok(());
         }
-        if command.parent_id.is_some() {
+        if how.parent_id.is_some() {
             return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
         }
-        let steer = match command.when_busy.unwrap_or(WhenBusy::Queue) {
-            WhenBusy::Queue => false,
-            WhenBusy::Steer => true,
-            WhenBusy::Reject => return Err(self.busy("the input came with whenBusy: reject")),
+        match how.when_busy {
+            Some(WhenBusy::Reject) => Err(self.busy("the input came with whenBusy: reject")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
+    pub(super) fn take_input(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        said: Said,
+        mut how: How,
+    ) -> Result<(), ErrorBody> {
+        self.check_input(&how)?;
+        if !self.is_busy() {
+            let Some(place) = how.place.take() else {
+                self.start_turn(now, caller.clone(), said);
+                return Ok(());
+            };
+            let navigate = how.navigate(place.leaf.clone());
+            let turn_id = self.ids.next_id();
+            return self.move_and_ask(now, caller, navigate, place, Ask { turn_id, said: Some(said) });
+        }
+        let steer = how.when_busy == Some(WhenBusy::Steer);
+        let Said { entry_id, parts } = said;
+        let item = QueueItem {
+            command_id: caller.id.clone(),
+            content: parts,
+            steer,
+            custom: None,
+            after: self.meant_for(),
+            entry_id: Some(entry_id),
         };
-        let after = self.leaving_by();
-        let item = QueueItem { command_id: caller.id.clone(), content: parts, steer, custom: None, after };
         let as_of_seq = self.session.state.seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
@@ -73,7 +161,11 @@ impl AgentLoop {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
-        if self.session.state.turn.is_none() && self.wished_by().is_some() {
+        if self.session.state.turn.is_none() && self.looks_at_input() {
+            let message = format!("{what}; hooks look at an input: wait for its answer");
+            return ErrorBody::new(ErrorCode::TurnRunning, message);
+        }
+        if self.session.state.turn.is_none() && self.wished().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
@@ -142,7 +234,7 @@ impl AgentLoop {
             }
             items = ordered;
         }
-        if self.leaving_by().is_none() {
+        if self.meant_for().is_none() {
             // What waited for a move that came to nothing has been looked at: it waits for that no more.
             items.iter_mut().for_each(|item| item.after = None);
         }
@@ -165,15 +257,23 @@ impl AgentLoop {
         message: AppendCustomMessage,
     ) -> Result<(), ErrorBody> {
         super::annotate::check_custom_type(&message.custom_type)?;
-        let parts = custom_parts(message.content)?;
+        super::annotate::check_details(message.details.as_ref())?;
+        let parts = custom_parts(message.content.clone())?;
         self.check_fits(&parts).map_err(|error| error.with_field("content"))?;
         let entry_id: EntryId = self.ids.next_id();
         let as_of_seq = Some(self.session.state.seq);
         let reply = Reply::Ok(Done { entry_id: Some(entry_id.clone()), as_of_seq, ..Done::default() });
-        let custom = QueuedCustom { entry_id, custom_type: message.custom_type, display: message.display };
-        let after = self.leaving_by();
-        let item =
-            QueueItem { command_id: caller.id.clone(), content: parts, steer: true, custom: Some(custom), after };
+        let AppendCustomMessage { custom_type, display, details, content: _ } = message;
+        let custom = QueuedCustom { entry_id, custom_type, display, details };
+        let after = self.meant_for();
+        let item = QueueItem {
+            command_id: caller.id.clone(),
+            content: parts,
+            steer: true,
+            custom: Some(custom),
+            after,
+            entry_id: None,
+        };
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
@@ -191,10 +291,13 @@ impl AgentLoop {
         parent_id: Option<EntryId>,
     ) -> Event {
         let (entry_id, data) = match item.custom {
-            None => (self.ids.next_id(), EntryData::Message(Message::new(Role::User, item.content))),
-            Some(QueuedCustom { entry_id, custom_type, display }) => {
+            None => {
+                let entry_id = item.entry_id.unwrap_or_else(|| self.ids.next_id());
+                (entry_id, EntryData::Message(Message::new(Role::User, item.content)))
+            }
+            Some(QueuedCustom { entry_id, custom_type, display, details }) => {
                 let content = item.content;
-                (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }))
+                (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details }))
             }
         };
         let mut entry = self.entry(now, entry_id, data);

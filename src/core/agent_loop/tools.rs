@@ -1,12 +1,6 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
-use super::{
-    AgentLoop, Stage,
-    commands::Caller,
-    hooks::{Given, Subject},
-    info,
-    turn::appended,
-};
+use super::{AgentLoop, Stage, commands::Caller, hooks::Given, info, turn::appended};
 use crate::core::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
@@ -15,9 +9,9 @@ use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
     context::ToolDefinition,
-    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved},
+    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved, ToolCancelled},
     hook::HookPoint,
-    reply::Reply,
+    reply::{PendingCall, Reply},
 };
 use std::sync::Arc;
 
@@ -150,12 +144,9 @@ impl AgentLoop {
             self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
-        let is_error = result.is_error.unwrap_or(false);
-        let given = Given { caller: caller.clone(), call, output: result.output, is_error };
-        if self.has_hooks(HookPoint::ToolResult, None) {
-            // The tool has answered: how long hooks take is no business of its limit.
-            self.deadlines.remove(&given.call.call_id);
-            self.ask_hooks(now, Subject::Result(Box::new(given)));
+        let given = Given::new(caller.clone(), call, result.output, result.is_error);
+        if self.has_hooks(HookPoint::ToolResult, None) || self.has_hooks(HookPoint::Message, None) {
+            self.look_at_result(now, given);
         } else {
             self.write_result(now, given);
         }
@@ -221,11 +212,20 @@ impl AgentLoop {
             let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
             let output = format!("The tool did not answer within {limit_ms} ms.");
             let entry = self.result_entry(now, self.session.state.leaf.clone(), call_id.clone(), output, true);
+            let call = self.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
             self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
+            call.into_iter().for_each(|call| self.withdraw(call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
         self.after_results(now);
+    }
+
+    /// Tells the client that hosts a tool that nobody waits for its answer any more.
+    pub(super) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
+        let PendingCall { call_id, name, turn_id, .. } = call;
+        let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
+        self.out.push(super::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
     }
 
     /// Results for the calls that are still open when their turn ends.

@@ -1,6 +1,8 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
-use super::{AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, hooks::Whole, info};
+use super::{
+    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, hooks::Whole, info, queue::Said,
+};
 use crate::core::{
     context::{
         Context, Decision,
@@ -14,18 +16,22 @@ use crate::core::{
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
     Usage, UsageSource,
-    event::{ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, TurnFinished, TurnStarted, TurnStatus},
+    event::{
+        CallOutcome, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, TurnFinished, TurnStarted,
+        TurnStatus,
+    },
     hook::HookPoint,
-    reply::{Accepted, Reply},
+    reply::{Accepted, PendingCall, Reply},
 };
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
-    pub(super) fn start_turn(&mut self, now: Timestamp, caller: Caller, parts: Vec<Part>) {
+    pub(super) fn start_turn(&mut self, now: Timestamp, caller: Caller, said: Said) {
         let turn_id: TurnId = self.ids.next_id();
         let as_of_seq = self.session.state.seq;
+        let Said { entry_id, parts } = said;
         let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.message_entry(now, Message::new(Role::User, parts));
+        let entry = self.entry(now, entry_id, EntryData::Message(Message::new(Role::User, parts)));
         let reply = Reply::Accepted(Accepted {
             entry_id: Some(entry.entry_id.clone()),
             turn_id: Some(turn_id.clone()),
@@ -242,11 +248,16 @@ impl AgentLoop {
     ) {
         let Some(turn) = self.session.state.turn.clone() else { return };
         self.gave_up = false;
+        let withdrawn: Vec<PendingCall> = self.session.state.pending.clone();
+        // A tool whose answer hooks look at has answered: it is not told.
+        let withdrawn: Vec<PendingCall> =
+            withdrawn.into_iter().filter(|call| !self.is_looked_at(&call.call_id)).collect();
         let late = self.drop_looked_at();
         let dropped = self.drop_calls(now, &turn.turn_id);
         if !dropped.is_empty() {
             self.append(dropped, Vec::new());
         }
+        withdrawn.into_iter().for_each(|call| self.withdraw(call, CallOutcome::Dropped));
         late.iter().for_each(|caller| self.remember(caller));
         let event = Event::TurnFinished(Box::new(TurnFinished {
             turn_id: turn.turn_id,
@@ -290,6 +301,7 @@ impl AgentLoop {
     /// The server is stopping.
     pub(super) fn on_stop(&mut self, now: Timestamp) {
         self.holding = true;
+        self.refuse_inputs();
         self.cancel_ordered();
         if !matches!(self.stage, Stage::Compacting) {
             self.cancel_running();
@@ -333,12 +345,6 @@ impl AgentLoop {
     pub(super) fn entry(&self, now: Timestamp, entry_id: EntryId, data: EntryData) -> Entry {
         Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: now, imported: None, data }
     }
-
-    /// A message that hangs from the leaf, under a new id.
-    pub(super) fn message_entry(&mut self, now: Timestamp, message: Message) -> Entry {
-        let id = self.ids.next_id();
-        self.entry(now, id, EntryData::Message(message))
-    }
 }
 
 impl Deadline {
@@ -352,6 +358,11 @@ impl Deadline {
 
     pub(super) fn moved(self, now: Timestamp) -> Self {
         Self { at: now.plus_millis(self.timeout_ms).min(self.at_most), ..self }
+    }
+
+    /// The same after it stood still for so long.
+    pub(super) fn later(self, millis: u64) -> Self {
+        Self { at: self.at.plus_millis(millis), at_most: self.at_most.plus_millis(millis), ..self }
     }
 }
 

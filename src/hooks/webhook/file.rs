@@ -55,6 +55,8 @@ struct ListedEvent {
     #[serde(default)]
     timeout_ms: Option<u64>,
     #[serde(default)]
+    required: Option<bool>,
+    #[serde(default)]
     observe: bool,
 }
 
@@ -133,7 +135,7 @@ fn webhook(
         return Err(format!("`hooks[{at}].events` is empty: the hook would never be asked"));
     }
     let specs = events.into_iter().enumerate().map(|(event_at, event)| {
-        let ListedEvent { event: point, reasons, timeout_ms, observe } = event;
+        let ListedEvent { event: point, reasons, timeout_ms, required, observe } = event;
         let place = format!("hooks[{at}].events[{event_at}]");
         if let Some(reasons) = &reasons {
             if point != HookPoint::Context {
@@ -144,7 +146,8 @@ fn webhook(
             }
         }
         let reasons = reasons.unwrap_or_default();
-        let spec = HookSpec { name: name.clone(), point, reasons, timeout_ms, required: false, observe };
+        let required = required.unwrap_or(!observe);
+        let spec = HookSpec { name: name.clone(), point, reasons, timeout_ms, required, observe };
         match spec.check() {
             Ok(()) => Ok(spec),
             Err(("name", wrong)) => Err(format!("`hooks[{at}].name`: {wrong}")),
@@ -268,8 +271,8 @@ mod tests {
                 "`hooks[0].events[1].event` is not one of `context`, `message`, ",
             ),
             (
-                json!({ "events": [{ "event": "message", "required": true }] }),
-                "`required` is no field there; allowed: one of `event`, ",
+                json!({ "events": [{ "event": "message", "required": true, "observe": true }] }),
+                "`hooks[0].events[0].required`: `",
             ),
             (
                 json!({ "events": [{ "event": "message", "reasons": [] }] }),

@@ -96,7 +96,7 @@ impl Actor {
             let client = Client { origin: attach.origin, client_id: attach.client_id };
             self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room: None });
             self.offer_hooks(attach.hooks).await?;
-            self.call_again().await?;
+            self.tell(Input::AskAgain { only_away: false }, None).await?;
         }
         // What waited begins with the tools and hooks of who is here now.
         if self.held && !self.stopping && !self.quarantined {

@@ -5,7 +5,7 @@ use super::{Actor, End};
 use crate::{
     core::{
         agent_loop::{Input, Origin},
-        session::fingerprint::fingerprint,
+        session::fingerprint::{fingerprint, withheld},
     },
     runtime::{
         effects::Asker,
@@ -76,6 +76,7 @@ impl Actor {
             }
         };
         self.note_hooks(&command);
+        let offers_hooks = matches!(command, Command::RegisterHooks(_));
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
         let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
@@ -86,7 +87,8 @@ impl Actor {
         if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
         }
-        told
+        told?;
+        if offers_hooks { self.tell(Input::AskAgain { only_away: true }, None).await } else { Ok(()) }
     }
 
     /// Why this connection may not have this carried out now.
@@ -97,7 +99,7 @@ impl Actor {
         if self.stopping && begins_something {
             return Some(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
         }
-        let owns = self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
+        let owns = origin == Origin::HOOK || self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
         // Anyone of the same name may rename a session without opening it.
         let is_owners = match command {
             Command::RenameSession(_) => false,
@@ -133,7 +135,9 @@ impl Actor {
         }
         if command.writes() {
             match self.effects.earlier(id).await? {
-                Some((earlier, reply)) if earlier == content => return Ok(Met::Answered(Box::new(reply))),
+                Some((earlier, reply)) if earlier == content || earlier == withheld(command.name()) => {
+                    return Ok(Met::Answered(Box::new(reply)));
+                }
                 Some(_) => return Err(conflict(id)),
                 None => {}
             }

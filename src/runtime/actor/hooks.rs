@@ -21,7 +21,7 @@ use crate::{
 use reseed_protocol::{
     CallId, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterHooks},
-    event::EphemeralEvent,
+    event::{CallOutcome, EphemeralEvent, HookCancelled},
     frame::encode,
     hook::{HookCall, HookOffer, HookPoint},
 };
@@ -131,9 +131,16 @@ impl Actor {
     /// Nobody waits for that answer any more.
     pub(super) fn call_off(&mut self, now: Timestamp, call_id: &CallId) {
         let Some(host) = &mut self.host else { return };
-        let deadline = host.asked.get(call_id).and_then(|(_, deadline)| *deadline);
+        let Some((_, deadline)) = host.asked.get(call_id) else { return };
         let is_late = deadline.is_some_and(|deadline| deadline <= now);
         host.ended(call_id, is_late.then_some(Outcome::Error(ErrorCode::HookTimeout)));
+        if let Some(owner) = self.owner.as_mut().filter(|owner| owner.client == host.client) {
+            let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
+            let (call_id, session_id) = (call_id.clone(), self.id.clone());
+            let event = EphemeralEvent::HookCancelled(HookCancelled { call_id, session_id, outcome });
+            // Whoever reads too little to be told finds out by `unknown_call`.
+            let _ = owner.tell(&self.id, &event);
+        }
     }
 
     /// What a command of the owner's says of its hooks.
@@ -180,18 +187,7 @@ impl Actor {
         if self.owner.take_if(|owner| owner.client.origin == origin).is_none() {
             return Ok(());
         }
-        self.call_again().await
-    }
-
-    /// Sends the calls that still wait for an answer: to the client that is back, or to none.
-    pub(super) async fn call_again(&mut self) -> Result<(), End> {
-        let open = self.agent.as_ref().map(|agent| agent.open_client_calls()).unwrap_or_default();
-        for call in open {
-            if let Some(input) = self.ask_client(call) {
-                self.tell(input, None).await?;
-            }
-        }
-        Ok(())
+        self.tell(Input::AskAgain { only_away: false }, None).await
     }
 }
 

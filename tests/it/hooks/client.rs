@@ -33,6 +33,12 @@ pub(super) async fn asked(client: &mut Client, text: &str) -> Value {
     client.event("hook_call").await["payload"].clone()
 }
 
+/// Says something where a `message` hook is asked about it first; its call.
+pub(super) async fn offered(client: &mut Client, text: &str) -> Value {
+    client.send("user_input", json!({ "input": text })).await;
+    client.event("hook_call").await["payload"].clone()
+}
+
 /// Answers a call.
 pub(super) async fn answer(client: &mut Client, call: &Value, mut result: Value) -> Value {
     result["callId"] = call["callId"].clone();
@@ -78,9 +84,12 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     // Others are registered in their place, and then none: the system prompt was for one turn.
     let ok = client.ask("register_hooks", json!({ "hooks": [hook("censor", "message")] })).await;
     assert_eq!(ok["type"], "ok", "{ok}");
-    let said = asked(&mut client, "And now?").await;
-    assert_eq!((&said["hook"], &said["event"]), (&json!("censor"), &json!("message")));
+    client.forget("accepted");
+    let said = offered(&mut client, "And now?").await;
+    assert_eq!((&said["hook"], &said["event"], said.get("turnId")), (&json!("censor"), &json!("message"), None));
+    assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "accepted").count(), 1, "it is not accepted yet");
     answer(&mut client, &said, json!({})).await;
+    assert_eq!(client.event("accepted").await["payload"]["entryId"], said["entryId"]);
     let whole = client.event("hook_call").await["payload"].clone();
     assert_eq!(whole["message"]["content"][0]["text"], "It is.", "{whole}");
     let other = json!({ "role": "assistant", "content": [{ "type": "text", "text": "Ask the office." }] });
@@ -221,11 +230,17 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     assert_eq!(answer(&mut client, &call, json!({ "systemPrompt": "Be brief." })).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(system(&model.requests()[0]), "Be brief.");
-    // Another in its place: what it was asked is passed over.
+    // Another in its place: what it was asked waits for whoever offers it once more.
     let call = asked(&mut client, "And now?").await;
     assert_eq!(call["hook"], "first");
-    assert_eq!(client.ask("register_hooks", policy).await["type"], "ok");
+    assert_eq!(client.ask("register_hooks", policy.clone()).await["type"], "ok");
     assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call");
+    let mut both = policy;
+    both["hooks"].as_array_mut().unwrap().insert(0, hook("first", "before_agent_start"));
+    assert_eq!(client.ask("register_hooks", both).await["type"], "ok");
+    let again = client.event("hook_call").await["payload"].clone();
+    assert_eq!((&again["callId"], &again["input"]), (&call["callId"], &call["input"]), "the same call");
+    assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
     let call = client.event("hook_call").await["payload"].clone();
     assert_eq!(call["hook"], "policy");
     answer(&mut client, &call, json!({})).await;

@@ -1,19 +1,30 @@
 //! Hooks of a client that is away, comes back, or has gone for good.
 
-use super::client::{FAR_MS, answer, asked, finished, hook, joined};
+use super::client::{FAR_MS, answer, asked, finished, hook, joined, offered};
 use crate::support::server::Server;
 use reseed::provider::scripted::{Gate, Reply, Scripted};
+use reseed_protocol::Part;
 use serde_json::{Value, json};
 
-fn required(name: &str, event: &str, timeout_ms: u64) -> Value {
-    json!({ "name": name, "event": event, "timeoutMs": timeout_ms, "required": true })
+fn optional(name: &str, event: &str) -> Value {
+    json!({ "name": name, "event": event, "timeoutMs": FAR_MS, "required": false })
+}
+
+/// Whether this is the call that was sent before; its deadline is later by as long as nobody was here.
+fn is_again(again: &Value, call: &Value) -> bool {
+    let without = |call: &Value| {
+        let mut call = call.clone();
+        call.as_object_mut().unwrap().remove("deadline");
+        call
+    };
+    without(again) == without(call) && again["deadline"].as_str() >= call["deadline"].as_str()
 }
 
 #[tokio::test]
 async fn a_client_that_comes_back_is_asked_again() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
-    let open = json!({ "hooks": [required("policy", "before_agent_start", FAR_MS)] });
+    let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
     let (mut first, opened) = joined(&server, "tab-one", open.clone()).await;
     let session = json!({ "sessionId": opened["sessionId"] });
     let call = asked(&mut first, "Is the sea warm?").await;
@@ -30,7 +41,7 @@ async fn a_client_that_comes_back_is_asked_again() {
         let again = client.event("hook_call").await;
         let types: Vec<&Value> = client.seen.iter().map(|frame| &frame["type"]).collect();
         assert_eq!(types[..3], ["welcome", "session_opened", "hook_call"], "not before it knows of the session");
-        assert_eq!(again["payload"], call);
+        assert!(is_again(&again["payload"], &call), "{again} and {call}");
         client.hang_up();
     }
     let (mut last, _) = joined(&server, "tab-one", session).await;
@@ -51,19 +62,20 @@ async fn a_connection_that_takes_the_place_of_a_half_open_one_is_asked_in_its_pl
     let call = asked(&mut first, "Is the sea warm?").await;
     let (mut second, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
     assert_eq!(first.closed().await, 1000);
-    assert_eq!(second.event("hook_call").await["payload"], call, "it was not passed over");
+    let again = second.event("hook_call").await["payload"].clone();
+    assert!(is_again(&again, &call), "it was not passed over: {again}");
     answer(&mut second, &call, json!({ "systemPrompt": "Be brief." })).await;
     assert_eq!(finished(&mut second).await["status"], "completed");
     assert_eq!(model.requests()[0].envelope.system.compiled, "Be brief.");
 }
 
 #[tokio::test]
-async fn hooks_leave_with_the_client_that_offered_them() {
+async fn hooks_that_are_not_required_leave_with_the_client_that_offered_them() {
     // Taken over from, or gone before another one came.
     for hangs_up in [false, true] {
         let model = Scripted::answering(|_| Reply::text("It is."));
         let server = Server::start(model.clone(), &[]).await;
-        let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
+        let open = json!({ "hooks": [optional("policy", "before_agent_start")] });
         let (mut first, opened) = joined(&server, "tab-one", open).await;
         let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
         let (mut observer, _) = joined(&server, "watcher", watching).await;
@@ -86,7 +98,7 @@ async fn hooks_leave_with_the_client_that_offered_them() {
 async fn a_required_hook_of_another_client_is_not_asked_of_who_took_over() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
-    let open = json!({ "hooks": [required("policy", "before_agent_start", FAR_MS)] });
+    let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
     let (mut first, opened) = joined(&server, "tab-one", open.clone()).await;
     let call = asked(&mut first, "Is the sea warm?").await;
     let mut takeover = json!({ "sessionId": opened["sessionId"], "takeover": true, "hooks": [hook("own", "message")] });
@@ -94,24 +106,28 @@ async fn a_required_hook_of_another_client_is_not_asked_of_who_took_over() {
     assert_eq!(back["state"], "running", "the turn still waits for it");
     assert_eq!(second.ask("ping", json!({})).await["type"], "pong");
     assert!(second.seen.iter().all(|frame| frame["type"] != "hook_call"));
-    // Back, and offering it again, its client is asked.
+    assert_eq!(answer(&mut second, &call, json!({})).await["payload"]["code"], "unknown_call", "it is not its own");
+    // Whoever offers it again is asked, whether it is the same client or another one.
     takeover["hooks"] = open["hooks"].clone();
-    let (mut third, _) = joined(&server, "tab-one", takeover).await;
-    assert_eq!(third.event("hook_call").await["payload"], call);
+    let (mut third, _) = joined(&server, "tab-three", takeover).await;
+    let again = third.event("hook_call").await["payload"].clone();
+    assert!(is_again(&again, &call), "{again} and {call}");
     answer(&mut third, &call, json!({ "systemPrompt": "Be brief." })).await;
     assert_eq!(finished(&mut third).await["status"], "completed");
     assert_eq!(model.requests()[0].envelope.system.compiled, "Be brief.");
 }
 
 #[tokio::test]
-async fn a_turn_waits_for_a_required_hook_until_its_limit_and_passes_over_any_other() {
-    for (is_required, status) in [(true, "failed"), (false, "completed")] {
+async fn a_turn_waits_for_a_client_that_is_away_and_passes_over_a_hook_that_is_not_required() {
+    for (required, status) in [(json!(true), "failed"), (Value::Null, "failed"), (json!(false), "completed")] {
+        let is_required = required != json!(false);
         let (model, gate) = (Scripted::new(), Gate::new());
         model.push(Reply::text("It is.").held_by(&gate));
-        let server = Server::start(model.clone(), &[]).await;
-        let archive = json!({
-            "name": "archive", "event": "context", "reasons": ["turn_end"], "timeoutMs": 50, "required": is_required,
-        });
+        let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
+        let mut archive = json!({ "name": "archive", "event": "context", "reasons": ["turn_end"], "timeoutMs": 50 });
+        if !required.is_null() {
+            archive["required"] = required;
+        }
         let (mut client, opened) = joined(&server, "tab-one", json!({ "hooks": [archive] })).await;
         client.ask("user_input", json!({ "input": "Is the sea warm?" })).await;
         let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
@@ -124,23 +140,93 @@ async fn a_turn_waits_for_a_required_hook_until_its_limit_and_passes_over_any_ot
         if is_required {
             assert_eq!(ended["error"]["code"], "hook_unavailable", "{ended}");
             assert_eq!(ended["error"]["details"]["hook"], "archive", "{ended}");
+            assert_eq!(ended["error"]["retriable"], true, "{ended}");
         }
         assert!(client.seen.iter().all(|frame| frame["type"] != "hook_call"), "it had left");
     }
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_is_passed_over() {
+async fn an_answer_that_a_client_which_is_away_should_redact_is_shown_to_nobody() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    model.push(Reply::text("The number is 4711.").held_by(&gate));
+    let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
+    let (mut client, opened) = joined(&server, "tab-one", json!({ "hooks": [hook("redact", "message")] })).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer", "deltas": true });
+    let (mut observer, _) = joined(&server, "watcher", watching).await;
+    let call = offered(&mut client, "Which number?").await;
+    answer(&mut client, &call, json!({})).await;
+    model.wait_for_requests(1).await;
+    client.hang_up();
+    gate.open();
+    let ended = finished(&mut observer).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("hook_unavailable")), "{ended}");
+    assert!(observer.seen.iter().all(|frame| !frame.to_string().contains("4711")), "{:#?}", observer.seen);
+    // Nor is an input taken that it does not look at.
+    let (mut client, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
+    client.send("user_input", json!({ "input": "And 0815?" })).await;
+    client.event("hook_call").await;
+    client.hang_up();
+    let failed = observer.event("hook_failed").await;
+    assert_eq!(failed["payload"]["code"], "hook_unavailable", "{failed}");
+    let entries = observer.ask("get_entries", json!({})).await;
+    assert!(!entries.to_string().contains("0815") && entries.to_string().contains("Which number?"), "{entries}");
+}
+
+#[tokio::test]
+async fn a_client_is_told_of_calls_that_nobody_waits_for_any_more() {
+    let model = Scripted::new();
+    let call = |at: &str| Part::ToolCall { call_id: at.parse().unwrap(), name: "look".into(), arguments: "{}".into() };
+    model.push(Reply::parts(vec![call("sea")]));
+    let server = Server::start(model.clone(), &[]).await;
+    let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    let open = json!({ "tools": [look], "hooks": [hook("policy", "before_agent_start")] });
+    let (mut client, opened) = joined(&server, "tab-one", open).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+    let (mut observer, _) = joined(&server, "watcher", watching).await;
+    let asked_for = asked(&mut client, "Is the sea warm?").await;
+    assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
+    let told = client.event("hook_cancelled").await;
+    let expected = json!({ "callId": asked_for["callId"], "sessionId": opened["sessionId"], "outcome": "dropped" });
+    assert_eq!(told["payload"], expected, "{told}");
+    finished(&mut client).await;
+    // One that was too slow.
+    let slow = json!({ "name": "slow", "event": "before_agent_start", "timeoutMs": 50 });
+    client.ask("register_hooks", json!({ "hooks": [slow] })).await;
+    let asked_for = asked(&mut client, "And now?").await;
+    let told = client.event("hook_cancelled").await;
+    assert_eq!((&told["payload"]["callId"], &told["payload"]["outcome"]), (&asked_for["callId"], &json!("timed_out")));
+    finished(&mut client).await;
+    // A tool's call.
+    client.ask("register_hooks", json!({ "hooks": [] })).await;
+    client.ask("user_input", json!({ "input": "Look at it." })).await;
+    let called = client.event("tool_call").await["payload"].clone();
+    assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
+    for client in [&mut client, &mut observer] {
+        let told = client.event("tool_cancelled").await["payload"].clone();
+        let expected = json!({
+            "callId": called["callId"], "name": "look", "turnId": called["turnId"], "outcome": "dropped",
+        });
+        assert_eq!(told, expected);
+    }
+    assert!(observer.seen.iter().all(|frame| frame["type"] != "hook_cancelled"), "a hook is its client's own business");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_is_passed_over_where_its_hooks_are_not_required() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
-    let hooks = json!([hook("policy", "before_agent_start"), hook("censor", "message"), hook("more", "message")]);
+    let hooks =
+        json!([optional("policy", "before_agent_start"), optional("call", "tool_call"), optional("more", "message")]);
     let (mut client, opened) = joined(&server, "tab-one", json!({ "hooks": hooks })).await;
     let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
     let (mut observer, _) = joined(&server, "watcher", watching).await;
-    asked(&mut client, "Is the sea warm?").await;
+    let call = offered(&mut client, "Is the sea warm?").await;
+    answer(&mut client, &call, json!({})).await;
+    assert_eq!(client.event("hook_call").await["payload"]["hook"], "policy");
     client.hang_up();
     assert_eq!(finished(&mut observer).await["status"], "completed");
     // Its hooks are still its own once it is back.
     let (mut client, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
-    assert_eq!(asked(&mut client, "And now?").await["hook"], "policy");
+    assert_eq!(offered(&mut client, "And now?").await["hook"], "more");
 }

@@ -52,17 +52,18 @@ async fn the_examples_in_rust() {
     let requests = model.requests();
     assert_eq!(requests.len(), 3);
 
-    // Redaction: of what the user said for the model, of what the model said for everyone.
+    // Redaction: of what was said, for everyone.
     assert!(text_of(&requests[0]).starts_with("I am [redacted]."), "{}", text_of(&requests[0]));
     let said = entries(&client, "message");
-    assert_eq!(said[0]["content"][0]["text"], "I am ann@ships.example.");
+    assert_eq!(said[0]["content"][0]["text"], "I am [redacted].");
     assert_eq!(said[1]["content"][0]["text"], "Write to [redacted], or come by.");
-    assert!(!client.seen.iter().any(|frame| frame.to_string().contains("master@")));
+    let addresses = ["master@", "ann@"];
+    assert!(!client.seen.iter().any(|frame| addresses.iter().any(|address| frame.to_string().contains(address))));
 
     // The rules of the house: given once, in every request.
     let transforms = entries(&client, "context_transform");
     let named = |name: &str| transforms.iter().filter(|entry| entry["transformerName"] == name).count();
-    assert_eq!((named("policy"), named("redact")), (1, 1), "{transforms:#?}");
+    assert_eq!((named("policy"), transforms.len()), (1, 1), "{transforms:#?}");
     for request in &requests {
         assert!(request.envelope.system.compiled.ends_with("Answer in at most three sentences."));
     }
@@ -124,6 +125,7 @@ async fn the_webhook_in_python_redacts_what_users_and_the_model_say() {
     assert_eq!(client.turn("No address here").await["status"], "completed");
     assert_eq!(cached(&model.requests()[0])[0].text(), "I am [redacted], häfen@");
     let said = entries(&client, "message");
+    assert_eq!(said[0]["content"][0]["text"], "I am [redacted], häfen@");
     assert_eq!(said[1]["content"][0]["text"], "Write to [redacted].");
     assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "hook_failed").count(), 0, "{:#?}", client.seen);
 }
@@ -139,7 +141,8 @@ async fn the_webhook_in_python_answers_nobody_but_the_server() {
     let file = webhook::file(folder.path(), &[other]);
     let server = Server::start(Scripted::answering(|_| Reply::text("Hello.")), &[("HOOKS_FILE", &file)]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
-    assert_eq!(client.turn("Hello").await["status"], "completed");
+    let refused = client.ask("user_input", json!({ "input": "Hello" })).await["payload"].clone();
+    assert_eq!(refused["code"], "hook_failed", "{refused}");
     let failed = client.event("hook_failed").await;
     assert_eq!(failed["payload"]["message"], "it answered with HTTP 401", "{failed}");
 }

@@ -38,7 +38,15 @@ fn says(what: &'static str, event: Value, answer: Value, code: &'static str, say
     Fault { what, event, act: Act::Says(answer), code, says, is_passed_over: false }
 }
 
+/// Of a hook that is not required: the turn goes on without it.
 fn passed_over(fault: Fault) -> Fault {
+    let mut event = fault.event;
+    event["required"] = json!(false);
+    Fault { is_passed_over: true, event, ..fault }
+}
+
+/// Of a hook on calls: the turn goes on without the call.
+fn unmade(fault: Fault) -> Fault {
     Fault { is_passed_over: true, ..fault }
 }
 
@@ -74,7 +82,8 @@ fn faults() -> Vec<Fault> {
         hangs("slow at the end of a turn", end(), "hook_timeout"),
         hangs("slow at the beginning of a turn", at("before_agent_start"), "hook_timeout"),
         passed_over(hangs("slow about a message", at("message"), "hook_timeout")),
-        passed_over(hangs("slow about a call", at("tool_call"), "hook_timeout")),
+        unmade(hangs("slow about a call", at("tool_call"), "hook_timeout")),
+        hangs("slow about a result", at("tool_result"), "hook_timeout"),
         passed_over(hangs("slow about a result", at("tool_result"), "hook_timeout")),
         says("a patch that is none", before(), patch(json!("x")), invalid, "op 0 of the patch"),
         says("an unknown op", before(), patch(json!({ "op": "forget_all" })), invalid, "`forget_all`: unknown variant"),
@@ -139,7 +148,7 @@ fn faults() -> Vec<Fault> {
             "hook_failed",
             "its message has",
         )),
-        passed_over(says(
+        unmade(says(
             "arguments that do not fit",
             at("tool_call"),
             json!({ "arguments": "{}" }),
@@ -148,19 +157,19 @@ fn faults() -> Vec<Fault> {
         )),
         passed_over(says(
             "a field too many",
-            at("tool_result"),
+            at("tool_call"),
             json!({ "output": "x", "block": true }),
             "hook_failed",
-            "`block`",
+            "`output`",
         )),
+        says("a field too many", at("tool_result"), json!({ "output": "x", "block": true }), "hook_failed", "`block`"),
     ]
 }
 
 /// What only a hook of this kind can do wrong.
 fn faults_of(host: Host) -> Vec<Fault> {
     let breaks = |event, code, why| Fault { act: Act::Breaks, ..says("it breaks down", event, Value::Null, code, why) };
-    let required = |mut event: Value| {
-        event["required"] = json!(true);
+    let slow = |mut event: Value| {
         event["timeoutMs"] = json!(SLOW_MS);
         event
     };
@@ -169,7 +178,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
             breaks(context("before_request"), "hook_failed", "it panicked"),
             breaks(context("turn_end"), "hook_failed", "it panicked"),
             passed_over(breaks(at("message"), "hook_failed", "it panicked")),
-            passed_over(breaks(at("tool_call"), "hook_failed", "it panicked")),
+            unmade(breaks(at("tool_call"), "hook_failed", "it panicked")),
         ],
         Host::Webhook => {
             let sends = |what, text, why| Fault {
@@ -178,6 +187,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
             };
             vec![
                 breaks(context("before_request"), "hook_failed", "HTTP 500"),
+                breaks(at("tool_result"), "hook_failed", "HTTP 500"),
                 passed_over(breaks(at("tool_result"), "hook_failed", "HTTP 500")),
                 sends("no JSON", "certainly not", "not an object in JSON"),
                 sends("broken JSON", r#"{"patch":[{"op""#, "it is not JSON"),
@@ -192,12 +202,13 @@ fn faults_of(host: Host) -> Vec<Fault> {
             ]
         }
         Host::Client => vec![
-            breaks(required(context("before_request")), "hook_unavailable", "did not come back in time"),
-            passed_over(breaks(required(at("tool_result")), "hook_unavailable", "did not come back in time")),
+            breaks(context("before_request"), "hook_unavailable", "did not come back in time"),
+            breaks(at("tool_call"), "hook_unavailable", "did not come back in time"),
+            breaks(at("tool_result"), "hook_unavailable", "did not come back in time"),
             // Refused where it is said; the call waits for a better word, which does not come.
             says(
                 "an answer of no form",
-                required(context("ephemeral")),
+                slow(context("ephemeral")),
                 json!({ "patch": 7 }),
                 "hook_timeout",
                 "did not answer",

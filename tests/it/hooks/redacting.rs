@@ -63,8 +63,12 @@ fn teller() -> Scripted {
 
 /// Whether any file in this folder has these bytes.
 fn holds(folder: &Path, text: &str) -> bool {
-    let files = fs::read_dir(folder).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap());
-    files.into_iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+    })
 }
 
 /// A server that redacts, over a store in this folder.
@@ -123,10 +127,28 @@ async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowher
 }
 
 #[tokio::test]
-async fn an_answer_whose_hook_fails_is_whole_and_shown_at_its_end() {
-    let model = teller();
-    let failing = on([HookSpec::new("redact", HookPoint::Message)], async |_| panic!("it cannot"));
-    let server = Server::with_hooks(model, vec![failing], &[]).await;
+async fn an_answer_whose_hook_fails_is_shown_to_nobody_unless_the_hook_is_not_required() {
+    let about_answers = |call: HookCall| async move {
+        match call.event {
+            HookEvent::Message { message, .. } if message.role == Role::Assistant => panic!("it cannot"),
+            _ => Ok(HookAnswer::default()),
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let failing = on([HookSpec::new("redact", HookPoint::Message)], about_answers);
+    let server = Server::over_with_hooks(teller(), store, vec![failing], &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let ended = client.turn("Which number?").await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("hook_failed")), "{ended}");
+    assert_eq!(ended["error"]["retriable"], true, "{ended}");
+    assert!(!client.seen.iter().any(|frame| frame.to_string().contains(SECRET)), "{:#?}", client.seen);
+    server.service.stop().await;
+    drop(server);
+    assert!(holds(folder.path(), "Which number?") && !holds(folder.path(), SECRET));
+
+    let failing = on([HookSpec::new("redact", HookPoint::Message).optional()], async |_| panic!("it cannot"));
+    let server = Server::with_hooks(teller(), vec![failing], &[]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     assert_eq!(client.turn("Which number?").await["status"], "completed");
     let said: Vec<&Value> = client.seen.iter().filter(|frame| frame["type"] == "entry_appended").collect();
@@ -135,6 +157,119 @@ async fn an_answer_whose_hook_fails_is_whole_and_shown_at_its_end() {
     let kinds: Vec<&str> = client.seen.iter().filter_map(|frame| frame["type"].as_str()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "hook_failed").count(), 2, "of what was said, and of the answer");
     assert!(!kinds.contains(&"item_delta"), "{kinds:?}");
+}
+
+/// A server in a process of its own that writes all that it logs, with a webhook that redacts, and its settings.
+async fn redacting_binary(folder: &Path, webhook: &Webhook, upstream: &Upstream) -> Binary {
+    let file = webhook::file(folder, &[webhook::hook("redact", &webhook.url, json!([{ "event": "message" }]))]);
+    let base_url = upstream.base_url();
+    let settings = [
+        ("LOG_LEVEL", "trace"),
+        ("OPENAI_API_KEY", "otter-key"),
+        ("OPENAI_BASE_URL", &base_url),
+        ("CONTEXT_WINDOW", "8000"),
+        ("HOOKS_FILE", &file),
+    ];
+    Binary::start(folder, &settings).await
+}
+
+/// Answers a call with the message without the secret.
+fn redact(call: &Value) -> Value {
+    let mut message = call["message"].clone();
+    for part in message["content"].as_array_mut().unwrap() {
+        for field in ["text", "output"] {
+            if let Some(text) = part[field].as_str() {
+                part[field] = json!(text.replace(SECRET, "[number]"));
+            }
+        }
+    }
+    json!({ "message": message })
+}
+
+#[tokio::test]
+async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_shown_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let webhook = Webhook::answering(|call| (200, redact(call))).await;
+    let gate = Gate::new();
+    let upstream = {
+        let gate = gate.clone();
+        Upstream::start(move |asked| match (asked.ends_with_result(), asked.last_user_text().contains("look")) {
+            (false, true) => upstream::Reply::call("look", "{}"),
+            (true, _) => upstream::Reply::text("I saw it."),
+            (false, false) => upstream::Reply::text("It is calm.").held_by(&gate),
+        })
+        .await
+    };
+    let server = redacting_binary(folder.path(), &webhook, &upstream).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = json!({ "sessionId": opened["sessionId"] });
+    let mut observer = Client::v2(&server.ws()).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer", "deltas": true });
+    assert_eq!(observer.ask("open_session", watching).await["type"], "session_opened");
+    let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+    assert_eq!(client.ask("register_tools", json!({ "tools": [look] })).await["type"], "ok");
+
+    // One that begins a turn, one that waits, one that is steered, one that begins a branch, one that a tool says.
+    let say = |what: &str| json!({ "input": format!("{what} {SECRET}") });
+    let first_id = client.id();
+    client.send_as(&first_id, "user_input", say("begins")).await;
+    let accepted = client.until(|frame| frame["id"] == first_id.as_str()).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    assert_eq!(client.ask("user_input", say("waits")).await["payload"]["queued"], true);
+    let mut steered = say("is steered");
+    steered["whenBusy"] = json!("steer");
+    assert_eq!(client.ask("user_input", steered).await["payload"]["queued"], true);
+    assert!(!holds(folder.path(), SECRET), "while all of it waits");
+    gate.open();
+    finished(&mut client).await;
+    finished(&mut client).await;
+    finished(&mut client).await;
+    let mut branch = say("branches off");
+    branch["parentId"] = Value::Null;
+    assert_eq!(client.ask("user_input", branch).await["type"], "accepted");
+    finished(&mut client).await;
+    assert_eq!(client.ask("user_input", json!({ "input": "look" })).await["type"], "accepted");
+    let called = client.event("tool_call").await["payload"]["callId"].clone();
+    let result = json!({ "callId": called, "output": format!("It says {SECRET}.") });
+    let result_id = client.id();
+    client.send_as(&result_id, "tool_result", result.clone()).await;
+    finished(&mut client).await;
+    observer.until(|frame| frame.to_string().contains("I saw it.")).await;
+
+    // Sent again after a restart it is known again, and answered as it was.
+    assert!(!holds(folder.path(), SECRET), "in the write-ahead log too");
+    server.kill().await;
+    let server = redacting_binary(folder.path(), &webhook, &upstream).await;
+    let mut again = Client::v2(&server.ws()).await;
+    assert_eq!(again.ask("open_session", session).await["type"], "session_opened");
+    for (id, kind, payload) in [(&first_id, "user_input", say("begins")), (&result_id, "tool_result", result)] {
+        again.send_as(id, kind, payload).await;
+        let reply = again.until(|frame| frame["id"] == id.as_str()).await;
+        assert_eq!(reply["payload"]["duplicate"], true, "{reply}");
+    }
+    again.send_as(&first_id, "rename_session", json!({ "name": "other" })).await;
+    let conflict = again.until(|frame| frame["id"] == first_id.as_str()).await;
+    assert_eq!(conflict["payload"]["code"], "idempotency_conflict", "{conflict}");
+    server.stop().await;
+
+    for seen in [&client.seen, &observer.seen, &again.seen] {
+        assert!(seen.iter().all(|frame| !frame.to_string().contains(SECRET)), "{seen:#?}");
+    }
+    for said in ["begins", "waits", "is steered", "branches off"] {
+        let redacted = format!("{said} [number]");
+        assert!(holds(folder.path(), &redacted), "{said} is stored as the hook made it");
+        assert!(upstream.requests().iter().any(|asked| asked.contains(&redacted)), "{said} is sent so");
+    }
+    assert!(upstream.requests().iter().any(|asked| asked.contains("It says [number].")));
+    assert!(upstream.requests().iter().all(|asked| !asked.contains(SECRET)));
+    assert!(!holds(folder.path(), SECRET));
+    let log = binary::logged(folder.path());
+    assert!(!log.contains(SECRET) && log.len() > 10_000, "the log tells of everything, and of no text");
+    let asked = webhook.calls();
+    for said in ["begins", "waits", "is steered", "branches off", "It says"] {
+        let times = asked.iter().filter(|call| call.to_string().contains(&format!("{said} {SECRET}"))).count();
+        assert_eq!(times, 1, "{said}: once a command");
+    }
 }
 
 /// An answer of a webhook to this call, full of words that are nobody's business.
@@ -192,7 +327,7 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
     ];
     let hooks = [
         webhook::hook("words", &webhook.url, json!(events)),
-        webhook::hook("broken", &broken.url, json!([{ "event": "message" }])),
+        webhook::hook("broken", &broken.url, json!([{ "event": "message", "required": false }])),
     ];
     let file = webhook::file(folder.path(), &hooks);
     let upstream = Upstream::start(|asked| match crate::support::talk::is_summary(asked) {
@@ -247,7 +382,7 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
 async fn a_client_may_do_anything_in_the_middle_of_its_call() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
-    let offers = json!({ "hooks": [hook("policy", "before_agent_start"), hook("policy", "context"), hook("policy", "message")] });
+    let offers = json!({ "hooks": [hook("policy", "before_agent_start"), hook("policy", "context"), hook("policy", "tool_call")] });
     let (mut client, _) = joined(&server, "tab-one", offers.clone()).await;
     let call = asked(&mut client, "Is the sea warm?").await;
     // More of the same, deeper and deeper: nothing of it is asked before this is answered.

@@ -78,14 +78,27 @@ async fn a_context_webhook_that_fails_ends_the_request_and_not_the_session() {
 }
 
 #[tokio::test]
-async fn a_message_webhook_that_fails_is_reported_and_the_original_is_used() {
+async fn a_message_webhook_that_fails_refuses_the_input_unless_it_is_not_required() {
     let webhook = Webhook::answering(|_| (503, Value::Null)).await;
+    let failed = (json!("weather"), json!("hook_failed"));
     let model = answering();
     let (_server, mut client) =
         talking(&model, &[webhook::hook("weather", &webhook.url, json!([{ "event": "message" }]))]).await;
+    let refused = client.ask("user_input", json!({ "input": "How is the sea?" })).await;
+    assert_eq!(refused["type"], "error", "{refused}");
+    let details = &refused["payload"]["details"];
+    assert_eq!((details["hook"].clone(), refused["payload"]["code"].clone()), failed, "{refused}");
+    assert_eq!(refused["payload"]["retriable"], true);
+    let told = client.event("hook_failed").await["payload"].clone();
+    assert_eq!((told["hook"].clone(), told["code"].clone()), failed);
+    assert_eq!(client.ask("get_entries", json!({})).await["payload"]["items"], json!([]), "nothing of it is kept");
+    assert_eq!(model.requests().len(), 0);
+
+    let optional = json!([{ "event": "message", "required": false }]);
+    let (_server, mut client) = talking(&model, &[webhook::hook("weather", &webhook.url, optional)]).await;
     assert_eq!(client.turn("How is the sea?").await["status"], "completed");
-    let failed = client.event("hook_failed").await;
-    assert_eq!((&failed["payload"]["hook"], &failed["payload"]["code"]), (&json!("weather"), &json!("hook_failed")));
+    let told = client.event("hook_failed").await["payload"].clone();
+    assert_eq!((told["hook"].clone(), told["code"].clone()), failed);
     assert_eq!(text_of(&model.requests()[0]), "How is the sea?");
 }
 

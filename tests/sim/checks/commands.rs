@@ -230,7 +230,9 @@ fn says(command: &Command, content: &[Part]) -> bool {
         | Command::AppendCustomMessage(AppendCustomMessage { content: InputContent::Text(text), .. }) => text,
         _ => return false,
     };
-    matches!(content, [Part::Text { text }] if said == text)
+    // A hook may have put its own words in the place of a user's, before anybody saw them.
+    let is_hooks = |text: &str| matches!(command, Command::UserInput(_)) && text.starts_with("hook ");
+    matches!(content, [Part::Text { text }] if said == text || is_hooks(text))
 }
 
 /// What was acknowledged is in the log or in the queue, once; what was not is there once at most.

@@ -14,7 +14,7 @@ use reseed_protocol::{
 use std::{collections::VecDeque, sync::Arc};
 
 /// Bytes that a hook's message may have: more than models answer, and no more than a session should remember of one.
-const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of arguments that a hook may give a call.
 const ARGUMENTS_BYTES_MAX: usize = 256 * 1024;

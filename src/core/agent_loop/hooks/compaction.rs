@@ -8,11 +8,17 @@ use super::{
     Subject,
 };
 use crate::core::{
-    context::{compaction::Given, counter::Counter, summary::INSTRUCTIONS_BYTES_MAX},
+    context::{
+        compaction::Given,
+        counter::Counter,
+        cut::{Cut, cut_from},
+        structure::Structure,
+        summary::INSTRUCTIONS_BYTES_MAX,
+    },
     hook::HookFault,
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Timestamp,
+    EntryId, ErrorBody, ErrorCode, Timestamp,
     hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
 
@@ -30,14 +36,21 @@ pub(in crate::core::agent_loop) struct Decision {
 }
 
 impl Decision {
-    pub(super) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    fn take(&mut self, hook: &str, answer: HookAnswer, cut: Option<Cut>) -> Result<bool, HookFault> {
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
             return Ok(true);
         }
         let HookAnswer { summary, details, model, instructions, .. } = answer;
-        let changed = summary.is_some() || details.is_some() || model.is_some() || instructions.is_some();
+        let changed =
+            summary.is_some() || details.is_some() || model.is_some() || instructions.is_some() || cut.is_some();
         let by = || hook.to_owned();
+        self.given.cut = match (&summary, cut) {
+            (_, Some(cut)) => Some(cut),
+            // A summary of what the call named takes the place of an earlier hook's, and of where that one cut.
+            (Some(_), None) => None,
+            (None, None) => self.given.cut.take(),
+        };
         self.given.summary = summary.map(|summary| (by(), summary)).or(self.given.summary.take());
         self.given.details = details.map(|details| (by(), details)).or(self.given.details.take());
         self.given.model_by = model.as_ref().map(|_| by()).or(self.given.model_by.take());
@@ -106,6 +119,7 @@ impl AgentLoop {
             custom_instructions: None,
             messages: Vec::new(),
             turn_prefix: Vec::new(),
+            conversation: String::new(),
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
@@ -121,6 +135,7 @@ impl AgentLoop {
                 target_tokens: self.manager.target_tokens(window_tokens),
             },
             branch_entries: self.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
+            leaf_id: self.session.state.leaf.clone(),
         };
         if let Some(running) = &self.running {
             let order = &running.job.order;
@@ -153,7 +168,37 @@ impl AgentLoop {
         if let Some(message) = answer.instructions.as_deref().and_then(|text| self.too_long(text)) {
             return Err(HookFault::failed(format!("its {message}")));
         }
-        decision.take(hook, answer)
+        let first_kept = answer.first_kept_entry_id.as_ref().filter(|_| answer.cancel != Some(true));
+        let has_summary = answer.summary.is_some() || decision.given.summary.is_some();
+        let cut = first_kept.map(|id| self.cut_at(id, has_summary)).transpose()?;
+        decision.take(hook, answer, cut)
+    }
+
+    /// The cut of the compaction at work whose tail begins with this entry.
+    fn cut_at(&self, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
+        if !has_summary {
+            return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
+        }
+        let context = self.context();
+        let structure = Structure::of(&context);
+        let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
+        let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
+        let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
+        let Some((unit, at)) = unit.map(|at| (&structure.units[at], at)) else {
+            let message = format!("its `firstKeptEntryId`, `{first_kept}`, is no message that the model sees");
+            return Err(HookFault::failed(message));
+        };
+        if !is_it(unit.messages.start) || !unit.may_begin_tail {
+            let message = format!("what is kept cannot begin at `{first_kept}`: a call and its results stay together");
+            return Err(HookFault::failed(message));
+        }
+        if unit.messages.start >= known {
+            let message = format!("`{first_kept}` was said after the compaction began; it is kept in any case");
+            return Err(HookFault::failed(message));
+        }
+        cut_from(&context, &structure, at).ok_or_else(|| {
+            HookFault::failed(format!("too little stands before `{first_kept}` for a summary to take its place"))
+        })
     }
 
     /// The hooks before a compaction were asked: it begins as they wish.
@@ -176,8 +221,24 @@ impl AgentLoop {
                 running.job.ask_instead(model, window_tokens, counter);
             }
             running.job.give(decision.given);
+            // Its time begins now: hooks have their own limits.
+            let hooks_took_ms = now.millis_since(running.job.started_at);
+            running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(now, running)
         };
+        self.after(now, advanced);
+    }
+
+    /// When the compaction at work has taken too long; never while hooks look at it.
+    pub(in crate::core::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
+        let is_looked_at = self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
+        self.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
+    }
+
+    /// A hook that is required could not look at the compaction: it is not made.
+    pub(super) fn uncompacted(&mut self, now: Timestamp, error: ErrorBody) {
+        let Some(running) = self.running.take() else { return };
+        let advanced = self.fail(now, running, error);
         self.after(now, advanced);
     }
 

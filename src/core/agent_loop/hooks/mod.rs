@@ -4,7 +4,9 @@
 //! earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
 //!
 //! - `subject`: all of them, how each is told and what an answer makes of it
-//! - `request`: the beginning of a turn, the envelope before and after a request, what the user said
+//! - `failure`: what a hook that fails or is away ends
+//! - `input`: what a client says, before it is accepted
+//! - `request`: the beginning of a turn, the envelope before and after a request
 //! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
 //! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
@@ -14,6 +16,8 @@
 mod added;
 mod answer;
 mod compaction;
+mod failure;
+mod input;
 mod navigation;
 mod request;
 mod result;
@@ -21,6 +25,8 @@ mod subject;
 
 pub use added::Added;
 pub(super) use answer::Whole;
+pub(super) use input::InLine;
+pub use input::Inputs;
 pub(super) use navigation::{BranchGiven, Wish};
 pub(super) use result::Given;
 pub(super) use subject::Subject;
@@ -48,8 +54,6 @@ const ERROR_CHARS_MAX: usize = 500;
 pub struct TurnHooks {
     /// The hooks of its beginning were asked.
     started: bool,
-    /// What the user said and hooks have seen.
-    seen: Vec<reseed_protocol::EntryId>,
     /// The hooks before the next request were asked.
     before_request: bool,
     /// The system prompt of this turn, where a hook has set one.
@@ -87,8 +91,10 @@ struct Open {
     spec: HookSpec,
     asked_at: Timestamp,
     deadline: Deadline,
-    /// Its client is not connected.
-    is_away: bool,
+    /// Since when its client is not connected; its time limit stands still meanwhile.
+    away_since: Option<Timestamp>,
+    /// Milliseconds that its client may still be away, all absences taken together.
+    away_left_ms: u64,
 }
 
 impl AgentLoop {
@@ -109,6 +115,24 @@ impl AgentLoop {
         Ok(())
     }
 
+    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away. Whoever
+    /// offers a hook of a client that is away takes over what that one was asked; what it does not offer is not its own.
+    pub(super) fn ask_again(&mut self, now: Timestamp, only_away: bool) {
+        let client_hooks = self.client_hooks.clone();
+        for chain in &mut self.chains {
+            let open = &mut chain.open;
+            let is_offered =
+                client_hooks.iter().any(|spec| spec.name == open.spec.name && spec.point == open.spec.point);
+            if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
+                continue;
+            }
+            open.returns(now);
+            let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
+            let place = HookPlace::Client;
+            self.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
+        }
+    }
+
     fn has_left(&self, chain: &Chain) -> bool {
         let open = &chain.open;
         open.place == HookPlace::Client
@@ -122,8 +146,10 @@ impl AgentLoop {
         result: HookResult,
     ) -> Result<(), ErrorBody> {
         let (call_id, answer) = result.into_answer();
-        let is_open =
-            self.chains.iter().any(|chain| chain.call_id() == call_id && chain.open.place == HookPlace::Client);
+        let is_open = self
+            .chains
+            .iter()
+            .any(|chain| chain.call_id() == call_id && chain.open.place == HookPlace::Client && !self.has_left(chain));
         if !is_open {
             let message = format!("no hook call `{call_id}` waits for an answer");
             return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
@@ -137,14 +163,13 @@ impl AgentLoop {
     pub(super) fn on_hook_progress(&mut self, now: Timestamp, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
-        chain.open.deadline = chain.open.deadline.moved(now);
         // Who says so is here again.
-        chain.open.is_away = false;
+        chain.open.returns(now);
+        chain.open.deadline = chain.open.deadline.moved(now);
         Some(chain.open.deadline.at)
     }
 
-    /// Calls to the client's hooks that are waited for: a client that comes back is asked again. A hook that it does not
-    /// offer any more is not its own.
+    /// Calls to the client's hooks that are waited for and that the client which is here could answer.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
         let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
@@ -152,6 +177,12 @@ impl AgentLoop {
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
+    }
+
+    /// Whether an answer to this call changes anything.
+    #[cfg(test)]
+    pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
+        self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
     /// Whether any hook is asked there.
@@ -194,7 +225,15 @@ impl AgentLoop {
         while let Some((place, spec)) = rest.pop_front() {
             let (call, deadline) = self.call_hook(now, &subject, place, &spec);
             if !spec.observe {
-                let open = Open { call: Box::new(call), place, spec, asked_at: now, deadline, is_away: false };
+                let open = Open {
+                    call: Box::new(call),
+                    place,
+                    spec,
+                    asked_at: now,
+                    deadline,
+                    away_since: None,
+                    away_left_ms: self.deployment.hook_away_ms,
+                };
                 self.chains.push(Chain { subject, rest, open });
                 return;
             }
@@ -215,7 +254,7 @@ impl AgentLoop {
             call_id: self.ids.next_id(),
             hook: spec.name.clone(),
             session_id: self.session.id.clone(),
-            turn_id: self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            turn_id: self.session.state.turn.as_ref().filter(|_| subject.is_of_turn()).map(|turn| turn.turn_id.clone()),
             deadline: (!spec.observe).then_some(deadline.at),
             event: self.hook_event(subject),
         };
@@ -238,13 +277,15 @@ impl AgentLoop {
             && fault.code == ErrorCode::HookUnavailable
         {
             let open = &mut self.chains[at].open;
-            if open.spec.required && now < open.deadline.at {
-                // It may come back: then it is asked again.
-                open.is_away = true;
-                return;
+            if open.spec.required {
+                open.leaves(now);
+                if now < open.due() {
+                    // It may come back: then it is asked again.
+                    return;
+                }
             }
         }
-        let Chain { mut subject, rest, open } = self.chains.swap_remove(at);
+        let Chain { mut subject, rest, open } = self.chains.remove(at);
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
@@ -267,7 +308,11 @@ impl AgentLoop {
             Err(fault) => {
                 self.note_run(now, &subject, &open, HookOutcome::Failed, Some(fault.code));
                 self.report_hook(&open, &fault);
-                self.hook_failed(now, subject, rest, &open, &fault);
+                if open.spec.required {
+                    self.hook_failed(now, subject, &open, &fault);
+                } else {
+                    self.walk(now, subject, rest);
+                }
             }
         }
     }
@@ -280,7 +325,7 @@ impl AgentLoop {
         outcome: HookOutcome,
         code: Option<ErrorCode>,
     ) {
-        if matches!(subject, Subject::Compaction(_) | Subject::Navigation(_)) || self.hook_runs.len() >= RUNS_MAX {
+        if !subject.is_of_request() || self.hook_runs.len() >= RUNS_MAX {
             return;
         }
         self.hook_runs.push(HookRun {
@@ -304,12 +349,12 @@ impl AgentLoop {
 
     /// When the next hook's time is over.
     pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
-        self.chains.iter().map(|chain| chain.open.deadline.at).min()
+        self.chains.iter().map(|chain| chain.open.due()).min()
     }
 
     /// Hooks whose time is over have failed.
     pub(super) fn on_hook_tick(&mut self, now: Timestamp) {
-        let over = |chain: &&Chain| chain.open.deadline.at <= now;
+        let over = |chain: &&Chain| chain.open.due() <= now;
         let over: Vec<(CallId, HookFault)> =
             self.chains.iter().filter(over).map(|chain| (chain.call_id(), chain.open.late())).collect();
         for (call_id, fault) in over {
@@ -337,6 +382,7 @@ impl AgentLoop {
             match subject {
                 Subject::Calls(calls) => self.drop_uncalled(now, *calls),
                 Subject::Navigation(wish) => self.stay_here(&wish),
+                Subject::Input(offered) => self.refuse_unseen(&offered.caller),
                 _ => {}
             }
         }
@@ -347,11 +393,34 @@ impl Chain {
     fn call_id(&self) -> CallId {
         self.open.call.call_id.clone()
     }
+
+    pub(super) fn is_of_input(&self) -> bool {
+        matches!(self.subject, Subject::Input(_))
+    }
 }
 
 impl Open {
+    /// Its client is not connected.
+    fn leaves(&mut self, now: Timestamp) {
+        self.away_since = self.away_since.or(Some(now));
+    }
+
+    /// Its client, or another one that offers it, is here: its time limit goes on where it stood still.
+    fn returns(&mut self, now: Timestamp) {
+        if let Some(since) = self.away_since.take() {
+            let away_ms = now.millis_since(since);
+            self.away_left_ms = self.away_left_ms.saturating_sub(away_ms);
+            self.deadline = self.deadline.later(away_ms);
+        }
+    }
+
+    /// When it is waited for no more.
+    fn due(&self) -> Timestamp {
+        self.away_since.map_or(self.deadline.at, |since| since.plus_millis(self.away_left_ms))
+    }
+
     fn late(&self) -> HookFault {
-        if self.is_away {
+        if self.away_since.is_some() {
             return HookFault::unavailable("its client is not connected, and did not come back in time");
         }
         let limit_ms = self.deadline.timeout_ms;
@@ -360,13 +429,6 @@ impl Open {
             message: format!("it did not answer within its limit of {limit_ms} ms, nor say that it is still at work"),
         }
     }
-}
-
-/// What a turn fails with.
-fn hook_error(subject: &Subject, open: &Open, fault: &HookFault) -> ErrorBody {
-    let message = format!("the hook `{}` at `{}` failed: {}", open.spec.name, subject.event(), fault.message);
-    ErrorBody::new(fault.code, message)
-        .with_details(serde_json::json!({ "hook": open.spec.name, "event": subject.event() }))
 }
 
 /// Specs of the client's hooks, shared from loop to loop.

@@ -1,7 +1,7 @@
 //! Hooks before a move in the tree.
 
 use super::{
-    super::{AgentLoop, annotate::check_name, commands::Caller, instructions::check_replaced},
+    super::{AgentLoop, annotate::check_name, commands::Caller, instructions::check_replaced, navigate::Ask},
     Chain, Subject,
     compaction::check_summary,
     request::refused,
@@ -24,7 +24,9 @@ pub(in crate::core::agent_loop) struct Wish {
     pub(in crate::core::agent_loop) label: Option<String>,
     /// A hook's summary of the branch that is left.
     pub(in crate::core::agent_loop) given: Option<BranchGiven>,
-    cancelled_by: Option<String>,
+    /// The turn that begins there.
+    pub(in crate::core::agent_loop) ask: Option<Ask>,
+    pub(in crate::core::agent_loop) cancelled_by: Option<String>,
 }
 
 /// A summary that a hook made of a branch.
@@ -43,7 +45,7 @@ impl Wish {
         target: Option<EntryId>,
         label: Option<String>,
     ) -> Self {
-        Self { caller, navigate, place, target, label, given: None, cancelled_by: None }
+        Self { caller, navigate, place, target, label, given: None, ask: None, cancelled_by: None }
     }
 
     pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
@@ -117,9 +119,9 @@ impl AgentLoop {
     }
 
     /// The move that hooks are asked about.
-    pub(in crate::core::agent_loop) fn wished_by(&self) -> Option<&Caller> {
+    pub(in crate::core::agent_loop) fn wished(&self) -> Option<&Wish> {
         self.chains.iter().find_map(|chain| match &chain.subject {
-            Subject::Navigation(wish) => Some(&wish.caller),
+            Subject::Navigation(wish) => Some(&**wish),
             _ => None,
         })
     }
@@ -135,6 +137,7 @@ impl AgentLoop {
         chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(wish) => Some(&mut wish.caller),
             Subject::Result(given) => Some(&mut given.caller),
+            Subject::Input(offered) => Some(&mut offered.caller),
             _ => None,
         })
     }

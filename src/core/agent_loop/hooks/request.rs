@@ -1,4 +1,4 @@
-//! Hooks around a request: the beginning of its turn, what the user said, the envelope before and after.
+//! Hooks around a request: the beginning of its turn, the envelope before and after.
 
 use super::{
     super::{AgentLoop, Stage, turn::appended},
@@ -15,11 +15,11 @@ use crate::core::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
+    EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason, Timestamp,
     entry::{Custom, CustomMessage, Kept},
     event::{Event, TurnStatus},
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
-    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchOp},
+    patch::{ContextTransform, EphemeralChange, PATCH_VERSION, PatchOp},
 };
 
 use std::sync::Arc;
@@ -51,22 +51,6 @@ impl Start {
     }
 }
 
-/// What a user said, as the model will see it.
-#[derive(Debug)]
-pub(in crate::core::agent_loop) struct Said {
-    entry_id: EntryId,
-}
-
-impl Said {
-    pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
-        let context = agent.context();
-        let counted = context.messages.iter().find(|counted| counted.entry_id.as_ref() == Some(&self.entry_id));
-        let message =
-            counted.map_or_else(|| Message::new(Role::User, Vec::new()), |counted| (*counted.message).clone());
-        HookEvent::Message { entry_id: self.entry_id.clone(), message }
-    }
-}
-
 /// The context of one request, with what hooks add for it alone.
 #[derive(Debug)]
 pub(in crate::core::agent_loop) struct Overlay {
@@ -93,13 +77,6 @@ impl AgentLoop {
                 self.ask_hooks(now, Subject::Start(Box::new(start)));
                 return true;
             }
-        }
-        if self.has_hooks(HookPoint::Message, None)
-            && let Some(entry_id) = self.unseen_input()
-        {
-            self.turn_hooks.seen.push(entry_id.clone());
-            self.ask_hooks(now, Subject::Said(Said { entry_id }));
-            return true;
         }
         if !self.turn_hooks.before_request {
             self.turn_hooks.before_request = true;
@@ -157,10 +134,6 @@ impl AgentLoop {
             .map(|node| node.id().clone())
             .collect();
         said.into_iter()
-    }
-
-    fn unseen_input(&self) -> Option<EntryId> {
-        self.trailing_input().find(|id| !self.turn_hooks.seen.contains(id))
     }
 
     pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
@@ -223,33 +196,6 @@ impl AgentLoop {
             self.refresh_fixed();
         }
         self.proceed(now);
-    }
-
-    /// What the user said is stored as it was said; what the model is to see instead is a patch.
-    pub(super) fn take_said(
-        &mut self,
-        now: Timestamp,
-        said: &Said,
-        hook: &str,
-        answer: HookAnswer,
-    ) -> Result<bool, HookFault> {
-        let Some(message) = answer.message else { return Ok(false) };
-        let HookEvent::Message { message: before, .. } = said.event(self) else { return Ok(false) };
-        if message.role != before.role {
-            return Err(HookFault::failed(ANOTHER_ROLE));
-        }
-        if message.content == before.content {
-            return Ok(false);
-        }
-        let edit = PatchOp::MessagesCachedEdit {
-            edits: vec![MessageEdit {
-                entry_id: said.entry_id.clone(),
-                // Of what a hook answers only who says what counts.
-                message: Some(Message::new(message.role, message.content)),
-            }],
-            invalidate_cache_reason: "the message was changed before it was first sent".to_owned(),
-        };
-        self.keep_transform(now, hook, vec![edit], None, true)
     }
 
     pub(super) fn take_transform(

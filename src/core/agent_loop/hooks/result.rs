@@ -1,13 +1,16 @@
-//! Hooks on what a tool answered.
+//! Hooks on what a tool answered: `tool_result` on its output, then `message` on the message that the model would get.
 
 use super::{
     super::{AgentLoop, commands::Caller, info, turn::appended},
     Subject,
+    answer::MESSAGE_BYTES_MAX,
+    request::ANOTHER_ROLE,
 };
+use crate::core::hook::HookFault;
 use reseed_protocol::{
-    CallId, CommandId, Timestamp,
+    CallId, CommandId, EntryId, Message, Part, Role, Timestamp,
     event::{CallOutcome, Event, RequestResolved},
-    hook::{HookAnswer, HookEvent},
+    hook::{HookAnswer, HookEvent, HookPoint},
     reply::PendingCall,
 };
 
@@ -18,10 +21,24 @@ pub(in crate::core::agent_loop) struct Given {
     pub(in crate::core::agent_loop) call: PendingCall,
     pub(in crate::core::agent_loop) output: String,
     pub(in crate::core::agent_loop) is_error: bool,
+    /// The entry that will hold it, once it is looked at as a message.
+    pub(super) as_message: Option<EntryId>,
 }
 
 impl Given {
+    pub(in crate::core::agent_loop) fn new(
+        caller: Caller,
+        call: PendingCall,
+        output: String,
+        is_error: Option<bool>,
+    ) -> Self {
+        Self { caller, call, output, is_error: is_error.unwrap_or(false), as_message: None }
+    }
+
     pub(super) fn event(&self) -> HookEvent {
+        if let Some(entry_id) = self.as_message.clone() {
+            return HookEvent::Message { entry_id, message: self.message() };
+        }
         HookEvent::ToolResult {
             tool_call_id: self.call.call_id.clone(),
             name: self.call.name.clone(),
@@ -31,11 +48,42 @@ impl Given {
         }
     }
 
-    pub(super) fn take(&mut self, answer: HookAnswer) -> bool {
-        let before = (self.output.clone(), self.is_error);
-        self.output = answer.output.unwrap_or_else(|| before.0.clone());
-        self.is_error = answer.is_error.unwrap_or(before.1);
-        (&before.0, before.1) != (&self.output, self.is_error)
+    fn message(&self) -> Message {
+        let (call_id, output) = (self.call.call_id.clone(), self.output.clone());
+        Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: self.is_error }])
+    }
+
+    pub(super) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
+        let (output, is_error) = match answer.message {
+            Some(message) => self.result_of(message)?,
+            None => (answer.output, answer.is_error),
+        };
+        let output = output.unwrap_or_else(|| self.output.clone());
+        if output.len() > MESSAGE_BYTES_MAX {
+            let bytes = output.len();
+            return Err(HookFault::failed(format!("its output has {bytes} bytes, it may have {MESSAGE_BYTES_MAX}")));
+        }
+        let is_error = is_error.unwrap_or(self.is_error);
+        let changed = (&output, is_error) != (&self.output, self.is_error);
+        (self.output, self.is_error) = (output, is_error);
+        if changed {
+            self.caller = self.caller.without_content("tool_result");
+        }
+        Ok(changed)
+    }
+
+    /// What a message says in the place of this one.
+    fn result_of(&self, message: Message) -> Result<(Option<String>, Option<bool>), HookFault> {
+        if message.role != Role::Tool {
+            return Err(HookFault::failed(ANOTHER_ROLE));
+        }
+        let mut parts = message.content.into_iter();
+        match (parts.next(), parts.next()) {
+            (Some(Part::ToolResult { call_id, output, is_error }), None) if call_id == self.call.call_id => {
+                Ok((Some(output), Some(is_error)))
+            }
+            _ => Err(HookFault::failed("its message is not one result of the same call")),
+        }
     }
 }
 
@@ -53,12 +101,32 @@ impl AgentLoop {
         })
     }
 
+    /// A tool has answered: its hooks look at it, then those of messages.
+    pub(in crate::core::agent_loop) fn look_at_result(&mut self, now: Timestamp, mut given: Given) {
+        // The tool has answered: how long hooks take is no business of its limit.
+        self.deadlines.remove(&given.call.call_id);
+        if !self.has_hooks(HookPoint::ToolResult, None) {
+            given.as_message = Some(self.ids.next_id());
+        }
+        self.ask_hooks(now, Subject::Result(Box::new(given)));
+    }
+
+    pub(super) fn result_seen(&mut self, now: Timestamp, mut given: Given) {
+        if given.as_message.is_none() && self.has_hooks(HookPoint::Message, None) {
+            given.as_message = Some(self.ids.next_id());
+            self.ask_hooks(now, Subject::Result(Box::new(given)));
+        } else {
+            self.write_result(now, given);
+        }
+    }
+
     /// Writes a tool's answer, and goes on once all calls have theirs.
     pub(in crate::core::agent_loop) fn write_result(&mut self, now: Timestamp, given: Given) {
-        let Given { caller, call, output, is_error } = given;
+        let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = self.fitting_output(output);
-        let entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let mut entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
             Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
@@ -74,7 +142,8 @@ impl AgentLoop {
     pub(in crate::core::agent_loop) fn drop_looked_at(&mut self) -> Vec<Caller> {
         let dropped = self.cancel_hooks(|subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
-            Subject::Result(given) => Some(given.caller),
+            // What it brought is kept nowhere, and its mark says nothing of it.
+            Subject::Result(given) => Some(given.caller.without_content("tool_result")),
             _ => None,
         };
         dropped.into_iter().filter_map(caller).collect()

@@ -2,20 +2,19 @@
 
 use super::{
     super::{AgentLoop, Stage},
-    ERROR_CHARS_MAX, Open, answer, compaction, hook_error, navigation, request, result,
+    ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
 };
-use crate::core::hook::{HookFault, HookPlace, HookSpec};
+use crate::core::hook::HookFault;
 use reseed_protocol::{
     Timestamp,
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
 };
-use std::collections::VecDeque;
 
 /// What hooks are asked about, as the earlier ones left it.
 #[derive(Debug)]
 pub(in crate::core::agent_loop) enum Subject {
+    Input(Box<input::Offered>),
     Start(Box<request::Start>),
-    Said(request::Said),
     BeforeRequest,
     Ephemeral(Box<request::Overlay>),
     TurnEnd(request::Ended),
@@ -30,11 +29,12 @@ impl Subject {
     pub(super) fn point(&self) -> (HookPoint, Option<ContextReason>) {
         match self {
             Self::Start(_) => (HookPoint::BeforeAgentStart, None),
-            Self::Said(_) | Self::Answer(_) => (HookPoint::Message, None),
+            Self::Input(_) | Self::Answer(_) => (HookPoint::Message, None),
             Self::BeforeRequest => (HookPoint::Context, Some(ContextReason::BeforeRequest)),
             Self::Ephemeral(_) => (HookPoint::Context, Some(ContextReason::Ephemeral)),
             Self::TurnEnd(_) => (HookPoint::Context, Some(ContextReason::TurnEnd)),
             Self::Calls(_) => (HookPoint::ToolCall, None),
+            Self::Result(given) if given.as_message.is_some() => (HookPoint::Message, None),
             Self::Result(_) => (HookPoint::ToolResult, None),
             Self::Compaction(_) => (HookPoint::BeforeCompact, None),
             Self::Navigation(_) => (HookPoint::BeforeNavigate, None),
@@ -45,11 +45,12 @@ impl Subject {
     pub(super) fn event(&self) -> &'static str {
         match self {
             Self::Start(_) => "before_agent_start",
-            Self::Said(_) | Self::Answer(_) => "message",
+            Self::Input(_) | Self::Answer(_) => "message",
             Self::BeforeRequest => "context:before_request",
             Self::Ephemeral(_) => "context:ephemeral",
             Self::TurnEnd(_) => "context:turn_end",
             Self::Calls(_) => "tool_call",
+            Self::Result(given) if given.as_message.is_some() => "message",
             Self::Result(_) => "tool_result",
             Self::Compaction(_) => "before_compact",
             Self::Navigation(_) => "before_navigate",
@@ -58,7 +59,21 @@ impl Subject {
 
     /// Whether the turn, or the session, does nothing else meanwhile.
     pub(super) fn holds_the_stage(&self) -> bool {
-        !matches!(self, Self::Result(_) | Self::Compaction(_))
+        match self {
+            Self::Result(_) | Self::Compaction(_) => false,
+            Self::Input(offered) => offered.holds,
+            _ => true,
+        }
+    }
+
+    /// Whether it is part of the running turn, if one is running.
+    pub(super) fn is_of_turn(&self) -> bool {
+        !matches!(self, Self::Input(_))
+    }
+
+    /// Whether the hooks that are asked about it are those of a request.
+    pub(super) fn is_of_request(&self) -> bool {
+        !matches!(self, Self::Input(_) | Self::Compaction(_) | Self::Navigation(_))
     }
 
     /// Whether no further answer can change anything.
@@ -77,7 +92,7 @@ impl AgentLoop {
     pub(super) fn hook_event(&self, subject: &Subject) -> HookEvent {
         match subject {
             Subject::Start(start) => start.event(),
-            Subject::Said(said) => said.event(self),
+            Subject::Input(offered) => offered.event(),
             Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.context()),
             Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
             Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.context()),
@@ -99,7 +114,7 @@ impl AgentLoop {
     ) -> Result<bool, HookFault> {
         match subject {
             Subject::Start(start) => self.take_start(start, &open.spec.name, answer),
-            Subject::Said(said) => self.take_said(now, said, &open.spec.name, answer),
+            Subject::Input(offered) => self.take_input_answer(offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
                 self.take_transform(now, &open.spec.name, answer, is_sent_next)
@@ -107,7 +122,7 @@ impl AgentLoop {
             Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
             Subject::Calls(calls) => self.take_call(calls, answer),
-            Subject::Result(given) => Ok(given.take(answer)),
+            Subject::Result(given) => given.take(answer),
             Subject::Compaction(decision) => self.take_decision(decision, &open.spec.name, answer),
             Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
         }
@@ -120,39 +135,15 @@ impl AgentLoop {
         }
         match subject {
             Subject::Start(start) => self.started(now, *start),
-            Subject::Said(_) | Subject::BeforeRequest => self.proceed(now),
+            Subject::Input(offered) => self.input_seen(now, *offered),
+            Subject::BeforeRequest => self.proceed(now),
             Subject::Ephemeral(overlay) => self.overlaid(now, *overlay),
             Subject::TurnEnd(ended) => self.ended(now, ended),
             Subject::Answer(whole) => self.on_whole_answer(now, *whole),
             Subject::Calls(calls) => self.next_call(now, *calls),
-            Subject::Result(given) => self.write_result(now, *given),
+            Subject::Result(given) => self.result_seen(now, *given),
             Subject::Compaction(decision) => self.compaction_decided(now, decision),
             Subject::Navigation(wish) => self.navigate_as_wished(now, *wish),
-        }
-    }
-
-    /// A hook did not do its work. What must be right ends; what was only to be changed stays as it was.
-    pub(super) fn hook_failed(
-        &mut self,
-        now: Timestamp,
-        subject: Subject,
-        rest: VecDeque<(HookPlace, HookSpec)>,
-        open: &Open,
-        fault: &HookFault,
-    ) {
-        match subject {
-            Subject::Start(_) | Subject::BeforeRequest | Subject::Ephemeral(_) | Subject::TurnEnd(_) => {
-                self.stage = Stage::Idle;
-                let error = hook_error(&subject, open, fault);
-                self.fail_turn(now, error);
-            }
-            Subject::Calls(mut calls) => {
-                // It may be there to forbid: a call that it could not look at is not made.
-                calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
-                self.stage = Stage::Idle;
-                self.next_call(now, *calls);
-            }
-            subject => self.walk(now, subject, rest),
         }
     }
 }

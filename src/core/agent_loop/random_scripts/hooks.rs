@@ -30,31 +30,43 @@ fn some_hook(rng: &mut Rng, at: usize) -> HookSpec {
         let reasons = [ContextReason::BeforeRequest, ContextReason::Ephemeral, ContextReason::TurnEnd];
         spec = spec.for_reasons(&reasons[rng.usize(..3)..]);
     }
-    if rng.u8(..5) == 0 { spec.observing() } else { spec }
+    match rng.u8(..5) {
+        0 => spec.observing(),
+        1 => spec.optional(),
+        _ => spec,
+    }
 }
 
 impl World {
     /// A hook is asked.
     pub(super) fn asked(&mut self, asked: CallHook) {
         let call = &asked.call;
+        // One whose client was away is asked again where somebody is here who offers it.
+        let was_away = self.away.iter().any(|other| other.call.call_id == call.call_id);
+        self.away.retain(|other| other.call.call_id != call.call_id);
         let known = self.hook_calls.iter().any(|other| other.call.call_id == call.call_id);
-        assert!(!known && !self.hushed.contains(&call.call_id), "seed {}: a call of a hook twice", self.seed);
-        let is_turns = !matches!(call.event.point(), HookPoint::BeforeCompact | HookPoint::BeforeNavigate);
+        assert!(was_away || !known, "seed {}: a call of a hook twice", self.seed);
+        assert!(!self.hushed.contains(&call.call_id), "seed {}: a call of a hook that is over", self.seed);
+        let is_input = matches!(&call.event, HookEvent::Message { message, .. } if message.role == Role::User);
+        let is_turns = !matches!(call.event.point(), HookPoint::BeforeCompact | HookPoint::BeforeNavigate) && !is_input;
+        assert!(!is_input || call.turn_id.is_none(), "seed {}: an input is of no turn yet", self.seed);
         assert!(!is_turns || self.open_turn, "seed {}: `{}` was asked without a turn", self.seed, call.hook);
         if let HookEvent::Context { envelope, .. } = &call.event {
             super::check_pairs(self.seed, envelope.messages.cached.iter().chain(&envelope.messages.uncached));
         }
         if asked.awaited {
+            self.hook_calls.retain(|other| other.call.call_id != asked.call.call_id);
             self.hook_calls.push(asked);
-            // One that the turn or the session waits for, one of a compaction, one for each tool's answer; and the one that
-            // was just answered.
-            assert!(self.hook_calls.len() <= 2 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
+            // One that the turn or the session waits for, one of a compaction, one of an input, one for each tool's answer;
+            // and the one that was just answered.
+            assert!(self.hook_calls.len() <= 3 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
         }
     }
 
     /// Nobody waits for it any more.
     pub(super) fn hush(&mut self, id: CallId) {
         self.hook_calls.retain(|asked| asked.call.call_id != id);
+        self.away.retain(|asked| asked.call.call_id != id);
         self.hushed.push(id);
     }
 
@@ -95,6 +107,14 @@ impl World {
 
     fn hook_says(&mut self, at: usize, mut answer: Value) {
         let asked = self.hook_calls[at].clone();
+        if let HookEvent::Message { message, .. } = &asked.call.event
+            && answer["message"]["role"] == "user"
+            && answer["message"] != json!(message)
+        {
+            // What it takes out must be nowhere: every input begins with a word of its own.
+            let text = message.text();
+            self.taken_out.extend(text.split(' ').next().filter(|word| word.starts_with("said")).map(str::to_owned));
+        }
         let call_id = asked.call.call_id;
         match asked.place {
             HookPlace::Client => {
@@ -110,9 +130,17 @@ impl World {
         let is_away = matches!(&answer, Err(fault) if fault.code == reseed_protocol::ErrorCode::HookUnavailable);
         self.tell(Input::HookAnswered { call_id: call_id.clone(), answer: Box::new(answer) });
         // One that is required is waited for: it may come back.
-        if !is_away || !self.agent.open_client_calls().iter().any(|call| call.call_id == call_id) {
+        if is_away && self.agent.waits_for_hook(&call_id) {
+            self.away.extend(self.hook_calls.iter().filter(|asked| asked.call.call_id == call_id).cloned());
+            self.hook_calls.retain(|asked| asked.call.call_id != call_id);
+        } else {
             self.hush(call_id);
         }
+    }
+
+    /// The client that hosts hooks is here again.
+    pub(super) fn client_is_back(&mut self) {
+        self.tell(Input::AskAgain { only_away: true });
     }
 
     /// What a hook says that nobody waits for changes nothing.
@@ -134,18 +162,37 @@ impl World {
                 event: spec.point,
                 reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
                 timeout_ms: spec.timeout_ms,
-                required: Some(!spec.observe && rng.bool()),
+                required: Some(spec.required),
                 observe: Some(spec.observe),
             }
         };
         let hooks = (0..count).map(|at| offer(&mut self.rng, at)).collect();
         self.command(Command::RegisterHooks(RegisterHooks { hooks }));
-        // What it offers no more is not waited for, unless it must be.
+        // What it offers no more is not waited for, unless it is required: then it is away.
         let open: Vec<CallId> = self.agent.open_client_calls().into_iter().map(|call| call.call_id).collect();
-        let gone = |asked: &CallHook| asked.place == HookPlace::Client && !open.contains(&asked.call.call_id);
-        let gone: Vec<CallId> =
-            self.hook_calls.iter().filter(|asked| gone(asked)).map(|asked| asked.call.call_id.clone()).collect();
-        gone.into_iter().for_each(|id| self.hush(id));
+        let gone = |asked: &&CallHook| asked.place == HookPlace::Client && !open.contains(&asked.call.call_id);
+        let gone: Vec<CallHook> = self.hook_calls.iter().filter(gone).cloned().collect();
+        for asked in gone {
+            let call_id = asked.call.call_id.clone();
+            if self.agent.waits_for_hook(&call_id) {
+                self.hook_calls.retain(|other| other.call.call_id != call_id);
+                self.away.push(asked);
+            } else {
+                self.hush(call_id);
+            }
+        }
+        self.client_is_back();
+    }
+
+    /// What hooks took out of what was said is nowhere.
+    pub(super) fn check_taken_out(&self) {
+        if self.taken_out.is_empty() {
+            return;
+        }
+        let log = json!(self.log).to_string();
+        for word in &self.taken_out {
+            assert!(!log.contains(&format!("{word} ")), "seed {}: `{word}` was taken out and is stored", self.seed);
+        }
     }
 
     fn some_change(&mut self, call: &HookCall) -> Value {
@@ -167,8 +214,13 @@ impl World {
                 _ => json!({ "arguments": "{}" }),
             },
             HookEvent::ToolResult { .. } => json!({ "output": words, "isError": self.rng.bool() }),
-            HookEvent::BeforeCompact(_) => match self.rng.u8(..5) {
+            HookEvent::BeforeCompact(told) => match self.rng.u8(..6) {
                 0 => json!({ "cancel": true }),
+                5 => {
+                    let said = told.messages.iter().filter_map(|message| message.entry_id.clone());
+                    let said: Vec<_> = said.collect();
+                    json!({ "summary": "odd", "firstKeptEntryId": self.rng.choice(said) })
+                }
                 1 => json!({ "summary": words, "details": { "at": 1 } }),
                 2 => json!({ "summary": "odd ".repeat(2_000) }),
                 3 => json!({ "model": "test-2" }),
@@ -265,7 +317,15 @@ impl World {
 
     /// Whether a reply may come later than those to later commands.
     pub(super) fn may_be_late(command: &Command) -> bool {
-        matches!(command, Command::Navigate(_) | Command::PreviewCompact(_) | Command::ToolResult(_))
+        matches!(
+            command,
+            Command::Navigate(_)
+                | Command::PreviewCompact(_)
+                | Command::ToolResult(_)
+                | Command::UserInput(_)
+                | Command::AppendCustomMessage(_)
+                | Command::RetryTurn(_)
+        )
     }
 
     /// What an answer to the client's own hook is replied to.

@@ -49,8 +49,12 @@ struct World {
     hooks: Vec<HookSpec>,
     /// Questions to hooks whose answers are waited for.
     hook_calls: Vec<CallHook>,
+    /// Those of them whose client is away.
+    away: Vec<CallHook>,
     /// Those that nobody waits for any more.
     hushed: Vec<CallId>,
+    /// First words of inputs that hooks have replaced.
+    taken_out: Vec<String>,
     /// What the next request is made of beyond the log: a hook has changed cached messages for it alone.
     overlaid: bool,
     commands: u64,
@@ -103,7 +107,9 @@ impl World {
             calls: Vec::new(),
             hooks,
             hook_calls: Vec::new(),
+            away: Vec::new(),
             hushed: Vec::new(),
+            taken_out: Vec::new(),
             overlaid: false,
             commands: 0,
             replies: HashSet::new(),
@@ -381,7 +387,8 @@ impl World {
     /// The process dies: only the log is left.
     fn crash(&mut self) {
         self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
-        self.hushed.extend(std::mem::take(&mut self.hook_calls).into_iter().map(|asked| asked.call.call_id));
+        let asked = std::mem::take(&mut self.hook_calls).into_iter().chain(std::mem::take(&mut self.away));
+        self.hushed.extend(asked.map(|asked| asked.call.call_id));
         self.overlaid = false;
         let session = self.read_back();
         let calibration = Calibration::new(Counter::for_model("test").method());
@@ -421,8 +428,20 @@ impl World {
                 None => self.tell(Input::Tick),
             }
         }
-        assert!(self.agent.is_idle() && !self.open_turn, "seed {}: it does not come to rest", self.seed);
+        let agent = &self.agent;
+        let (stage, line, queue) = (&agent.stage, agent.line.len(), agent.session.state.queue.len());
+        let (chains, running) = (agent.chains.len(), agent.running.is_some());
+        assert!(
+            agent.is_idle() && !self.open_turn,
+            "seed {}: it does not come to rest: {stage:?}, {chains} hooks, {line} in line, {queue} in the queue, \
+             compacting: {running}, in a turn: {}",
+            self.seed,
+            self.open_turn
+        );
         assert!(self.hook_calls.is_empty(), "seed {}: a hook is waited for by nobody", self.seed);
+        assert!(self.away.is_empty(), "seed {}: a client that is away is waited for by nobody", self.seed);
+        assert!(self.agent.answers_late().is_empty(), "seed {}: a command is left without an answer", self.seed);
+        self.check_taken_out();
         self.check_results();
         let mut folded = SessionState::default();
         self.log.iter().for_each(|event| folded.apply(event));
@@ -470,6 +489,7 @@ fn whatever_happens_the_promises_hold() {
     let mut moves = 0;
     let mut undone = 0;
     let mut hooked = 0;
+    let mut taken_out = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
@@ -479,6 +499,7 @@ fn whatever_happens_the_promises_hold() {
         world.settle();
         undone += world.undone;
         hooked += world.hushed.len();
+        taken_out += world.taken_out.len();
         compactions += world.agent.session.state.compactions;
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
@@ -487,6 +508,7 @@ fn whatever_happens_the_promises_hold() {
     if seeds.end() > seeds.start() {
         assert!(moves > SCRIPTS as usize / 2, "{moves} moves: too few to mean anything");
         assert!(hooked > 8 * SCRIPTS as usize, "{hooked} hooks were asked: too few to mean anything");
+        assert!(taken_out > SCRIPTS as usize / 10, "{taken_out} inputs changed by hooks: too few to mean anything");
         assert!(undone > SCRIPTS as usize / 20, "{undone} compactions taken back: too few to mean anything");
         assert!(
             compactions > SCRIPTS && turns > 3 * SCRIPTS as usize,

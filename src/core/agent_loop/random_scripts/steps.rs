@@ -31,8 +31,9 @@ impl World {
             0..40 => self.model_speaks(),
             40..60 => {
                 let words = self.rng.usize(1..120);
-                let input = Said::Text("word ".repeat(words));
+                let input = Said::Text(format!("said{} {}", self.commands + 1, "word ".repeat(words)));
                 let when_busy = [None, None, Some(WhenBusy::Steer), Some(WhenBusy::Reject)][self.rng.usize(..4)];
+                let summarize = self.rng.u8(..4) == 0;
                 let mut said = UserInput { when_busy, ..UserInput::plain(input) };
                 let mut place = None;
                 match self.rng.u8(..10) {
@@ -40,6 +41,7 @@ impl World {
                         let parent = self.some_entry().map(|entry| entry.entry_id);
                         place = Some(self.place(parent.clone(), None));
                         said.parent_id = Some(parent);
+                        said.summarize = Some(summarize);
                     }
                     2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
                     _ => {}
@@ -68,6 +70,7 @@ impl World {
             92..94 => self.annotate(),
             94..96 => self.tell(Input::Tick),
             96 => self.late_word(),
+            97 if self.rng.bool() => self.client_is_back(),
             97 => self.late_hook(),
             98 => match self.rng.u8(..4) {
                 0 => self.tell(Input::Hold),
@@ -112,7 +115,8 @@ impl World {
             }
             3 | 4 => {
                 let content = InputContent::Text("note ".repeat(self.rng.usize(1..20)));
-                let note = AppendCustomMessage { custom_type: "note".into(), content, display: true };
+                let details = self.rng.bool().then(|| serde_json::json!({ "at": 1 }));
+                let note = AppendCustomMessage { custom_type: "note".into(), content, display: true, details };
                 self.command(Command::AppendCustomMessage(note));
             }
             _ => {

@@ -254,20 +254,18 @@ impl Job {
     pub fn advance(&mut self) -> Next {
         loop {
             match std::mem::replace(&mut self.at, At::Between) {
-                At::Between => match self.steps.pop_front() {
+                At::Between => match self.steps.pop_front().map(|step| (self.given_summary(&step), step)) {
                     None => return Next::Exhausted,
-                    Some(Step::Clear { results, any_gain }) => {
+                    Some((Some(outcome), _)) => return Next::Offer(Box::new(outcome)),
+                    Some((None, Step::Clear { results, any_gain })) => {
                         self.at = At::Offered(CompactionRung::ClearToolResults, None);
                         return Next::Offer(Box::new(self.clearing(&results, any_gain)));
                     }
-                    Some(Step::Truncate(cut)) => {
+                    Some((None, Step::Truncate(cut))) => {
                         self.at = At::Offered(CompactionRung::Truncate, None);
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
-                    Some(Step::Summarise(cut)) => {
-                        if let Some(outcome) = self.given_summary(&cut) {
-                            return Next::Offer(Box::new(outcome));
-                        }
+                    Some((None, Step::Summarise(cut))) => {
                         let previous = self.previous(&cut);
                         if !self.asks_model {
                             self.at = At::ByRule(cut, previous, Extent::Full);

@@ -163,32 +163,53 @@ fn what_a_point_does_not_take_is_refused_and_named() {
     }
 }
 
-/// What must be right ends the request; what was only to be changed stays as it was.
+/// What a required hook could not look at does not happen; one that is not required is passed over.
 #[test]
 fn what_a_failure_does_is_a_matter_of_the_point() {
-    let table: &[(HookPoint, &[&str])] = &[
-        (HookPoint::BeforeAgentStart, &["one failed hook_failed", "end failed hook_failed"]),
-        (HookPoint::Context, &["one failed hook_failed", "end failed hook_failed"]),
-        (HookPoint::Message, &["one failed hook_failed", "ask two message:user"]),
-        (HookPoint::ToolCall, &["one failed hook_failed", "+ tool", "model"]),
-        (HookPoint::ToolResult, &["one failed hook_failed", "ask two tool_result"]),
+    let table: &[(HookPoint, &[&str], &[&str])] = &[
+        (
+            HookPoint::BeforeAgentStart,
+            &["one failed hook_failed", "end failed hook_failed"],
+            &["one failed hook_failed", "ask two before_agent_start"],
+        ),
+        (
+            HookPoint::Context,
+            &["one failed hook_failed", "end failed hook_failed"],
+            &["one failed hook_failed", "ask two context:before_request"],
+        ),
+        (
+            HookPoint::Message,
+            &["one failed hook_failed", "error hook_failed"],
+            &["one failed hook_failed", "ask two message:user"],
+        ),
+        (
+            HookPoint::ToolCall,
+            &["one failed hook_failed", "+ tool", "model"],
+            &["one failed hook_failed", "ask two tool_call"],
+        ),
+        (
+            HookPoint::ToolResult,
+            &["one failed hook_failed", "+ tool", "end failed hook_failed"],
+            &["one failed hook_failed", "ask two tool_result"],
+        ),
     ];
-    for (point, expected) in table {
+    for (point, required, optional) in table {
+        let mut world = asked(at(*point).into_iter().map(HookSpec::optional).collect());
+        world.fails(HookFault::failed("it broke")).check(optional);
         let mut world = asked(at(*point));
-        world.fails(HookFault::failed("it broke")).check(expected);
+        world.fails(HookFault::failed("it broke")).check(required);
         match point {
-            HookPoint::BeforeAgentStart | HookPoint::Context => {
+            HookPoint::BeforeAgentStart | HookPoint::Context | HookPoint::ToolResult => {
                 let error = world.ended().error.clone().unwrap();
-                let event = if *point == HookPoint::Context { "context:before_request" } else { "before_agent_start" };
+                let event = if *point == HookPoint::Context { "context:before_request" } else { point.as_str() };
                 assert_eq!(error.message, format!("the hook `one` at `{event}` failed: it broke"));
                 assert_eq!(error.details, Some(json!({ "hook": "one", "event": event })));
             }
             HookPoint::ToolCall => assert_eq!(world.said("tool"), "Not called: the hook `one` failed."),
-            HookPoint::ToolResult => {
-                world.pass();
-                assert_eq!(world.said("tool"), "a cat");
-            }
             _ => {}
+        }
+        if *point == HookPoint::ToolResult {
+            assert_eq!(world.said("tool"), "The turn ended before the tool answered.");
         }
         // The session goes on, and asks its hooks again.
         if world.asked.is_some() {
@@ -206,8 +227,18 @@ fn what_a_failure_does_is_a_matter_of_the_point() {
 }
 
 #[test]
-fn a_message_hook_that_fails_leaves_the_original_and_the_next_one_sees_it() {
+fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_optional() {
     let mut world = World::new(at(HookPoint::Message));
+    world.say("hello").pass().model("the original").took();
+    world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
+    assert_eq!(world.ended().error.as_ref().map(|error| error.retriable), Some(true));
+    assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"));
+    world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None })).pass();
+    world.model("another").pass();
+    assert_eq!(world.said("assistant"), "another");
+    world.check_at_rest();
+
+    let mut world = World::new(at(HookPoint::Message).into_iter().map(HookSpec::optional).collect());
     world.say("hello").pass().model("the original").took();
     world.fails(HookFault::failed("it broke"));
     assert_eq!(world.asked_for()["message"]["content"][0]["text"], "the original");
@@ -296,8 +327,15 @@ fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
 
 #[test]
 fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
-    let mut world = World::new(vec![hook("one", HookPoint::BeforeAgentStart), hook("two", HookPoint::Message)]);
-    world.say("hello").wait(40).answer(json!({ "systemPrompt": "Be kind." })).wait(5).answer(json!({}));
+    // What was asked about the input is not the request's.
+    let hooks = vec![
+        hook("one", HookPoint::BeforeAgentStart),
+        hook("two", HookPoint::Context).for_reasons(&[reseed_protocol::hook::ContextReason::BeforeRequest]),
+        hook("three", HookPoint::Message),
+    ];
+    let mut world = World::new(hooks);
+    world.say("hello").wait(7).answer(json!({}));
+    world.wait(40).answer(json!({ "systemPrompt": "Be kind." })).wait(5).answer(json!({}));
     let runs: Vec<(&str, &str, HookOutcome, u64)> = world
         .agent
         .hook_runs
@@ -306,6 +344,9 @@ fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
         .collect();
     assert_eq!(
         runs,
-        [("one", "before_agent_start", HookOutcome::Changed, 40), ("two", "message", HookOutcome::Unchanged, 5)]
+        [
+            ("one", "before_agent_start", HookOutcome::Changed, 40),
+            ("two", "context:before_request", HookOutcome::Unchanged, 5)
+        ]
     );
 }

@@ -24,6 +24,11 @@ fn filling(hooks: Vec<HookSpec>) -> World {
     World::full(hooks, "threshold", 75)
 }
 
+/// Hooks that are passed over where they fail.
+fn optional(names: &[&str]) -> Vec<HookSpec> {
+    before(names).into_iter().map(HookSpec::optional).collect()
+}
+
 fn before(names: &[&str]) -> Vec<HookSpec> {
     names.iter().map(|name| hook(name, HookPoint::BeforeCompact)).collect()
 }
@@ -165,7 +170,7 @@ fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones(
 }
 
 #[test]
-fn a_hook_that_fails_or_is_late_is_gone_on_without() {
+fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
     let refused = [
         (json!({ "summary": " \n" }), "its summary is blank"),
         (json!({ "summary": "x".repeat(300_000) }), "its `summary` has 300000 bytes, it may have 262144"),
@@ -175,7 +180,7 @@ fn a_hook_that_fails_or_is_late_is_gone_on_without() {
         (json!({ "error": "no" }), "it says: no"),
     ];
     for (answer, why) in refused {
-        let mut world = long(before(&["one", "two"]));
+        let mut world = long(optional(&["one", "two"]));
         world.compact().took();
         world.answer(answer).check(&["one failed hook_failed", "ask two before_compact"]);
         let Some(EphemeralEvent::HookFailed(failed)) =
@@ -187,17 +192,42 @@ fn a_hook_that_fails_or_is_late_is_gone_on_without() {
         world.answer(json!({})).check(&["summary"]);
         world.summary().check_at_rest();
     }
-    let mut world = long(before(&["one"]));
+    let mut world = long(optional(&["one"]));
     world.compact().took();
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "summary"]);
     // A window that is not known cannot be summarised in.
-    let mut world = long(before(&["one"]));
+    let mut world = long(optional(&["one"]));
     world.agent.deployment = Arc::new(Deployment {
         windows: Windows::new(None, vec![("test".into(), Some(9_000)), ("summariser".into(), Some(9_000))]),
         ..(*world.agent.deployment).clone()
     });
     world.compact().took();
     world.answer(json!({ "model": "nobody-knows" })).check(&["one failed hook_failed", "summary"]);
+}
+
+#[test]
+fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
+    let mut world = long(before(&["one", "two"]));
+    world.compact().took();
+    world.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "compaction failed hook_failed"]);
+    world.check_at_rest();
+    world.compact().took();
+    world.wait(1_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
+    world.check_at_rest();
+    // A turn goes on while its request fits, and fails where the provider has refused it.
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").took();
+    world.answer(json!({ "error": "no" }));
+    world.check(&["one failed hook_failed", "compaction failed hook_failed", "model"]);
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
+    world.answer(json!({ "error": "no" }));
+    // Once the turn is over there is time to try again.
+    let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compact"];
+    assert_eq!(world.took()[1..], ends);
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "error hook_failed"]);
+    world.check_at_rest();
 }
 
 #[test]
@@ -270,15 +300,21 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
 }
 
 #[test]
-fn the_time_of_a_compaction_is_that_of_its_hooks_too() {
+fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
     let slow = vec![hook("one", HookPoint::BeforeCompact).within(600_000)];
     let mut world = crowded(slow.clone());
     world.say("hello").took();
+    world.wait(599_000).check(&[]);
+    world.answer(json!({})).check(&["summary"]);
+    world.wait(179_000).check(&[]);
     // Who waits is helped by rule.
-    world.wait(180_000).check(&["drop one", "+ compaction", "compacted extract", "reseed", "model"]);
+    world.wait(1_000);
+    let took = world.took();
+    assert!(took.contains(&"compacted extract".to_owned()), "{took:?}");
     let mut world = filling(slow);
     world.say("hello").model("hello").took();
-    world.wait(180_000).check(&["drop one", "compaction failed upstream_timeout"]);
+    world.wait(180_000).check(&[]);
+    world.wait(420_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
     world.check_at_rest();
 }
 
@@ -316,4 +352,82 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
         let refused = matches!(world.reply(), Reply::Error(error) if error.code == ErrorCode::PreviewNotFound);
         assert_eq!(refused, is_void, "{:?}", world.reply());
     }
+}
+
+#[test]
+fn a_hook_is_told_the_conversation_as_text() {
+    let mut world = long(before(&["one"]));
+    world.compact();
+    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let said = told.messages.iter().chain(&told.turn_prefix);
+    let blocks: Vec<String> = said.flat_map(|said| crate::core::context::serialize::blocks(&said.message)).collect();
+    assert!(blocks.len() > 2);
+    assert_eq!(told.conversation, blocks.join("\n\n"));
+    assert_eq!(told.leaf_id, world.agent.session().state.leaf);
+}
+
+#[test]
+fn a_hook_may_keep_more_or_less_behind_its_summary() {
+    for at in ["e2", "e5", "e6"] {
+        let mut world = long(before(&["one"]));
+        world.compact().took();
+        world.answer(json!({ "summary": "They met.", "firstKeptEntryId": at }));
+        world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
+        let (_, entry) = world.compacted();
+        assert_eq!(entry.first_kept_entry_id.as_ref().map(|id| id.as_str()), Some(at));
+        world.say("and then?");
+        let sent = world.last_sent();
+        let kept = 8 - at[1..].parse::<usize>().unwrap();
+        // The last thing that the user said stays in any case.
+        assert_eq!(sent.len(), 1 + kept.max(2) + 1, "from {at} on: {sent:?}");
+        world.model("on we went").check_at_rest();
+    }
+    // A later summary takes the place of an earlier one and of where that one cut.
+    let mut world = long(before(&["one", "two"]));
+    world.compact();
+    let planned = world.asked_for()["firstKeptEntryId"].clone();
+    world
+        .answer(json!({ "summary": "They met.", "firstKeptEntryId": "e2" }))
+        .answer(json!({ "summary": "They parted." }));
+    let (compacted, entry) = world.compacted();
+    assert_eq!(compacted.summary, "They parted.");
+    assert_eq!(json!(entry.first_kept_entry_id), planned);
+}
+
+#[test]
+fn a_cut_that_a_hook_may_not_make_is_refused_and_named() {
+    let table = [
+        (json!({ "firstKeptEntryId": "e2" }), "needs a `summary`"),
+        (json!({ "summary": "x", "firstKeptEntryId": "nobody" }), "is no message that the model sees"),
+        (json!({ "summary": "x", "firstKeptEntryId": "e0" }), "too little stands before `e0`"),
+    ];
+    for (answer, why) in table {
+        let mut world = long(before(&["one"]));
+        world.compact().took();
+        world.answer(answer).check(&["one failed hook_failed", "compaction failed hook_failed"]);
+        let failed = world.emitted.iter().find_map(|event| match event {
+            EphemeralEvent::HookFailed(failed) => Some(failed.message.clone()),
+            _ => None,
+        });
+        assert!(failed.as_ref().is_some_and(|message| message.contains(why)), "{failed:?}");
+        world.check_at_rest();
+    }
+}
+
+#[test]
+fn a_hooks_summary_that_gains_little_is_taken() {
+    // Nearly as long as what it replaces.
+    let mut world = long(before(&["one"]));
+    world.compact();
+    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let said: String = told.messages.iter().map(|said| said.message.text()).collect();
+    let little: String = said.chars().take(said.chars().count() * 97 / 100).collect();
+    world.took();
+    world.answer(json!({ "summary": little })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    world.check_at_rest();
+    // Also by a strategy that summarises nothing itself.
+    let mut world = World::full(before(&["one"]), "truncate", 60);
+    world.compact().took();
+    world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    assert_eq!(world.compacted().0.summary, "They met.");
 }

@@ -101,33 +101,40 @@ fn a_patch_at_the_end_of_a_turn_is_kept_for_the_next() {
 }
 
 #[test]
-fn what_a_user_said_is_kept_as_it_was_said_and_sent_as_hooks_made_it() {
+fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     let mut world = World::new(vec![hook("one", HookPoint::Message), hook("two", HookPoint::Message)]);
-    world.say("my number is 4711").took();
+    world.say("my number is 4711").check(&["ask one message:user"]);
     let mut redacted = instead("user", "my number is ----");
     redacted["message"]["usage"] =
         json!({ "inputTokens": 1, "cachedTokens": 0, "outputTokens": 1, "source": "reported" });
-    world.answer(redacted).check(&["+ context_transform", "ask two message:user"]);
-    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "my number is ----");
-    world.answer(json!({})).check(&["model withheld"]);
+    world.answer(redacted).check(&["ask two message:user"]);
+    let told = world.asked_for();
+    assert_eq!(told["message"]["content"][0]["text"], "my number is ----");
+    world.answer(json!({})).check(&["+ user", "turn", "model withheld"]);
     assert_eq!(
         (world.said("user").as_str(), world.last_sent()),
-        ("my number is 4711", vec!["user my number is ----".to_owned()])
+        ("my number is ----", vec!["user my number is ----".to_owned()])
     );
-    let EntryData::ContextTransform(kept) = &world.newest("context_transform").data else { panic!("no transform") };
-    assert!(!json!(kept).to_string().contains("usage"), "of a message only who says what is taken");
+    assert_eq!(world.newest("user").entry_id.as_str(), told["entryId"], "the entry that was named");
+    let written = json!([world.entries, world.events, world.agent.session().state]).to_string();
+    assert!(!written.contains("4711"), "the name of the session too: {written}");
+    assert!(!json!(world.newest("user")).to_string().contains("usage"), "of a message only who says what is taken");
     // A role that is not the user's, and a message that says nothing.
     let empty = json!({ "message": { "role": "user", "content": [] } });
+    let said = |part: Value| json!({ "message": { "role": "user", "content": [part] } });
     let table = [
-        (instead("assistant", "x"), "one failed hook_failed"),
-        (instead("user", " "), "one failed invalid_patch"),
-        (empty, "one failed invalid_patch"),
+        instead("assistant", "x"),
+        instead("user", " "),
+        instead("user", &"word ".repeat(30_000)),
+        empty,
+        said(json!({ "type": "image", "url": "file:///etc/passwd" })),
+        said(json!({ "type": "tool_call", "callId": "mine", "name": "look", "arguments": "{}" })),
     ];
-    for (wrong, expected) in table {
+    for wrong in table {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         world.say("hello").took();
-        world.answer(wrong).check(&[expected, "model withheld"]);
-        assert_eq!(world.last_sent(), ["user hello"]);
+        world.answer(wrong).check(&["one failed hook_failed", "error hook_failed"]).check_at_rest();
+        assert!(world.entries.is_empty() && world.sent.is_empty(), "nothing of it is kept or sent");
     }
 }
 

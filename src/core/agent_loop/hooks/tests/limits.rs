@@ -18,6 +18,10 @@ impl World {
         self
     }
 
+    fn is_back(&mut self) -> &mut Self {
+        self.tell(Input::AskAgain { only_away: false })
+    }
+
     fn failure(&self) -> String {
         let error = self.ended().error.clone().expect("the turn failed");
         error.message
@@ -55,9 +59,9 @@ fn what_time_over_does_is_a_matter_of_the_point() {
     let table: &[(HookPoint, &[&str])] = &[
         (HookPoint::BeforeAgentStart, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
         (HookPoint::Context, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
-        (HookPoint::Message, &["drop one", "one failed hook_timeout", "model withheld"]),
+        (HookPoint::Message, &["drop one", "one failed hook_timeout", "error hook_timeout"]),
         (HookPoint::ToolCall, &["drop one", "one failed hook_timeout", "+ tool", "model"]),
-        (HookPoint::ToolResult, &["drop one", "one failed hook_timeout", "+ tool", "model"]),
+        (HookPoint::ToolResult, &["drop one", "one failed hook_timeout", "+ tool", "end failed hook_timeout"]),
     ];
     for (point, expected) in table {
         let mut world = World::new(vec![hook("one", *point)]);
@@ -81,7 +85,7 @@ fn a_late_answer_changes_nothing() {
     world.wait(1_000).took();
     let answer = serde_json::from_value(instead("assistant", "another")).unwrap();
     world.hear(call_id, Ok(answer)).check(&[]);
-    assert_eq!(world.said("assistant"), "the original");
+    assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"), "nor is the original shown");
 
     let mut world = client(json!({ "event": "message", "timeoutMs": 50 }));
     let call_id = world.question().call_id.clone();
@@ -106,28 +110,95 @@ fn progress_moves_the_limit_up_to_its_hard_cap() {
 }
 
 #[test]
-fn a_hook_whose_client_is_away_is_passed_over_unless_it_is_required() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": false }));
     world.is_away().check(&["ask client context:ephemeral"]);
     world.is_away().check(&["model"]);
     world.model("hello").is_away().check(&["+ assistant", "ask client context:turn_end", "end completed"]);
     assert!(world.emitted.iter().all(|event| !matches!(event, EphemeralEvent::HookFailed(_))));
 
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": true }));
-    world.is_away().wait(60).check(&[]);
-    // It is back: it is asked the same again, and has the time that is left.
-    let again = world.agent.open_client_calls();
-    assert_eq!((again.len(), &again[0]), (1, world.question()));
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    let first = world.question().clone();
+    // Its own limit stands still, however short that is.
+    world.wait(60).is_away().wait(3_000).check(&[]);
+    // It is back: it is asked the same again, and has the time that was left.
+    world.is_back().check(&["ask again client context:before_request"]);
+    let again = HookCall { deadline: Some(NOW.plus_millis(3_100)), ..first };
+    assert_eq!(*world.question(), again);
+    world.wait(39).check(&[]);
+    // Absences count together.
+    world.is_away().wait(1_999).check(&[]);
+    world.is_back().check(&["ask again client context:before_request"]);
     world.answer(json!({})).check(&["ask client context:ephemeral"]);
-    world.is_away().wait(100).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
+    world.is_away().wait(4_999).check(&[]);
+    world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
+    assert_eq!(world.ended().error.as_ref().map(|error| error.retriable), Some(true));
     let why = "its client is not connected, and did not come back in time";
     assert_eq!(world.failure(), format!("the hook `client` at `context:ephemeral` failed: {why}"));
     world.check_at_rest();
 }
 
 #[test]
+fn a_client_that_is_away_too_often_is_waited_for_no_more() {
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    for _ in 0..4 {
+        world.is_away().wait(1_200).is_back().check(&["ask again client context:before_request"]);
+    }
+    world.is_away().wait(199).check(&[]);
+    world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
+}
+
+/// What ends when a client that hosts a required hook stays away, at every point.
+#[test]
+fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
+    let gone = "client failed hook_unavailable";
+    let ended = "end failed hook_unavailable";
+    let table: &[(&str, &[&str])] = &[
+        ("before_agent_start", &["drop client", gone, ended]),
+        ("context", &["drop client", gone, ended]),
+        ("message", &["drop client", gone, "error hook_unavailable"]),
+        ("tool_call", &["drop client", gone, "+ tool", ended]),
+        ("tool_result", &["drop client", gone, "+ tool", ended]),
+    ];
+    for (event, expected) in table {
+        let mut world = World::new(Vec::new());
+        world.offer_hooks(json!([{ "event": event }])).offer_tool().say("hello");
+        if event.starts_with("tool") {
+            world.model_calls(&[r#"{"where":"left"}"#]);
+        }
+        if *event == "tool_result" {
+            world.tool("a cat");
+        }
+        world.is_away().took();
+        world.wait(4_999).check(&[]);
+        world.wait(1).check(expected);
+        world.check_at_rest();
+    }
+    // An answer that it did not see is shown to nobody.
+    let mut world = client(json!({ "event": "message" }));
+    world.answer(json!({})).model("the original").is_away().took();
+    world.wait(5_000).check(&["drop client", gone, ended]);
+    assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"));
+}
+
+#[test]
+fn another_client_that_offers_the_same_hook_takes_it_over() {
+    let offer = |name: &str| json!([{ "name": name, "event": "context", "reasons": ["before_request"] }]);
+    let mut world = World::new(Vec::new());
+    world.offer_hooks(offer("policy")).say("hello").took();
+    let call_id = world.question().call_id.clone();
+    world.is_away().offer_hooks(offer("other")).check(&[]);
+    let stray = json!({ "callId": call_id });
+    let stray = Command::HookResult(Box::new(serde_json::from_value(stray).unwrap()));
+    world.command(stray).check(&["error unknown_call"]);
+    world.wait(3_000).offer_hooks(offer("policy")).check(&["ask again policy context:before_request"]);
+    world.answer(json!({})).check(&["model"]);
+    world.model("hello").check_at_rest();
+}
+
+#[test]
 fn a_client_that_came_back_and_said_nothing_was_too_slow_and_not_away() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": true }));
+    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
     world.is_away().wait(60).progress();
     world.wait(100).check(&["drop client", "client failed hook_timeout", "end failed hook_timeout"]);
 }
@@ -143,10 +214,15 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     world.offer_hooks(json!([offer, { "event": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
     world.answer(json!({})).check(&["ask more context:ephemeral"]);
     world.answer(json!({})).check(&["model"]);
-    // None of them any more: nobody waits for what will not come.
+    // None of them any more: one that is required is away, and any other passed over.
     let mut world = client(offer.clone());
-    world.offer_hooks(json!([])).check(&["model"]);
+    world.offer_hooks(json!([])).check(&[]);
     assert!(world.agent.open_client_calls().is_empty());
+    world.wait(5_000).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
+    let mut optional = offer.clone();
+    optional["required"] = json!(false);
+    let mut world = client(optional);
+    world.offer_hooks(json!([])).check(&["model"]);
     // What may not be offered changes nothing.
     let mut world = client(offer);
     world.offer_hooks(json!([{ "event": "message", "timeoutMs": 0 }])).check(&["error invalid_hooks"]);

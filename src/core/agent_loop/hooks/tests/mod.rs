@@ -5,6 +5,7 @@
 mod answers;
 mod compaction;
 mod context;
+mod inputs;
 mod limits;
 mod navigation;
 mod order;
@@ -88,6 +89,7 @@ impl World {
             tool_rounds_max: 4,
             queue_items_max: 4,
             hook_timeout_ms: 1_000,
+            hook_away_ms: 5_000,
             hooks,
             ..Deployment::default()
         };
@@ -160,11 +162,17 @@ impl World {
                     waiting.extend(self.agent.handle(self.now, Input::Cancelled { request, shown }));
                 }
                 Effect::CallHook(call) => {
-                    let verb = if call.awaited { "ask" } else { "tell" };
+                    let again = self.open.iter().any(|(_, open)| open.call_id == call.call.call_id);
+                    let verb = match call.awaited {
+                        true if again => "ask again",
+                        true => "ask",
+                        false => "tell",
+                    };
                     self.took.push(format!("{verb} {} {}", call.call.hook, event_of(&call.call.event)));
                     self.names.insert(call.call.call_id.clone(), call.call.hook.clone());
                     assert_eq!(call.awaited, call.call.deadline.is_some(), "who is waited for is told until when");
                     if call.awaited {
+                        self.open.retain(|(_, open)| open.call_id != call.call.call_id);
                         self.open.push_back((call.place, call.call));
                     }
                 }
@@ -275,7 +283,8 @@ impl World {
     /// The owner's client offers these hooks.
     fn offer_hooks(&mut self, offers: Value) -> &mut Self {
         let hooks: Vec<HookOffer> = serde_json::from_value(offers).unwrap();
-        self.command(Command::RegisterHooks(RegisterHooks { hooks }))
+        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
+        self.tell(Input::AskAgain { only_away: true })
     }
 
     /// Time goes on, and the loop is told if it asked to be.

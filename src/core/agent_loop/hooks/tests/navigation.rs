@@ -14,6 +14,12 @@ fn id(id: &str) -> EntryId {
     id.parse().unwrap()
 }
 
+/// A world whose hooks are passed over where they fail.
+fn optional(names: &[&str]) -> World {
+    let spec = |name: &&str| hook(name, HookPoint::BeforeNavigate).optional();
+    World::with(names.iter().map(spec).collect(), LINES, |_, _| ())
+}
+
 fn world(names: &[&str]) -> World {
     World::with(names.iter().map(|name| hook(name, HookPoint::BeforeNavigate)).collect(), LINES, |_, _| ())
 }
@@ -138,7 +144,7 @@ fn several_hooks_see_what_the_earlier_ones_wish() {
 }
 
 #[test]
-fn a_hook_that_fails_is_gone_on_without() {
+fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
     let refused = [
         (json!({ "summary": "" }), "its summary is blank"),
         (json!({ "label": " " }), "a label has 1 to 200 characters"),
@@ -149,7 +155,7 @@ fn a_hook_that_fails_is_gone_on_without() {
         (json!({ "error": "no" }), "it says: no"),
     ];
     for (answer, why) in refused {
-        let mut world = world(&["one", "two"]);
+        let mut world = optional(&["one", "two"]);
         world.go(|_| ()).took();
         let shown = answer.to_string();
         world.answer(answer).check(&["one failed hook_failed", "ask two before_navigate"]);
@@ -163,14 +169,30 @@ fn a_hook_that_fails_is_gone_on_without() {
         world.answer(json!({})).check(&["navigated", "reseed"]);
         assert_eq!(world.leaf(), Some("e1"));
     }
-    let mut late = world(&["one"]);
+    let mut late = optional(&["one"]);
     late.go(|_| ()).took();
     late.wait(1_000).check(&["drop one", "one failed hook_timeout", "navigated", "reseed"]);
 }
 
 #[test]
+fn a_move_that_a_required_hook_did_not_look_at_is_not_made() {
+    let mut failed = world(&["one", "two"]);
+    failed.go(|_| ()).took();
+    failed.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "error hook_failed"]);
+    let Reply::Error(error) = failed.reply() else { panic!("no error") };
+    assert!(error.message.contains("the hook `one` at `before_navigate` failed"), "{}", error.message);
+    let mut late = world(&["one"]);
+    late.go(|_| ()).took();
+    late.wait(1_000).check(&["drop one", "one failed hook_timeout", "error hook_timeout"]);
+    for world in [&failed, &late] {
+        assert_eq!(world.leaf(), Some("e3"));
+        world.check_at_rest();
+    }
+}
+
+#[test]
 fn a_name_for_what_is_before_the_first_entry_is_refused_and_the_move_is_made() {
-    let mut world = world(&["one"]);
+    let mut world = optional(&["one"]);
     world.go(|navigate| navigate.entry_id = None).took();
     world.answer(json!({ "label": "the start" })).check(&["one failed hook_failed", "navigated", "reseed"]);
     assert_eq!(world.leaf(), None);
@@ -203,4 +225,96 @@ fn a_session_that_hooks_look_at_moves_nowhere_else() {
     world.go(|_| ()).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
     assert!(error.message.contains("hooks look at a move"), "{}", error.message);
+}
+
+/// Says something from `e1` on, and leaves the rest.
+fn branch(summarize: bool) -> UserInput {
+    let mut said = UserInput::plain(Said::Text("and the gulls".into()));
+    said.parent_id = Some(Some(id("e1")));
+    said.summarize = Some(summarize);
+    said
+}
+
+impl World {
+    fn branch_off(&mut self, said: UserInput) -> &mut Self {
+        let leaf = said.parent_id.clone().flatten();
+        let tree = leaf.as_ref().and_then(|leaf| self.agent.session().tree.upto(leaf)).unwrap_or_default();
+        let left = self.entries.iter().rev().take_while(|entry| Some(&entry.entry_id) != leaf.as_ref());
+        let place = Place { tree, left: left.cloned().collect(), common: leaf.clone(), leaf, ..Place::default() };
+        self.command_to(Command::UserInput(said), Some(place))
+    }
+}
+
+#[test]
+fn an_input_that_goes_on_elsewhere_asks_before_it_moves() {
+    let mut world = world(&["one"]);
+    world.branch_off(branch(false)).check(&["ask one before_navigate"]);
+    let told = world.asked_for();
+    assert_eq!((&told["targetId"], &told["oldLeafId"], &told["newLeafId"]), (&json!("e1"), &json!("e3"), &json!("e1")));
+    assert_eq!(told["entriesToSummarize"].as_array().map(Vec::len), Some(2));
+    world.answer(json!({})).check(&["+ user", "turn", "reseed", "model"]);
+    assert_eq!(world.last_sent(), ["user where is the harbour", "assistant to the west", "user and the gulls"]);
+    assert!(matches!(world.reply(), Reply::Accepted(accepted) if accepted.entry_id.is_some()));
+    // One that a hook is against is refused, and nothing of it is kept.
+    let mut world = super::navigation::world(&["one"]);
+    world.branch_off(branch(true)).took();
+    let before = world.entries.len();
+    world.answer(json!({ "cancel": true })).check(&["error navigation_cancelled"]).check_at_rest();
+    assert_eq!((world.leaf(), world.entries.len()), (Some("e3"), before));
+}
+
+#[test]
+fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_wished_for() {
+    let mut world = World::with(Vec::new(), LINES, |_, _| ());
+    world.branch_off(branch(true)).check(&["summary"]);
+    // What is said meanwhile is meant for that place.
+    world.say("later").check(&["queue 1"]);
+    world.summary().check(&["+ branch_summary", "+ user", "turn", "queue 1", "reseed", "model"]);
+    assert_eq!(world.branch_summary().left_leaf_id, Some(id("e3")));
+    let sent = world.last_sent();
+    assert_eq!((sent.len(), sent[3].as_str()), (4, "user and the gulls"), "the summary stands before it: {sent:?}");
+    // A hook's summary, and a name for it.
+    let mut world = super::navigation::world(&["one"]);
+    world.branch_off(branch(true)).took();
+    world.answer(json!({ "summary": "boats at sea", "label": "boats" }));
+    world.check(&["+ branch_summary", "+ label", "+ user", "turn", "reseed", "model"]);
+    assert_eq!(world.branch_summary().summary, "boats at sea");
+    // Without a place to go to there is nothing to summarise.
+    let mut plain = UserInput::plain(Said::Text("here".into()));
+    plain.summarize = Some(true);
+    let mut world = World::with(Vec::new(), LINES, |_, _| ());
+    world.command(Command::UserInput(plain)).check(&["error invalid_field"]);
+    let mut blank = branch(true);
+    blank.replace_instructions = Some(true);
+    world.branch_off(blank).check(&["error missing_field"]);
+}
+
+#[test]
+fn a_retry_that_leaves_a_cancelled_answer_behind_asks_before_it_moves() {
+    let mut world = world(&["one"]);
+    world.say("how far is it").took();
+    world.shown = vec![Part::Text { text: "half a".into() }];
+    world.cancel().took();
+    let question = world.newest("user").entry_id.clone();
+    let retry = || Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None });
+    world.command(retry()).check(&["ask one before_navigate"]);
+    let told = world.asked_for();
+    assert_eq!(told["newLeafId"], question.as_str(), "{told}");
+    assert_eq!(told["entriesToSummarize"][0]["content"][0]["text"], "half a", "{told}");
+    // What is said meanwhile is for wherever it stands, whether it moves or not.
+    world.say("later").check(&["queue 1"]);
+    world.answer(json!({ "cancel": true })).check(&[
+        "error navigation_cancelled",
+        "queue 0",
+        "+ user",
+        "turn",
+        "model",
+    ]);
+    world.model("yes").took();
+    let mut world = super::navigation::world(&["one"]);
+    world.say("how far is it");
+    world.shown = vec![Part::Text { text: "half a".into() }];
+    world.cancel().command(retry()).took();
+    world.answer(json!({})).check(&["turn", "reseed", "model"]);
+    assert_eq!(world.last_sent().last().unwrap(), "user how far is it");
 }

@@ -23,7 +23,8 @@ fn all() -> Vec<HookSpec> {
 #[test]
 fn a_turn_asks_its_hooks_in_this_order() {
     let mut world = World::new(all());
-    world.offer_tool().say("hello");
+    world.offer_tool().say("hello").check(&["ask said message:user"]);
+    world.answer(json!({}));
     let mut steps: Vec<&dyn Fn(&mut World)> = Vec::new();
     let pass = |world: &mut World| {
         world.answer(json!({}));
@@ -37,8 +38,8 @@ fn a_turn_asks_its_hooks_in_this_order() {
     let done = |world: &mut World| {
         world.model("it is a cat");
     };
-    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &pass, &calls, &pass, &pass, &pass, &tool, &tool]);
-    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &pass, &done, &pass, &pass]);
+    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &calls, &pass, &pass, &pass, &tool, &tool]);
+    steps.extend([&pass as &dyn Fn(&mut World), &pass, &pass, &pass, &pass, &pass, &done, &pass, &pass]);
     let mut took = vec![world.took()];
     for step in steps {
         step(&mut world);
@@ -46,7 +47,6 @@ fn a_turn_asks_its_hooks_in_this_order() {
     }
     let expected: Vec<Vec<&str>> = vec![
         vec!["+ user", "turn", "ask start before_agent_start"],
-        vec!["ask said message:user"],
         vec!["ask every context:before_request"],
         vec!["ask once context:ephemeral"],
         vec!["model withheld"],
@@ -57,6 +57,8 @@ fn a_turn_asks_its_hooks_in_this_order() {
         // Tools answer when they do: hooks look at both at once.
         vec!["ask result tool_result"],
         vec!["ask result tool_result"],
+        vec!["ask said message:tool"],
+        vec!["ask said message:tool"],
         vec!["+ tool"],
         vec!["+ tool", "ask every context:before_request"],
         vec!["ask once context:ephemeral"],
@@ -77,8 +79,8 @@ fn full(hooks: Vec<HookSpec>) -> World {
 #[test]
 fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
     let mut world = full(all());
-    world.say("hello").check(&["+ user", "turn", "ask start before_agent_start"]);
-    world.answer(json!({})).check(&["ask said message:user"]);
+    world.say("hello").check(&["ask said message:user"]);
+    world.answer(json!({})).check(&["+ user", "turn", "ask start before_agent_start"]);
     world.answer(json!({})).check(&["ask every context:before_request"]);
     world.answer(json!({})).check(&["ask compact before_compact"]);
     world.answer(json!({})).check(&["summary"]);
@@ -90,10 +92,9 @@ fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
         "+ assistant",
         "ask end context:turn_end",
         "end completed",
-        "+ user",
-        "turn",
-        "ask start before_agent_start",
+        "ask said message:user",
     ]);
+    world.answer(json!({})).check(&["+ user", "turn", "ask start before_agent_start"]);
 }
 
 #[test]
@@ -107,17 +108,23 @@ fn a_request_that_is_sent_again_after_an_overflow_asks_its_hooks_again() {
 }
 
 #[test]
-fn what_is_steered_to_a_turn_is_looked_at_before_it_is_sent() {
+fn what_is_steered_to_a_turn_is_looked_at_before_it_is_in_line() {
     let mut world = World::new(all());
     world.offer_tool().say("hello").pass();
     let mut steered = UserInput::plain(Said::Text("and mind the dog".into()));
     steered.when_busy = Some(WhenBusy::Steer);
-    world.command(Command::UserInput(steered));
+    world.took();
+    world.command(Command::UserInput(steered)).check(&["ask said message:user"]);
+    let told = world.asked_for();
+    assert_eq!(told["message"]["content"][0]["text"], "and mind the dog");
+    assert_eq!(told.get("turnId"), None, "it is not of the turn that is running");
+    world.answer(instead("user", "and mind the pet")).check(&["queue 1"]);
     world.model_calls(&[r#"{"where":"left"}"#]).pass().took();
-    world.tool("a cat").answer(json!({}));
-    world.check(&["ask result tool_result", "+ tool", "queue 0", "+ user", "ask said message:user"]);
-    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "and mind the dog");
-    world.answer(json!({})).check(&["ask every context:before_request"]);
+    world.tool("a cat").pass();
+    let took = world.took();
+    assert_eq!(took[2..5], ["+ tool", "queue 0", "+ user"], "{took:?}");
+    assert_eq!(world.newest("user").entry_id.as_str(), told["entryId"], "the entry that was named");
+    assert_eq!(world.said("user"), "and mind the pet");
 }
 
 #[test]
@@ -134,14 +141,14 @@ fn a_question_is_told_to_the_servers_hooks_and_then_to_the_clients_in_the_order_
     ]));
     world.say("hello").pass();
     world.check(&[
-        "+ user",
-        "turn",
         "ask b message:user",
         "tell watches message:user",
         "ask a message:user",
         "ask d message:user",
         "tell looks message:user",
         "ask client message:user",
+        "+ user",
+        "turn",
         "model withheld",
     ]);
 }
@@ -181,14 +188,15 @@ fn observers_are_told_and_nobody_waits_for_them() {
     assert_eq!(
         tells,
         [
-            "tell start before_agent_start",
             "tell said message:user",
+            "tell start before_agent_start",
             "tell every context:before_request",
             "tell compact before_compact",
             "tell once context:ephemeral",
             "tell said message:assistant",
             "tell call tool_call",
             "tell result tool_result",
+            "tell said message:tool",
             "tell every context:before_request",
             "tell once context:ephemeral",
             "tell said message:assistant",
@@ -238,7 +246,6 @@ fn a_turn_that_is_retried_asks_its_hooks_anew() {
     world.pass().check(&[
         "turn",
         "ask start before_agent_start",
-        "ask said message:user",
         "ask every context:before_request",
         "ask once context:ephemeral",
         "model withheld",
@@ -248,7 +255,7 @@ fn a_turn_that_is_retried_asks_its_hooks_anew() {
 #[test]
 fn a_hook_that_is_offered_while_an_answer_is_shown_is_asked_from_the_next_one_on() {
     let mut world = World::new(vec![hook("watches", HookPoint::Message).observing()]);
-    world.say("hello").check(&["+ user", "turn", "tell watches message:user", "model"]);
+    world.say("hello").check(&["tell watches message:user", "+ user", "turn", "model"]);
     world.offer_hooks(json!([{ "event": "message" }])).model("shown to all");
     world.check(&["tell watches message:assistant", "+ assistant", "end completed"]);
     world.say("again").pass().took();

@@ -1,7 +1,7 @@
 //! What hooks see of a job before it begins, and what they give it.
 
 use super::{At, Job, Outcome, Step};
-use crate::core::context::{counter::Counter, cut::Cut, summary};
+use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde_json::Value;
 
@@ -10,6 +10,8 @@ use serde_json::Value;
 pub struct Given {
     /// The summary, in place of one that is made.
     pub summary: Option<(String, String)>,
+    /// What it takes out and what it keeps, where that is not what was planned.
+    pub cut: Option<Cut>,
     /// What is kept with it.
     pub details: Option<(String, Value)>,
     /// Who named the model that makes the summary.
@@ -35,6 +37,9 @@ impl Job {
         let goes = || cut.summarised.iter();
         preparation.messages = goes().filter(|at| **at < prefix).map(shown).collect();
         preparation.turn_prefix = goes().filter(|at| **at >= prefix).map(shown).collect();
+        let said = preparation.messages.iter().chain(&preparation.turn_prefix);
+        preparation.conversation =
+            said.flat_map(|said| serialize::blocks(&said.message)).collect::<Vec<_>>().join("\n\n");
         preparation.previous_summary = self.previous(cut);
         preparation.files = self.details(cut);
         preparation.first_kept_entry_id.clone_from(&cut.first_kept);
@@ -60,8 +65,14 @@ impl Job {
         self.conversation = None;
     }
 
-    /// Takes what hooks give. A summary is offered by the first step that summarises; where it does not do, the model is
-    /// asked as it would have been.
+    /// How many messages of the context were read.
+    #[must_use]
+    pub fn messages_read(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Takes what hooks give. A summary is offered by the first step that summarises, or else by the first that leaves
+    /// anything out; where it gains nothing, that step is taken as it would have been.
     pub fn give(&mut self, given: Given) {
         if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
             self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
@@ -69,10 +80,20 @@ impl Job {
         self.given = given;
     }
 
-    /// The hook's summary of what this cut takes out, if there is one that was not offered yet.
-    pub(super) fn given_summary(&mut self, cut: &Cut) -> Option<Outcome> {
+    /// The hook's summary of what the cut of this step takes out, if there is one that was not offered yet; the step is
+    /// then the next one again.
+    pub(super) fn given_summary(&mut self, step: &Step) -> Option<Outcome> {
+        let planned = match step {
+            Step::Summarise(cut) => cut,
+            // A later step summarises.
+            Step::Truncate(_) if self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) => return None,
+            Step::Truncate(cut) => cut,
+            Step::Clear { .. } => return None,
+        };
         let (hook, summary) = self.given.summary.take()?;
-        self.steps.push_front(Step::Summarise(cut.clone()));
+        let own = self.given.cut.take();
+        let cut = own.as_ref().unwrap_or(planned);
+        self.steps.push_front(step.clone());
         self.at = At::Offered(CompactionRung::HookSummary, None);
         let outcome = Outcome {
             summary: summary.trim().to_owned(),

@@ -1,0 +1,54 @@
+//! What a required hook ends that fails, is too slow, or whose client stays away: what it could not look at does not
+//! happen, and whoever waits for it is told. Hooks that are not required are passed over and do not get here.
+
+use super::{
+    super::{AgentLoop, Stage},
+    Open, Subject,
+};
+use crate::core::hook::HookFault;
+use reseed_protocol::{ErrorBody, ErrorCode, Timestamp, reply::Reply};
+
+impl AgentLoop {
+    /// Ends what a required hook did not look at.
+    pub(super) fn hook_failed(&mut self, now: Timestamp, subject: Subject, open: &Open, fault: &HookFault) {
+        let error = hook_error(&subject, open, fault);
+        if subject.holds_the_stage() {
+            self.stage = Stage::Idle;
+        }
+        match subject {
+            Subject::Input(offered) => self.refuse_input(now, &offered, error),
+            // An answer that nobody has seen is gone with its turn.
+            Subject::Start(_)
+            | Subject::BeforeRequest
+            | Subject::Ephemeral(_)
+            | Subject::TurnEnd(_)
+            | Subject::Answer(_) => self.fail_turn(now, error),
+            Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
+                self.drop_uncalled(now, *calls);
+                self.fail_turn(now, error);
+            }
+            Subject::Calls(mut calls) => {
+                // The model may go on without this one call.
+                calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
+                self.next_call(now, *calls);
+            }
+            Subject::Result(given) => {
+                // The command was taken; what it brought is not kept.
+                self.remember(&given.caller.without_content("tool_result"));
+                self.fail_turn(now, error);
+            }
+            Subject::Compaction(_) => self.uncompacted(now, error),
+            Subject::Navigation(wish) => {
+                self.reply(&wish.caller, Reply::Error(error));
+                self.proceed(now);
+            }
+        }
+    }
+}
+
+/// What is told of what a hook has ended.
+fn hook_error(subject: &Subject, open: &Open, fault: &HookFault) -> ErrorBody {
+    let message = format!("the hook `{}` at `{}` failed: {}", open.spec.name, subject.event(), fault.message);
+    ErrorBody::new(fault.code, message)
+        .with_details(serde_json::json!({ "hook": open.spec.name, "event": subject.event() }))
+}

@@ -1,0 +1,205 @@
+//! `message` hooks on what a user says: asked before the command is accepted, so that what they take out of it is stored
+//! nowhere and shown to nobody.
+//!
+//! Inputs of a session are looked at one after the other, in the order in which they came: those that come while hooks look
+//! at one wait in line behind it, and so do messages of clients, which no hook is asked about. Nothing of this is durable:
+//! a process that ends, or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
+
+use super::{
+    super::{
+        AgentLoop, Origin, Stage,
+        commands::Caller,
+        queue::{How, Said},
+    },
+    Chain, Subject,
+    request::{ANOTHER_ROLE, refused},
+};
+use crate::core::{hook::HookFault, session::input::is_picture_address};
+use reseed_protocol::{
+    CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
+    command::{Command, UserInput, WhenBusy},
+    hook::{HookAnswer, HookEvent},
+    reply::Reply,
+};
+use std::collections::VecDeque;
+
+/// Inputs that may wait in line. A connection reads no commands beyond 32 unanswered ones, and a client whose own hook is
+/// asked must get its answer through beside its inputs.
+const LINE_MAX: usize = 16;
+
+/// The inputs of a session that are not accepted yet, from loop to loop.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    pub(in crate::core::agent_loop) asked: Option<Chain>,
+    pub(in crate::core::agent_loop) line: VecDeque<InLine>,
+}
+
+/// A command that waits until hooks have looked at an input before it.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct InLine {
+    pub(in crate::core::agent_loop) caller: Caller,
+    command: Command,
+}
+
+/// What a user says, as hooks made it so far.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) struct Offered {
+    pub(in crate::core::agent_loop) caller: Caller,
+    entry_id: EntryId,
+    parts: Vec<Part>,
+    how: How,
+    /// The session does nothing else meanwhile: it did nothing when the input came.
+    pub(super) holds: bool,
+}
+
+impl Offered {
+    pub(super) fn event(&self) -> HookEvent {
+        let message = Message::new(Role::User, self.parts.clone());
+        HookEvent::Message { entry_id: self.entry_id.clone(), message }
+    }
+}
+
+impl AgentLoop {
+    /// Whether hooks are looking at an input.
+    pub(in crate::core::agent_loop) fn looks_at_input(&self) -> bool {
+        self.chains.iter().any(Chain::is_of_input)
+    }
+
+    /// The input that hooks look at, and those behind it.
+    pub(in crate::core::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
+        let asked = self.chains.iter().filter_map(|chain| match &chain.subject {
+            Subject::Input(offered) => Some(&offered.caller.id),
+            _ => None,
+        });
+        asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
+    }
+
+    /// Puts a command in line that comes while hooks look at an input, or hands back one that need not wait.
+    ///
+    /// # Errors
+    /// `queue_full`; `turn_running` for an input that may not wait.
+    pub(in crate::core::agent_loop) fn waits_in_line(
+        &mut self,
+        caller: &Caller,
+        command: Command,
+    ) -> Result<Option<Command>, ErrorBody> {
+        // A hook that looks at an input would wait for itself.
+        let waits =
+            matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
+        if !waits || !self.looks_at_input() {
+            return Ok(Some(command));
+        }
+        if let Command::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
+            if parent_id.is_some() {
+                return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
+            }
+            if *when_busy == Some(WhenBusy::Reject) {
+                return Err(self.busy("the input came with whenBusy: reject"));
+            }
+        }
+        if self.line.len() >= LINE_MAX {
+            let message = format!("{LINE_MAX} inputs wait for hooks already; wait for their answers first");
+            return Err(ErrorBody::new(ErrorCode::QueueFull, message));
+        }
+        self.line.push_back(InLine { caller: caller.clone(), command });
+        Ok(None)
+    }
+
+    /// Asks the hooks about what a user says.
+    pub(in crate::core::agent_loop) fn look_at_input(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        parts: Vec<Part>,
+        how: How,
+    ) {
+        let (entry_id, holds) = (self.ids.next_id(), matches!(self.stage, Stage::Idle));
+        let offered = Offered { caller: caller.clone(), entry_id, parts, how, holds };
+        self.ask_hooks(now, Subject::Input(Box::new(offered)));
+    }
+
+    pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
+        let Some(message) = answer.message else { return Ok(false) };
+        if message.role != Role::User {
+            return Err(HookFault::failed(ANOTHER_ROLE));
+        }
+        let says_something = |part: &Part| !matches!(part, Part::Text { text } if text.trim().is_empty());
+        let is_sayable = |part: &Part| match part {
+            Part::Text { .. } => true,
+            Part::Image { url, .. } => is_picture_address(url),
+            Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => false,
+        };
+        if !message.content.iter().all(is_sayable) {
+            return Err(HookFault::failed("its message has parts that a user does not say"));
+        }
+        if !message.content.iter().any(says_something) {
+            return Err(HookFault::failed("its message has no text and no picture"));
+        }
+        self.check_fits(&message.content).map_err(refused)?;
+        let changed = message.content != offered.parts;
+        if changed {
+            // Also what the command is remembered by says nothing of what it said.
+            offered.caller = offered.caller.without_content("user_input");
+            offered.parts = message.content;
+        }
+        Ok(changed)
+    }
+
+    /// All hooks have seen an input: it is accepted as they made it.
+    pub(super) fn input_seen(&mut self, now: Timestamp, offered: Offered) {
+        let Offered { caller, entry_id, parts, how, holds: _ } = offered;
+        let taken = match self.holding {
+            true => Err(stopping()),
+            false => self.take_input(now, &caller, Said { entry_id, parts }, how),
+        };
+        if let Err(error) = taken {
+            self.reply(&caller, Reply::Error(error));
+        }
+        self.go_on_after_input(now);
+    }
+
+    /// A required hook could not look at an input: it is refused, and nothing of it is kept.
+    pub(super) fn refuse_input(&mut self, now: Timestamp, offered: &Offered, error: ErrorBody) {
+        self.reply(&offered.caller, Reply::Error(error));
+        self.go_on_after_input(now);
+    }
+
+    /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
+    fn go_on_after_input(&mut self, now: Timestamp) {
+        if matches!(self.stage, Stage::Idle) {
+            self.proceed(now);
+        }
+        self.next_in_line(now);
+    }
+
+    /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
+    pub(in crate::core::agent_loop) fn next_in_line(&mut self, now: Timestamp) {
+        while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
+            let Some(InLine { caller, command }) = self.line.pop_front() else { return };
+            self.on_command(now, caller, command, None);
+        }
+    }
+
+    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused.
+    pub(in crate::core::agent_loop) fn refuse_inputs(&mut self) {
+        for waiting in std::mem::take(&mut self.line) {
+            self.refuse_unseen(&waiting.caller);
+        }
+        for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
+            if subject.holds_the_stage() {
+                self.stage = Stage::Idle;
+            }
+            if let Subject::Input(offered) = subject {
+                self.refuse_unseen(&offered.caller);
+            }
+        }
+    }
+
+    pub(super) fn refuse_unseen(&mut self, caller: &Caller) {
+        self.reply(caller, Reply::Error(stopping()));
+    }
+}
+
+fn stopping() -> ErrorBody {
+    ErrorBody::new(ErrorCode::ShuttingDown, "the session stops before hooks have seen the input; send it again")
+}

@@ -1,0 +1,207 @@
+//! Hooks that look at what a user says before it is accepted, and what waits behind it.
+
+use super::*;
+use crate::core::session::fingerprint::withheld;
+use reseed_protocol::{
+    EntryId,
+    command::{AppendCustomMessage, InputContent, Navigate, WhenBusy},
+};
+
+/// A world whose input is looked at.
+fn looked_at() -> World {
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("first").check(&["ask one message:user"]);
+    world
+}
+
+fn input(text: &str) -> UserInput {
+    UserInput::plain(Said::Text(text.into()))
+}
+
+fn busy(text: &str, when_busy: WhenBusy) -> Command {
+    Command::UserInput(UserInput { when_busy: Some(when_busy), ..input(text) })
+}
+
+fn note() -> Command {
+    let content = InputContent::Text("a note".into());
+    Command::AppendCustomMessage(AppendCustomMessage {
+        custom_type: "note".into(),
+        content,
+        display: true,
+        details: None,
+    })
+}
+
+#[test]
+fn later_inputs_wait_for_the_one_that_is_looked_at_and_come_in_their_order() {
+    let mut world = looked_at();
+    world.say("second").check(&[]);
+    world.command(note()).check(&[]);
+    world.say("third").check(&[]);
+    assert!(world.agent.is_busy() && world.replies.is_empty() && world.events.is_empty());
+    world.answer(json!({})).check(&["+ user", "turn", "model withheld", "ask one message:user"]);
+    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "second");
+    // The message of a client waits for its place, and no hook is asked about it.
+    world.answer(json!({})).check(&["queue 1", "queue 2", "ask one message:user"]);
+    world.answer(json!({})).check(&["queue 3"]);
+    world.model("yes").pass().model("yes").pass().model("yes").pass();
+    let said: Vec<String> =
+        world.entries.iter().map(|entry| format!("{} {}", kind_of(entry), text_of(entry))).collect();
+    let expected = [
+        "user first",
+        "assistant yes",
+        "custom_message a note",
+        "user second",
+        "assistant yes",
+        "user third",
+        "assistant yes",
+    ];
+    assert_eq!(said, expected);
+    world.check_at_rest();
+}
+
+fn text_of(entry: &Entry) -> String {
+    match &entry.data {
+        EntryData::Message(message) => all_of(message),
+        EntryData::CustomMessage(custom) => all_of(&Message::new(reseed_protocol::Role::User, custom.content.clone())),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_input_that_is_refused_is_nowhere_and_the_next_one_is_looked_at() {
+    let mut world = looked_at();
+    world.say("second").took();
+    world.fails(HookFault::failed("it broke"));
+    world.check(&["one failed hook_failed", "error hook_failed", "ask one message:user"]);
+    let Reply::Error(error) = world.reply() else { panic!("no error") };
+    assert_eq!((error.retriable, error.details.as_ref().unwrap()["hook"].as_str()), (true, Some("one")));
+    assert!(world.events.is_empty());
+    world.answer(json!({})).check(&["+ user", "turn", "model withheld"]);
+    assert_eq!(world.last_sent(), ["user second"]);
+    world.model("yes").pass().check_at_rest();
+}
+
+#[test]
+fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
+    let mut world = looked_at();
+    world.command(busy("now", WhenBusy::Reject)).check(&["error turn_running"]);
+    let elsewhere = UserInput { parent_id: Some(None), ..input("elsewhere") };
+    world.command_to(Command::UserInput(elsewhere), Some(Place::default())).check(&["error turn_running"]);
+    let move_ = Navigate {
+        entry_id: None,
+        position: None,
+        summarize: None,
+        instructions: None,
+        replace_instructions: None,
+        label: None,
+    };
+    world.command_to(Command::Navigate(move_), Some(Place::default())).check(&["error turn_running"]);
+    let Reply::Error(error) = world.reply() else { panic!("no error") };
+    assert!(error.message.contains("hooks look at an input"), "{}", error.message);
+    let unseen = UserInput { if_leaf: Some(Some("nobody".parse().unwrap())), ..input("blind") };
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.command(Command::UserInput(unseen)).check(&["error leaf_moved"]);
+    world.say(" ").check(&["error empty_input"]);
+    let mut world = looked_at();
+    for _ in 0..16 {
+        world.say("more").check(&[]);
+    }
+    world.say("too many").check(&["error queue_full"]);
+}
+
+#[test]
+fn what_changes_while_hooks_look_at_an_input_is_looked_at_again() {
+    // A turn that was running has ended, and what the sender had seen is not the last word any more.
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("first").answer(json!({})).took();
+    let leaf: Option<EntryId> = world.agent.session().state.leaf.clone();
+    world.command(Command::UserInput(UserInput { if_leaf: Some(leaf), ..input("second") }));
+    world.check(&["ask one message:user"]);
+    let call = world.open.pop_front().unwrap();
+    world.model("yes").check(&["ask one message:assistant"]);
+    world.answer(json!({})).check(&["+ assistant", "end completed"]);
+    assert!(world.agent.is_busy(), "an input is still looked at");
+    world.answer_to(call.0, call.1, json!({})).check(&["error leaf_moved"]).check_at_rest();
+    // Without that condition it is asked at once.
+    world.say("third").answer(json!({})).check(&["ask one message:user", "+ user", "turn", "model withheld"]);
+}
+
+#[test]
+fn an_input_is_still_looked_at_by_the_loop_that_follows() {
+    let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+    world.say("first").answer(json!({}));
+    world.say("second").say("third").took();
+    let call = world.open.pop_front().unwrap();
+    world.model("yes").answer(json!({})).took();
+    let other = reseed_protocol::command::SetModel { model: "other".into(), reasoning_effort: None };
+    world.command(Command::SetModel(other)).check(&["+ model_change", "reseed"]);
+    world.answer_to(call.0, call.1, instead("user", "2nd"));
+    world.check(&["+ user", "turn", "model withheld", "ask one message:user"]);
+    assert_eq!(world.asked_for()["message"]["content"][0]["text"], "third");
+    assert_eq!(world.last_sent().last().unwrap(), "user 2nd");
+}
+
+#[test]
+fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
+    let mut world = World::with(
+        vec![hook("one", HookPoint::Message)],
+        &["e0:user where", "e1:assistant there", "e2:user and", "e3:assistant so"],
+        |_, _| (),
+    );
+    let leaf: EntryId = "e1".parse().unwrap();
+    let tree = world.agent.session().tree.upto(&leaf).unwrap();
+    let place = Place { leaf: Some(leaf.clone()), tree, ..Place::default() };
+    let branch = UserInput { parent_id: Some(Some(leaf)), ..input("my number is 4711") };
+    world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
+    world.say("later").check(&[]);
+    world.answer(instead("user", "my number is ----"));
+    // What waited behind it is looked at by the loop that the branch begins with.
+    world.check(&["+ user", "turn", "reseed", "model withheld", "ask one message:user"]);
+    assert_eq!(world.last_sent(), ["user where", "assistant there", "user my number is ----"]);
+}
+
+#[test]
+fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
+    let mut world = looked_at();
+    world.say("second").took();
+    world.tell(Input::Stop).check(&["error shutting_down", "drop one", "error shutting_down"]);
+    assert!(world.events.is_empty());
+    world.check_at_rest();
+    // One that drains lets the hook answer, and begins no turn.
+    let mut world = looked_at();
+    world.tell(Input::Hold);
+    world.answer(json!({})).check(&["error shutting_down"]).check_at_rest();
+}
+
+#[test]
+fn a_command_is_looked_at_once_and_remembered_without_what_hooks_took_out() {
+    let mark = |answer: Value| {
+        let mut world = World::new(vec![hook("one", HookPoint::Message)]);
+        let id: CommandId = "command-000000000001".parse().unwrap();
+        let send = |world: &mut World, fingerprint: u64| {
+            let command = Box::new(Command::UserInput(input("my number is 4711")));
+            let id = id.clone();
+            world.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint, command, place: None })
+        };
+        let asked = send(&mut world, 4_711);
+        let [Effect::CallHook(call)] = &asked[..] else { panic!("{asked:?}") };
+        assert_eq!(send(&mut world, 4_711), [], "it waits with the first");
+        let conflict = send(&mut world, 815);
+        assert!(
+            matches!(&conflict[..], [Effect::Reply { reply: Reply::Error(error), .. }] if error.code == ErrorCode::IdempotencyConflict),
+            "{conflict:?}"
+        );
+        let answer = Box::new(Ok(serde_json::from_value(answer).unwrap()));
+        let call_id = call.call.call_id.clone();
+        let effects = world.agent.handle(NOW, Input::HookAnswered { call_id, answer });
+        let marks = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Append(append) => Some(append.marks),
+            _ => None,
+        });
+        let marks: Vec<u64> = marks.flatten().map(|mark| mark.fingerprint).collect();
+        marks
+    };
+    assert_eq!(mark(json!({})), [4_711]);
+    assert_eq!(mark(instead("user", "my number is ----")), [withheld("user_input")]);
+}

@@ -1,0 +1,86 @@
+//! The session that a hook is asked about, as the hook reaches it: through its actor's mailbox, as any client's commands,
+//! and through the store for what is not in memory.
+
+use super::{
+    handle::{Message, Outgoing},
+    load::entry,
+    shared::{Shared, store_error},
+};
+use crate::{
+    core::agent_loop::{Origin, Snapshot},
+    hooks::{Access, AccessFuture},
+    store::EntryQuery,
+};
+use reseed_protocol::{
+    CallId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
+    command::{Command, GetContext},
+    reply::{Context, Reply},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// A session, for its hooks.
+pub(super) struct HookSession {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: SessionId,
+    pub(super) mailbox: mpsc::WeakSender<Box<Message>>,
+    /// The call that the hook was given it for: its commands are named after it.
+    pub(super) call_id: CallId,
+    /// How many commands were sent for it.
+    pub(super) commands: AtomicU64,
+}
+
+impl HookSession {
+    async fn send(&self, message: Message) -> Result<(), ErrorBody> {
+        let mailbox = self.mailbox.upgrade().ok_or_else(gone)?;
+        mailbox.send(Box::new(message)).await.map_err(|_| gone())
+    }
+}
+
+impl Access for HookSession {
+    fn command(&self, command: Command) -> AccessFuture<'_, Reply> {
+        Box::pin(async move {
+            let number = self.commands.fetch_add(1, Ordering::Relaxed);
+            let id = format!("hook-{}-{number}", self.call_id).parse();
+            let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an id of another form"))?;
+            let (outgoing, mut incoming) = mpsc::channel(1);
+            self.send(Message::Command { origin: Origin::HOOK, id, command, outgoing }).await?;
+            match incoming.recv().await {
+                Some(Outgoing::Reply(_, reply)) => Ok(*reply),
+                _ => Err(gone()),
+            }
+        })
+    }
+
+    fn now(&self) -> AccessFuture<'_, Snapshot> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.send(Message::Snapshot(answer)).await?;
+            answered.await.map_err(|_| gone())
+        })
+    }
+
+    fn context(&self, get: GetContext) -> AccessFuture<'_, Context> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.send(Message::NextRequest(get, answer)).await?;
+            answered.await.map_err(|_| gone())?
+        })
+    }
+
+    fn path(&self, from: EntryId, limit: u32) -> AccessFuture<'_, Vec<Entry>> {
+        Box::pin(async move {
+            let query = EntryQuery::Path { from, limit };
+            let records = self.shared.store.entries(&self.session, query).await.map_err(|error| store_error(&error))?;
+            let entries = records.iter().filter_map(|record| entry(&self.session, record).transpose());
+            entries.collect::<Result<_, _>>().map_err(|error| store_error(&error))
+        })
+    }
+}
+
+fn gone() -> ErrorBody {
+    ErrorBody::new(ErrorCode::SessionNotFound, "the session has left memory")
+}
