@@ -238,7 +238,7 @@ impl AgentLoop {
     /// A hook that is required could not look at the compaction: it is not made.
     pub(super) fn uncompacted(&mut self, now: Timestamp, error: ErrorBody) {
         let Some(running) = self.running.take() else { return };
-        let advanced = self.fail(now, running, error);
+        let advanced = self.fail(running, error);
         self.after(now, advanced);
     }
 
