@@ -63,6 +63,8 @@ pub enum EphemeralEvent {
     CompactionStarted(CompactionStarted),
     /// How far it is.
     CompactionProgress(CompactionProgress),
+    /// A compaction is prepared and held: it is committed at the trigger, in one step.
+    CompactionPrepared(Box<CompactionPrepared>),
     /// The window is nearly full and nothing will be done about it, or something else about it should be known.
     ContextWarning(ContextWarning),
     /// How full the window is now, in the middle of a turn: after a tool's result and before the request that follows.
@@ -180,9 +182,21 @@ events! {
         /// How often the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
+        /// The compaction that is held from now on. For the server, which reads it back after a restart.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<HeldCompaction>,
         /// The command that caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
+    }
+
+    /// A compaction that is prepared and not yet committed, as the log keeps it.
+    struct HeldCompaction {
+        /// The job that prepared it.
+        job_id: JobId,
+        /// What the server needs to commit it. Its form is the server's own and may change.
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        record: serde_json::Value,
     }
 
     /// Payload of `compaction_undone`.
@@ -392,6 +406,29 @@ events! {
         total: u64,
     }
 
+    /// Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was.
+    struct CompactionPrepared {
+        /// The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped.
+        job_id: JobId,
+        /// Why it was begun.
+        trigger: CompactionTrigger,
+        /// Which way of making room it takes.
+        rung: CompactionRung,
+        /// Tokens of the next request now.
+        token_count: u64,
+        /// Tokens of the next request if it were committed now.
+        new_token_count: u64,
+        /// It is committed before the first request of more tokens than this; absent where the strategy never compacts
+        /// by count.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compact_at_tokens: Option<u64>,
+        /// Milliseconds it took.
+        duration_ms: u64,
+        /// What the summary requests cost together; absent where the model was not asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary_usage: Option<Usage>,
+    }
+
     /// Payload of `compaction_failed`.
     struct CompactionFailed {
         /// The job.
@@ -416,6 +453,9 @@ events! {
         /// Milliseconds a user waited for it.
         #[serde(default)]
         paused_ms: u64,
+        /// What its summary requests cost together, where a compaction that was held is dropped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unused_usage: Option<Usage>,
         /// An error code.
         code: crate::ErrorCode,
         /// What went wrong.

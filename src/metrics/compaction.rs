@@ -143,6 +143,16 @@ pub fn compaction_failed(event: &CompactionFailed) {
     let Some(trigger) = event.trigger else { return };
     ended(trigger, "none", CompactionOutcome::of(event.code), event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
+    if let Some(usage) = &event.unused_usage {
+        for (kind, tokens) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
+            HELD_TOKENS_UNUSED_TOTAL.counter([kind]).increment(tokens);
+        }
+    }
+}
+
+/// A compaction was prepared and is held.
+pub fn compaction_prepared() {
+    COMPACTIONS_PREPARED_TOTAL.counter([]).increment(1);
 }
 
 fn ended(asked: CompactionTrigger, rung: &'static str, outcome: CompactionOutcome, background: bool) {
@@ -230,11 +240,45 @@ pub(super) mod tests {
             failed_rungs: Vec::new(),
             duration_ms: 20,
             paused_ms: 0,
+            unused_usage: None,
             code,
             message: "secret words".to_owned(),
         };
         change(&mut event);
         event
+    }
+
+    /// What a summary cost that was never used.
+    pub(crate) fn usage() -> Usage {
+        Usage {
+            input_tokens: 900,
+            cached_tokens: 0,
+            cache_write_tokens: None,
+            output_tokens: 80,
+            reasoning_tokens: None,
+            prefix_tokens: None,
+            cost_nano_usd: None,
+            source: UsageSource::Reported,
+        }
+    }
+
+    #[test]
+    fn what_was_held_and_never_used_is_counted_by_its_tokens() {
+        check(
+            || {
+                compaction_prepared();
+                compaction_failed(&failed(ErrorCode::CompactionVoid, |event| event.unused_usage = Some(usage())));
+            },
+            &[
+                r#"compaction_duration_seconds_count{mode="foreground"} 1"#,
+                r#"compaction_duration_seconds_sum{mode="foreground"} 0.02"#,
+                r#"compaction_paused_seconds_count 1"#,
+                r#"compactions_prepared_total 1"#,
+                r#"compactions_total{trigger="threshold",rung="none",outcome="void",mode="foreground"} 1"#,
+                r#"held_tokens_unused_total{kind="input"} 900"#,
+                r#"held_tokens_unused_total{kind="output"} 80"#,
+            ],
+        );
     }
 
     fn rungs(table: &[(CompactionRung, &str)]) -> Vec<FailedRung> {

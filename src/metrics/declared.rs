@@ -155,6 +155,10 @@ metrics! {
     COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
         "Compactions that ended, by what asked for them, how room was made (`none` where it was not), how \
         they ended, and whether they were begun in the background.";
+    COMPACTIONS_PREPARED_TOTAL = Kind::Counter, "reseed_compactions_prepared_total" [], Count,
+        "Compactions that were prepared in the background and held until they were due.";
+    HELD_TOKENS_UNUSED_TOTAL = Kind::Counter, "reseed_held_tokens_unused_total" ["kind"], Count,
+        "Tokens that the model reported for compactions that were held and never used, `input` and `output`.";
     COMPACTION_RUNGS_FAILED_TOTAL = Kind::Counter, "reseed_compaction_rungs_failed_total" ["rung", "reason"], Count,
         "Ways of making room that did not do, also in compactions that another way committed.";
     COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" ["mode"], Seconds,

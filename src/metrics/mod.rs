@@ -342,7 +342,10 @@ mod tests {
             event.retained = Some(Retained { checked: 2, restored: 1 });
             event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
         }));
-        compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |_| {}));
+        compaction::compaction_prepared();
+        compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |event| {
+            event.unused_usage = Some(compaction::tests::usage());
+        }));
         compaction::preview_shown();
         compaction::compaction_undone();
         std::mem::forget(compaction::RestingSession::new(BreakerReason::NoGain));

@@ -160,6 +160,7 @@ impl Effects {
                 self.answer(asker, origin, id, reply);
             }
             Effect::Emit(event) => {
+                self.measure.emitted(&event);
                 self.feed.emit(&event);
             }
             Effect::CallModel(call) => self.call_model(*call),

@@ -2,8 +2,8 @@
 
 use crate::{
     core::{
-        context::counter::Counter,
-        session::{Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
+        context::{compaction::Held, counter::Counter},
+        session::{HeldAt, Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
     },
     store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
@@ -41,7 +41,23 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     let counter = Counter::for_model(&session.state.model);
     let (leaf, none) = (session.state.leaf.clone(), SessionTree::default());
     session.tree = path_to(store, &head.session, leaf, &session.state, &counter, &none).await?;
+    session.held = held(store, &head.session, session.state.held.as_ref()).await?;
     Ok(session)
+}
+
+/// The compaction that is held, from its record. One whose record is damaged is none: it is made again, and nothing of the
+/// conversation is lost.
+async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>) -> Result<Option<Arc<Held>>, Error> {
+    let Some(at) = at else { return Ok(None) };
+    let records = match store.read(session, at.seq - 1, 1).await {
+        Err(Error::Damaged { .. }) => return Ok(None),
+        records => records?,
+    };
+    let Some(record) = records.first().filter(|record| record.seq == at.seq) else { return Ok(None) };
+    Ok(match event(session, record)? {
+        Event::SessionUpdated(updated) => updated.held.as_ref().and_then(Held::read_back).map(Arc::new),
+        _ => None,
+    })
 }
 
 /// The path to an entry, as far back as the model can see. Where it comes to one of a path that is known already, the

@@ -17,7 +17,10 @@ use crate::{
 use reseed_protocol::{
     ErrorCode, JobId, SessionId, Timestamp, UsageSource,
     context::BreakerReason,
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, Event, FailedRung},
+    event::{
+        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent,
+        Event, FailedRung,
+    },
     reply::Reply,
 };
 use serde::Serialize;
@@ -153,6 +156,12 @@ impl Measure {
         }
     }
 
+    pub(super) fn emitted(&self, event: &EphemeralEvent) {
+        if let EphemeralEvent::CompactionPrepared(prepared) = event {
+            self.prepared(prepared);
+        }
+    }
+
     pub(super) fn replied(&mut self, reply: &Reply) {
         if let Reply::CompactionPreview(preview) = reply {
             compaction::preview_shown();
@@ -222,6 +231,21 @@ impl Measure {
             duration_ms: event.duration_ms,
             paused_ms: event.paused_ms,
         }));
+    }
+
+    fn prepared(&self, event: &CompactionPrepared) {
+        compaction::compaction_prepared();
+        tracing::info!(
+            target: COMPACTION,
+            session = %self.session,
+            job = %event.job_id,
+            trigger = compaction::trigger(event.trigger),
+            rung = compaction::rung(event.rung),
+            before = event.token_count,
+            after = event.new_token_count,
+            millis = event.duration_ms,
+            "compaction prepared"
+        );
     }
 
     fn came_to_nothing(&mut self, now: Timestamp, event: &CompactionFailed) {

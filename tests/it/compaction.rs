@@ -5,6 +5,7 @@ mod breaker;
 mod context;
 mod failure;
 mod form;
+mod held;
 mod ladder;
 mod overflow;
 mod prefix;

@@ -58,6 +58,7 @@ struct Tally {
     turns: u64,
     compactions: u64,
     background: u64,
+    held: u64,
     undone: u64,
     previews: u64,
     pins: u64,
@@ -90,6 +91,7 @@ impl Tally {
             turns: events(|event| matches!(event, Event::TurnFinished(_))),
             compactions: events(|event| matches!(event, Event::ContextCompacted(_))),
             background: events(|event| matches!(event, Event::ContextCompacted(made) if made.background)),
+            held: events(|event| matches!(event, Event::SessionUpdated(updated) if updated.held.is_some())),
             undone: events(|event| matches!(event, Event::CompactionUndone(_))),
             previews: given(
                 |what| matches!(what, What::Reply(_, reply) if matches!(**reply, Reply::CompactionPreview(_))),
@@ -120,7 +122,8 @@ impl Tally {
     fn add(&mut self, other: Self) {
         let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, .. } = other;
         let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
-        let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, .. } = other;
+        let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, held, .. } = other;
+        self.held += held;
         self.hooks += hooks;
         self.client_hooks += client_hooks;
         self.hook_changes += hook_changes;
@@ -242,6 +245,7 @@ fn whatever_happens_the_promises_hold() {
             ("turns", tally.turns, 4.0),
             ("compactions", tally.compactions, 0.6),
             ("compactions in the background", tally.background, 0.1),
+            ("compactions that were held", tally.held, 0.1),
             ("undone compactions", tally.undone, 0.05),
             ("previews", tally.previews, 0.05),
             ("changes of pins", tally.pins, 0.5),

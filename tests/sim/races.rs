@@ -118,6 +118,21 @@ async fn finish(world: &mut World) {
     .await;
 }
 
+/// The same, and talks on until what is held is committed.
+async fn commit(world: &mut World) {
+    finish(world).await;
+    for _ in 0..INPUTS_MAX {
+        let snapshot = world.clients[OWNER].snapshot().await;
+        if snapshot.is_some_and(|snapshot| snapshot.context_info.compactions > 0) {
+            return;
+        }
+        let words = world.wire.rng.usize(10..30);
+        input(world, words).await;
+        quiet(world).await;
+    }
+    panic!("{INPUTS_MAX} inputs and what is held is not committed");
+}
+
 fn made(history: &History) -> Vec<&ContextCompacted> {
     let made = history.events.iter().filter_map(|event| match event {
         Event::ContextCompacted(compacted) => Some(&**compacted),
@@ -181,7 +196,7 @@ fn crossing_with_many_items_gives_one_compaction() {
             }
             let millis = world.wire.rng.u64(1..100);
             world.pass(Duration::from_millis(millis)).await;
-            finish(world).await;
+            commit(world).await;
         },
         |(), history| {
             let began = history.given.iter().filter(|given| {
@@ -208,7 +223,7 @@ fn input_during_a_background_compaction() {
             // The turns end although no summary is given yet.
             quiet(world).await;
             let still = at_work(world).await;
-            finish(world).await;
+            commit(world).await;
             (job, still)
         },
         |(job, still), history| {
@@ -248,7 +263,7 @@ fn a_turn_that_is_cancelled_leaves_a_background_compaction_alone() {
             if world.wire.rng.bool() {
                 quiet(world).await;
             }
-            finish(world).await;
+            commit(world).await;
             job
         },
         |job, history| {
@@ -273,7 +288,7 @@ fn disconnect_during_a_background_compaction() {
             world.script.hold_summaries(false);
             tokio::time::sleep(Duration::from_secs(after)).await;
             gather(world).await;
-            finish(world).await;
+            commit(world).await;
             job
         },
         only_in_the_background,
@@ -330,7 +345,7 @@ fn undo_during_a_background_compaction() {
     race(
         async |world| {
             let _ = fill(world).await;
-            finish(world).await;
+            commit(world).await;
             let job = fill(world).await;
             tell(world, "undo_compaction", json!({})).await;
             if world.wire.rng.bool() {
@@ -374,11 +389,32 @@ fn crash_during_a_background_compaction() {
             gather(world).await;
             quiet(world).await;
             input(world, 3).await;
-            finish(world).await;
+            commit(world).await;
         },
         |(), history| {
             let made = made(history);
             ensure(made.len() == 1, || format!("not one compaction but {made:?}"))
+        },
+    );
+}
+
+#[test]
+fn what_is_held_outlives_a_crash() {
+    race(
+        async |world| {
+            let job = fill(world).await;
+            finish(world).await;
+            let is_held = at_work(world).await.is_none();
+            world.crash().await;
+            world.start();
+            gather(world).await;
+            quiet(world).await;
+            commit(world).await;
+            is_held.then_some(job)
+        },
+        |job, history| match job {
+            Some(job) => only_in_the_background(job, history),
+            None => Err("a compaction is still at work".to_owned()),
         },
     );
 }
@@ -467,7 +503,7 @@ fn what_is_pinned_while_a_move_waits_for_its_summary_stays_in_every_compaction()
             world.pass(Duration::from_millis(5)).await;
             finish(world).await;
             let job = fill(world).await;
-            finish(world).await;
+            commit(world).await;
             (job, path[0].clone())
         },
         |(job, pinned), history| {

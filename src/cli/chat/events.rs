@@ -186,6 +186,10 @@ impl Dialogue {
                 self.jobs.insert(started.job_id.clone());
                 self.progress("compacting the context");
             }
+            EphemeralEvent::CompactionPrepared(prepared) => {
+                self.end_job(&prepared.job_id);
+                self.line(&self.screen.compaction_prepared(prepared));
+            }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
             EphemeralEvent::RoleChanged(changed) => {
                 let role = match changed.role {

@@ -11,7 +11,7 @@ use super::{
 use reseed_protocol::{
     Entry, EntryData, Part, Role,
     context::{ContextInfo, CountSource},
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted},
+    event::{CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted},
     reply::{QueueItem, SessionItem, SessionState},
 };
 use std::{borrow::Cow, fmt::Write as _};
@@ -157,7 +157,7 @@ impl Screen {
             let _ = write!(out, "\n  {kind:<13}{:>10} {percent:>6.1} %", number(tokens));
         }
         let compacts = match info.compact_at_tokens {
-            Some(tokens) => format!("compacts at {}", number(tokens)),
+            Some(tokens) => format!("compacts above {}", number(tokens)),
             None => "never compacts by itself".to_owned(),
         };
         let _ = write!(
@@ -196,6 +196,15 @@ impl Screen {
     fn shrunk(self, before: u64, after: u64) -> String {
         let arrow = if self.color { "→" } else { "->" };
         self.ink(Ink::Bold, &format!("context compacted: {} {arrow} {} tokens", number(before), number(after)))
+    }
+
+    /// A compaction is prepared, and when it is committed.
+    pub(super) fn compaction_prepared(self, event: &CompactionPrepared) -> String {
+        let when = match event.compact_at_tokens {
+            Some(tokens) => format!("before the first request above {} tokens", number(tokens)),
+            None => "when it is due".to_owned(),
+        };
+        self.note(&format!("a compaction is prepared; the context is compacted {when}"))
     }
 
     /// Why a compaction did nothing.

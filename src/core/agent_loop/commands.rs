@@ -206,6 +206,16 @@ impl AgentLoop {
         caller: &Caller,
         cancel: &CancelCompaction,
     ) -> Result<(), ErrorBody> {
+        let held = self.session.state.held.as_ref().map(|held| &held.job_id);
+        if self.running_job().is_none()
+            && cancel.job_id.as_ref().is_none_or(|asked| Some(asked) == held)
+            && held.is_some()
+        {
+            self.remember(caller);
+            self.guards.declined(self.context_info().token_count);
+            self.drop_held(cancelled());
+            return Ok(());
+        }
         let Some(running) = self.running_job().cloned() else {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, "no compaction is running"));
         };

@@ -1,12 +1,12 @@
 //! Committing what a compaction came to: one appended entry, where what it has read still stands. It replaces exactly what
 //! was read and keeps everything said since.
 
-use super::{AgentLoop, Effect, Stage, compact::Ready, turn::appended};
+use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, turn::appended};
 use crate::core::{
     context::{
         RequestCount,
         build::remaining,
-        compaction::{Job, Outcome, carry::carried_patch},
+        compaction::{Basis, Outcome, carry::carried_patch},
         counter::Estimator,
     },
     pi,
@@ -30,26 +30,26 @@ impl AgentLoop {
     /// # Errors
     /// Why it came to nothing; the clients were told.
     pub(super) fn commit(&mut self, now: Timestamp, ready: Ready) -> Result<(), ErrorBody> {
-        let Ready { job, mut outcome, background, waited_since } = ready;
-        if !self.still_holds(&job, &outcome) {
+        let Ready { basis, mut outcome, background, waited_since, merged } = ready;
+        if !self.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
+            self.compaction_failed(&basis.order, self.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        self.keep_what_came(&job, &mut outcome);
+        self.keep_what_came(&basis, &mut outcome);
         // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
         let before = self.count(&self.context());
         let entry_id: EntryId = self.ids.next_id();
-        let (entry, after) = self.would_be(now, &job, &outcome, &entry_id, before.tokens);
-        let is_enough = self.does(&job, before.tokens, after.tokens);
-        if after.tokens >= before.tokens && !(job.is_rebuild() && is_enough) {
+        let (entry, after) = self.would_be(now, &basis, &outcome, &entry_id, before.tokens);
+        let is_enough = self.does(&basis, before.tokens, after.tokens);
+        if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
             let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
+            self.compaction_failed(&basis.order, self.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
         self.guards.gained(is_enough, after.tokens, self.window_tokens());
@@ -66,21 +66,21 @@ impl AgentLoop {
             old_token_count: before.tokens,
             new_token_count: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: job.order.strategy.unwrap_or(self.manager.name()).to_owned(),
-            job_id: job.order.job_id.clone(),
-            command_id: job.order.command_id.clone(),
+            strategy: basis.order.strategy.unwrap_or(self.manager.name()).to_owned(),
+            job_id: basis.order.job_id.clone(),
+            command_id: basis.order.command_id.clone(),
             entry_id,
             first_kept_entry_id: first_kept,
             kept_entry_ids: kept,
             cleared_entry_ids: cleared,
-            trigger: job.order.trigger,
+            trigger: basis.order.trigger,
             background,
             rung,
             failed_rungs: failed,
             summary,
             form,
             generation: self.generation + 1,
-            duration_ms: now.millis_since(job.started_at),
+            duration_ms: basis.duration_ms(now),
             paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
@@ -88,29 +88,33 @@ impl AgentLoop {
             compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
-        let command_id = job.order.command_id.clone();
+        let command_id = basis.order.command_id.clone();
+        let passed_over = self.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
         let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
         self.append(events, Vec::new());
+        if let Some(held) = passed_over {
+            self.tell_dropped(&held, unused("another one was committed"));
+        }
         self.out.push(Effect::Reseed);
         self.stage = Stage::Done;
         Ok(())
     }
 
     /// Whether what a job has read is still what stands before what was said since.
-    pub(super) fn still_holds(&self, job: &Job, outcome: &Outcome) -> bool {
+    pub(super) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
-        self.compaction_in_effect().map(|(id, _)| id) == job.base.as_ref()
-            && outcome.first_kept.iter().chain(&outcome.kept).chain(job.last_read()).all(has)
-            && !self.parts_call_and_result(job, outcome)
+        self.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
+            && outcome.first_kept.iter().chain(&outcome.kept).chain(&basis.last_read).all(has)
+            && !self.parts_call_and_result(basis, outcome)
     }
 
     /// Whether results came since to calls that were open when a job read them, and that it takes out: in its summary
     /// they have none, and the model would never see them.
-    fn parts_call_and_result(&self, job: &Job, outcome: &Outcome) -> bool {
+    fn parts_call_and_result(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();
         let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
-        let Some(read) = job.last_read().and_then(place) else { return false };
+        let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
         let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
         let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
         if !since.into_iter().any(|node| said(node, Role::Tool)) {
@@ -122,11 +126,11 @@ impl AgentLoop {
     }
 
     /// What was said and pinned while the job was at work stays.
-    fn keep_what_came(&self, job: &Job, outcome: &mut Outcome) {
+    pub(super) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
         let path = self.session.tree.path();
         if outcome.first_kept.is_none() {
             // Of what was read nothing is the tail: it begins with what was said since.
-            let read = job.last_read().and_then(|last| path.iter().rposition(|node| node.id() == last));
+            let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
             outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
         }
         let first = outcome.first_kept.as_ref();
@@ -139,7 +143,7 @@ impl AgentLoop {
     pub(super) fn would_be(
         &self,
         now: Timestamp,
-        job: &Job,
+        basis: &Basis,
         outcome: &Outcome,
         entry_id: &EntryId,
         tokens_before: u64,
@@ -151,8 +155,8 @@ impl AgentLoop {
             cleared_entry_ids: outcome.cleared.clone(),
             tokens_before: self.tokens_before(tokens_before),
             tokens_after: None,
-            trigger: Some(job.order.trigger),
-            duration_ms: Some(now.millis_since(job.started_at)),
+            trigger: Some(basis.order.trigger),
+            duration_ms: Some(basis.duration_ms(now)),
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
             form: outcome.form,
@@ -176,7 +180,7 @@ impl AgentLoop {
     }
 
     /// The tree as it would be.
-    fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
+    pub(super) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.session.tree.clone();
         tree.append(Arc::new(Node::counted(entry, &self.counter)));
         tree.clear(cleared, &self.counter);

@@ -2,11 +2,11 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent};
+use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Needs};
 use crate::core::{
     context::{
         RequestCount,
-        compaction::{Job, Next, Order, Outcome, Tried},
+        compaction::{Basis, Job, Next, Order, Outcome, Tried},
     },
     model::{Answer, ModelFault, ModelRequest},
 };
@@ -40,22 +40,26 @@ pub(super) struct Running {
     pub(super) background: bool,
     /// Since when somebody waits for it.
     pub(super) waited_since: Option<Timestamp>,
+    /// It is made from the compaction that is held, whose place it takes.
+    pub(super) merges: bool,
 }
 
 /// A compaction that is made.
 #[derive(Debug)]
 pub(super) struct Ready {
-    pub(super) job: Box<Job>,
+    pub(super) basis: Basis,
     pub(super) outcome: Box<Outcome>,
     pub(super) background: bool,
     pub(super) waited_since: Option<Timestamp>,
+    /// It was made from the compaction that is held.
+    pub(super) merged: bool,
 }
 
 /// How far a job went.
 pub(super) enum Advanced {
     /// The model was asked.
     Asked,
-    /// It is done: committed, ready or shown.
+    /// It is done: committed, held or shown.
     Made,
     /// It came to nothing; everybody but a turn that waits was told.
     Failed(CompactionTrigger, ErrorBody),
@@ -81,7 +85,8 @@ impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
     pub(super) fn start_ordered(&mut self, now: Timestamp, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
-        match self.start_job(now, order.clone(), Use::Commit { background: false }, true) {
+        let merging = self.is_plain(&order) && self.held_needs(now, true) == Needs::Merging;
+        match self.start_job(now, order.clone(), Use::Commit { background: false }, true, merging) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction_failed(&order, Spent::default(), error);
@@ -101,7 +106,7 @@ impl AgentLoop {
             (Stage::Leaving { leaving, .. }, ..) => Some(&leaving.job.order.job_id),
             (_, Some(running), _) => Some(&running.job.order.job_id),
             (_, None, Some(order)) => Some(&order.job_id),
-            (_, None, None) => self.ready.as_ref().map(|ready| &ready.job.order.job_id),
+            (_, None, None) => self.ready.as_ref().map(|ready| &ready.basis.order.job_id),
         }
     }
 
@@ -118,7 +123,7 @@ impl AgentLoop {
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
         if let Some(ready) = &self.ready {
-            return Some(of(&ready.job.order, "ready", true));
+            return Some(of(&ready.basis.order, "ready", true));
         }
         self.ordered.as_ref().map(|order| of(order, "ordered", false))
     }
@@ -135,7 +140,7 @@ impl AgentLoop {
     }
 
     /// Begins a staged job.
-    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use) -> Advanced {
+    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use, merges: bool) -> Advanced {
         let (background, shown) = match use_ {
             Use::Commit { background } => (background, true),
             Use::Preview(_) => (true, false),
@@ -150,7 +155,7 @@ impl AgentLoop {
         let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
         let request = RequestId(0);
         let waited_since = is_waited_for.then_some(now);
-        let running = Running { request, job, use_, background, waited_since };
+        let running = Running { request, job, use_, background, waited_since, merges };
         match self.before_compaction(now, running) {
             Some(running) => self.advance(now, running),
             None => Advanced::Asked,
@@ -170,14 +175,14 @@ impl AgentLoop {
                     self.running = Some(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.judge(now, &running.job, &outcome, &before) {
+                Next::Offer(outcome) => match self.judge(now, &running.job.basis(), &outcome, &before) {
                     Ok(()) => return self.made(now, running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
                 Next::Exhausted => {
                     // Where nothing gets down to the target, the most that is gained is better than nothing.
                     let best = running.job.best();
-                    let gains = best.filter(|(tokens, _)| self.does(&running.job, before.tokens, *tokens));
+                    let gains = best.filter(|(tokens, _)| self.does(&running.job.basis(), before.tokens, *tokens));
                     return match gains {
                         Some((_, outcome)) => self.made(now, running, outcome),
                         None => {
@@ -195,35 +200,39 @@ impl AgentLoop {
     fn judge(
         &self,
         now: Timestamp,
-        job: &Job,
+        basis: &Basis,
         outcome: &Outcome,
         before: &RequestCount,
     ) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
-        let after = self.would_be(now, job, outcome, &entry, before.tokens).1.tokens;
+        let after = self.would_be(now, basis, outcome, &entry, before.tokens).1.tokens;
         if outcome.rung == CompactionRung::HookSummary {
             // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
             return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
         }
-        if !self.does(job, before.tokens, after) {
+        if !self.does(basis, before.tokens, after) {
             let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
             return Err((why, after));
         }
-        if outcome.any_gain || job.order.trigger == CompactionTrigger::Manual {
-            return Ok(());
-        }
-        let target = self.manager.target_tokens(self.planning_window(job.order.trigger, || before.tokens));
-        let least = self.in_tokens(self.compiled.fixed.system + self.compiled.fixed.tools + outcome.allowed_tokens);
-        if outcome.allowed_tokens > 0 && after <= least || after <= target {
+        let window = self.planning_window(basis.order.trigger, || before.tokens);
+        if outcome.any_gain || basis.order.trigger == CompactionTrigger::Manual || self.reaches(outcome, after, window)
+        {
             return Ok(());
         }
         Err(("too_little", after))
     }
 
+    /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
+    pub(super) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+        let target = self.manager.target_tokens(window_tokens);
+        let least = self.in_tokens(self.compiled.fixed.system + self.compiled.fixed.tools + outcome.allowed_tokens);
+        outcome.allowed_tokens > 0 && after <= least || after <= target
+    }
+
     /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
-    pub(super) fn does(&self, job: &Job, before: u64, after: u64) -> bool {
+    pub(super) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
-        self.is_gain(before, after) || job.is_rebuild() && fits()
+        self.is_gain(before, after) || basis.is_rebuild && fits()
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
@@ -324,17 +333,24 @@ impl AgentLoop {
 
     /// What a job came to does.
     fn made(&mut self, now: Timestamp, running: Running, outcome: Box<Outcome>) -> Advanced {
-        let Running { job, use_, background, waited_since, .. } = running;
+        let Running { job, use_, background, waited_since, merges, .. } = running;
+        let basis = job.basis();
         if let Use::Preview(caller) = use_ {
-            self.show_preview(now, &caller, job, outcome);
+            self.show_preview(now, &caller, basis, outcome);
             return Advanced::Made;
         }
-        let ready = Ready { job, outcome, background, waited_since };
+        let trigger = basis.order.trigger;
+        if background && !matches!(self.stage, Stage::Compacting) {
+            return match self.hold(now, basis, outcome, merges) {
+                Ok(()) => Advanced::Made,
+                Err(error) => Advanced::Failed(trigger, error),
+            };
+        }
+        let ready = Ready { basis, outcome, background, waited_since, merged: merges };
         if !matches!(self.stage, Stage::Idle | Stage::Compacting) {
             self.ready = Some(Box::new(ready));
             return Advanced::Made;
         }
-        let trigger = ready.job.order.trigger;
         match self.commit(now, ready) {
             Ok(()) => Advanced::Made,
             Err(error) => Advanced::Failed(trigger, error),
@@ -343,14 +359,17 @@ impl AgentLoop {
 
     /// The job came to nothing.
     pub(super) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, background, waited_since, .. } = running;
+        let Running { job, use_, background, waited_since, merges, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.reply(&caller, Reply::Error(error));
             return Advanced::Made;
         }
         // Not tried again before the turn is over.
         self.gave_up |= self.session.state.turn.is_some();
-        self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
+        self.compaction_failed(&job.order, self.spent(&job.basis(), background, waited_since), error.clone());
+        if merges {
+            self.keep_held_as_it_is();
+        }
         Advanced::Failed(job.order.trigger, error)
     }
 

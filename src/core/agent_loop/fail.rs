@@ -4,10 +4,11 @@
 use super::{
     AgentLoop, Effect, Stage,
     compact::{Running, Use},
+    info,
 };
-use crate::core::context::compaction::{Job, Order};
+use crate::core::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Timestamp,
+    ErrorBody, ErrorCode, JobId, Timestamp, Usage,
     event::{CompactionFailed, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
@@ -19,21 +20,28 @@ pub(super) struct Spent {
     duration_ms: u64,
     paused_ms: u64,
     failed: Vec<FailedRung>,
+    /// What the summary of one that was held had cost.
+    unused: Option<Usage>,
 }
 
 impl AgentLoop {
-    /// What a job took until now.
-    pub(super) fn spent(&self, job: &Job, background: bool, waited_since: Option<Timestamp>) -> Spent {
+    /// What a compaction took until now.
+    pub(super) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
         Spent {
             background,
-            duration_ms: self.now.millis_since(job.started_at),
+            duration_ms: basis.duration_ms(self.now),
             paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
-            failed: job.failed().to_vec(),
+            failed: basis.failed.clone(),
+            unused: None,
         }
     }
 
-    /// Records that a compaction came to nothing, and tells everybody.
-    pub(super) fn compaction_failed(&mut self, order: &Order, spent: Spent, error: ErrorBody) {
+    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it: what was told to
+    /// have come to nothing is never committed.
+    pub(super) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
+        if self.is_held(&order.job_id) {
+            spent.unused = self.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
+        }
         let failed = CompactionFailed {
             job_id: order.job_id.clone(),
             command_id: order.command_id.clone(),
@@ -42,6 +50,7 @@ impl AgentLoop {
             failed_rungs: spent.failed,
             duration_ms: spent.duration_ms,
             paused_ms: spent.paused_ms,
+            unused_usage: spent.unused,
             code: error.code,
             message: error.message,
         };
@@ -65,20 +74,38 @@ impl AgentLoop {
             self.stage = Stage::Idle;
         }
         self.cancel_compaction_hooks();
-        if let Some(Running { request, job, use_, background, waited_since }) = self.running.take() {
+        if let Some(Running { request, job, use_, background, waited_since, .. }) = self.running.take() {
             self.out.push(Effect::CancelModel(request));
             match use_ {
                 Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
                 Use::Commit { .. } => {
-                    self.compaction_failed(&job.order, self.spent(&job, background, waited_since), error.clone());
+                    self.compaction_failed(
+                        &job.order,
+                        self.spent(&job.basis(), background, waited_since),
+                        error.clone(),
+                    );
                 }
             }
             return Some(job.order.trigger);
         }
         let ready = self.ready.take()?;
-        let spent = self.spent(&ready.job, ready.background, ready.waited_since);
-        self.compaction_failed(&ready.job.order, spent, error.clone());
-        Some(ready.job.order.trigger)
+        let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
+        self.compaction_failed(&ready.basis.order, spent, error.clone());
+        Some(ready.basis.order.trigger)
+    }
+
+    /// Tells everybody that a compaction that was held is not used.
+    pub(super) fn tell_dropped(&mut self, held: &Held, error: ErrorBody) {
+        let basis = held.basis();
+        let spent = Spent { unused: held.outcome.usage.clone(), ..self.spent(&basis, true, None) };
+        self.compaction_failed(&basis.order, spent, error);
+    }
+
+    /// The same of one whose record cannot be read.
+    pub(super) fn tell_unreadable(&mut self, job_id: JobId, error: ErrorBody) {
+        let order = Order::automatic(job_id, self.manager.trigger());
+        let spent = Spent { background: true, ..Spent::default() };
+        self.compaction_failed(&order, spent, error);
     }
 
     /// A client takes its order back before it was begun.
@@ -87,6 +114,12 @@ impl AgentLoop {
             self.compaction_failed(&order, Spent::default(), cancelled());
         }
     }
+}
+
+/// Why a compaction that was held is not used.
+pub(super) fn unused(why: &str) -> ErrorBody {
+    let message = format!("the compaction that was prepared is not used: {why}; the context is as it was");
+    ErrorBody::new(ErrorCode::CompactionVoid, message)
 }
 
 pub(super) fn cancelled() -> ErrorBody {

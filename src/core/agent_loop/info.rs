@@ -98,7 +98,7 @@ impl AgentLoop {
             transcript_length: count.messages,
             max_tokens: window,
             strategy: self.manager.name().to_owned(),
-            warning: warning(count.tokens, window, compact_at_tokens.is_some()),
+            warning: warning(count.tokens, window, compact_at_tokens),
             usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
             source: count.source,
             usage_tokens: count.usage_tokens,
@@ -180,12 +180,16 @@ pub fn usage_percent(tokens: u64, window: u64) -> f64 {
     ((percent * 100.0).round() / 100.0).clamp(0.0, 100.0)
 }
 
-fn warning(tokens: u64, window: u64, compacts: bool) -> Option<String> {
+fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> {
     if tokens.saturating_mul(100) < window.saturating_mul(WARN_PERCENT) {
         return None;
     }
     let percent = tokens.saturating_mul(100) / window.max(1);
-    let next = if compacts { "it is compacted before the next request" } else { "send manual_compact to make room" };
+    let next = match compact_at {
+        Some(limit) if tokens > limit => "it is compacted before the next request".to_owned(),
+        Some(limit) => format!("it is compacted before the first request above {limit} tokens"),
+        None => "send manual_compact to make room".to_owned(),
+    };
     Some(format!("{percent} % of the model's window is used; {next}"))
 }
 

@@ -11,7 +11,7 @@
 //! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
 //! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling tools
 //! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `commit`: writing
-//!   what it came to; `fail`: one that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a
+//!   what it came to; `held`: keeping it until it is due; `fail`: one that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a
 //!   compaction back
 //! - `hooks`: asking code of others' at defined points
 //! - `made_of`: what a request consists of, compiled and counted
@@ -25,6 +25,7 @@ mod commands;
 mod commit;
 mod compact;
 mod fail;
+mod held;
 mod hooks;
 mod info;
 mod instructions;
@@ -485,6 +486,7 @@ impl AgentLoop {
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
+        self.check_held();
         self.tell_meter(now);
         std::mem::take(&mut self.out)
     }

@@ -204,6 +204,7 @@ impl AgentLoop {
             failed_rungs: leaving.job.failed().to_vec(),
             duration_ms: self.now.millis_since(leaving.job.started_at),
             paused_ms: 0,
+            unused_usage: None,
             code: error.code,
             message: error.message.clone(),
         };

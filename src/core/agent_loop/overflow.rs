@@ -1,6 +1,11 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
-use super::{AgentLoop, Asked, Effect, Stage, compact::Use, info};
+use super::{
+    AgentLoop, Asked, Effect, Stage,
+    compact::Use,
+    held::{Need, Needs},
+    info,
+};
 use crate::core::{
     context::{
         RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
@@ -39,14 +44,18 @@ impl AgentLoop {
             self.learn_window(fault, &asked, window);
         }
         if (overflow || suspect) && self.manager.is_automatic() && !turn.overflowed {
+            if self.commit_held(now, Need::Refused) {
+                return;
+            }
             if self.wait_for_running(now) {
                 self.overflowed();
                 return;
             }
             let order = Order::automatic(self.ids.next_id(), CompactionTrigger::Overflow);
             let leave = self.guards.leave(now, count.tokens, None, true);
+            let (use_, merging) = (Use::Commit { background: false }, self.held_needs(now, true) == Needs::Merging);
             if leave != Leave::Rest
-                && self.start_job(now, order, Use::Commit { background: false }, leave == Leave::Free).is_ok()
+                && self.start_job(now, order, use_, leave == Leave::Free, merging).is_ok()
                 && self.is_held_up()
             {
                 return;

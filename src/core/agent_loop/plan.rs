@@ -1,6 +1,10 @@
 //! Whether to compact, and how: what the strategy says, what the guards allow, what fits into the window.
 
-use super::{AgentLoop, Stage, compact::Use};
+use super::{
+    AgentLoop, Stage,
+    compact::Use,
+    held::{Need, Needs},
+};
 use crate::core::{
     context::{
         Context, Decision, RequestCount,
@@ -12,7 +16,7 @@ use crate::core::{
         structure::Structure,
     },
     model::{ModelRequest, Purpose},
-    session::Node,
+    session::{Node, SessionTree},
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Timestamp, UsageSource,
@@ -22,9 +26,9 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl AgentLoop {
-    /// A request is about to go out that comes near the limit: has a compaction made meanwhile, unless one is or the
-    /// guards are against it.
-    pub(super) fn prepare(&mut self, now: Timestamp, count: &RequestCount) {
+    /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
+    /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
+    pub(super) fn prepare(&mut self, now: Timestamp, count: &RequestCount, is_due: bool) {
         if self.running.is_some() || self.ready.is_some() || self.ordered.is_some() || self.holding || self.gave_up {
             return;
         }
@@ -32,12 +36,17 @@ impl AgentLoop {
         if self.guards.leave(now, count.tokens, rest, false) != Leave::Free {
             return;
         }
+        let merging = match self.held_needs(now, is_due) {
+            Needs::Nothing => return,
+            needs => needs == Needs::Merging,
+        };
         let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
         // Where nothing can be cut yet there is nothing to prepare.
-        let _ = self.start_job(now, order, Use::Commit { background: true }, true);
+        let _ = self.start_job(now, order, Use::Commit { background: true }, true, merging);
     }
 
-    /// The same when nothing is running: the user reads or types while it is made.
+    /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
+    /// next request is above the trigger already.
     pub(super) fn prepare_idle(&mut self, now: Timestamp) {
         if !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() {
             return;
@@ -46,8 +55,14 @@ impl AgentLoop {
             return;
         }
         let count = self.count(&self.context());
-        if matches!(self.manager.before_request(&count, self.window_tokens()), Decision::Prepare | Decision::Compact) {
-            self.prepare(now, &count);
+        match self.manager.before_request(&count, self.window_tokens()) {
+            Decision::Ready | Decision::Warn => {}
+            Decision::Prepare => self.prepare(now, &count, false),
+            Decision::Due | Decision::Compact => {
+                if !self.commit_held(now, Need::Due) {
+                    self.prepare(now, &count, true);
+                }
+            }
         }
     }
 
@@ -61,7 +76,9 @@ impl AgentLoop {
             Leave::Rest => false,
             leave => {
                 let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
-                let started = self.start_job(now, order, Use::Commit { background: false }, leave == Leave::Free);
+                let merging = self.held_needs(now, true) == Needs::Merging;
+                let use_ = Use::Commit { background: false };
+                let started = self.start_job(now, order, use_, leave == Leave::Free, merging);
                 started.is_ok() && self.is_held_up()
             }
         }
@@ -71,7 +88,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `unknown_strategy`.
-    pub(super) fn steps(&self, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
+    pub(super) fn steps(&self, tree: &SessionTree, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
                 let settings = self.session.state.settings.strategy_settings.as_ref();
@@ -82,7 +99,7 @@ impl AgentLoop {
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
         if self.deployment.cut_rule == CutRule::Pi {
             let keep = self.in_estimates(manager.keep_tokens(self.window_tokens()));
-            let cut = pi_cut(self.session.tree.path(), context, keep);
+            let cut = pi_cut(tree.path(), context, keep);
             return Ok(cut.map(Step::Summarise).into_iter().collect());
         }
         let structure = Structure::of(context);
@@ -126,7 +143,8 @@ impl AgentLoop {
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
-    /// Stages a compaction and takes its first step.
+    /// Stages a compaction and takes its first step: of what the model sees, or (`merging`) of what it would see with the
+    /// compaction that is held.
     ///
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
@@ -136,15 +154,25 @@ impl AgentLoop {
         order: Order,
         use_: Use,
         asks_model: bool,
+        merging: bool,
     ) -> Result<(), ErrorBody> {
-        let context = self.context();
-        let steps = self.steps(&context, &order)?;
+        let with_held = if merging { self.with_held(now) } else { None };
+        let tree = with_held.as_ref().unwrap_or(&self.session.tree);
+        let context = tree.context();
+        let mut steps = self.steps(tree, &context, &order)?;
+        if merging {
+            steps.retain(|step| matches!(step, Step::Summarise(_)));
+        }
         if steps.is_empty() {
             let message = "too few tokens are older than the last turn";
             return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
         }
-        let job = self.stage_job(now, order, &context, steps, asks_model);
-        let _ = self.begin(now, Box::new(job), use_);
+        let path = tree.path().to_vec();
+        let mut job = self.stage_job(now, order, &path, &context, steps, asks_model);
+        if let Some(held) = self.session.held.as_ref().filter(|_| merging) {
+            job.merge(held);
+        }
+        let _ = self.begin(now, Box::new(job), use_, merging);
         Ok(())
     }
 
@@ -185,6 +213,7 @@ impl AgentLoop {
         &mut self,
         now: Timestamp,
         order: Order,
+        path: &[Arc<Node>],
         context: &Context,
         steps: Vec<Step>,
         asks_model: bool,
@@ -192,7 +221,6 @@ impl AgentLoop {
         let delimiter = self.ids.next_text();
         let (model, window_tokens, counter) = self.summariser();
         let base = self.compaction_in_effect().map(|(id, _)| id.clone());
-        let path = self.session.tree.path();
         let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
@@ -203,8 +231,8 @@ impl AgentLoop {
             counted_by: self.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: self.deployment.summaries.answer_tokens_max,
-            earlier: self.compaction_in_effect().map(|(_, compaction)| compaction),
-            details: Some(self.noted()),
+            earlier: compaction_in(path).map(|(_, compaction)| compaction),
+            details: Some(noted_in(path)),
             file_tools: self.deployment.file_tools.clone(),
             now,
             deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
@@ -279,12 +307,11 @@ impl AgentLoop {
 
     /// The compaction that decides what the model sees.
     pub(super) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
-        let nodes = self.session.tree.path().iter().rev();
-        nodes.filter_map(|node| node.compaction().map(|compaction| (node.id(), compaction))).next()
+        compaction_in(self.session.tree.path())
     }
 
     /// How summaries of this session are written.
-    fn writing(&self) -> Writing {
+    pub(super) fn writing(&self) -> Writing {
         Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
@@ -293,26 +320,6 @@ impl AgentLoop {
         let system = self.compiled.system.compiled.clone();
         let tools = self.compiled.tools.iter().map(|tool| tool.description.clone());
         std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
-    }
-
-    /// The files that the compaction in effect notes, and the summaries of branches since.
-    fn noted(&self) -> CompactionDetails {
-        let mut noted = CompactionDetails::default();
-        for node in self.session.tree.path().iter().rev() {
-            let is_compaction = matches!(node.entry.data, EntryData::Compaction(_));
-            if is_compaction && node.undone {
-                continue;
-            }
-            if let Some(details) = node.entry.data.details() {
-                noted.read_files.extend_from_slice(&details.read_files);
-                noted.modified_files.extend_from_slice(&details.modified_files);
-            }
-            // It has noted what compactions before it noted.
-            if is_compaction {
-                break;
-            }
-        }
-        noted
     }
 
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
@@ -324,6 +331,31 @@ impl AgentLoop {
     pub(super) fn in_tokens(&self, estimated: u64) -> u64 {
         scaled(estimated, self.calibration.factor())
     }
+}
+
+/// The compaction that decides what of this path the model sees.
+fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
+    path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id(), compaction)))
+}
+
+/// The files that the newest compaction of a path notes, and the summaries of branches since.
+fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
+    let mut noted = CompactionDetails::default();
+    for node in path.iter().rev() {
+        let is_compaction = matches!(node.entry.data, EntryData::Compaction(_));
+        if is_compaction && node.undone {
+            continue;
+        }
+        if let Some(details) = node.entry.data.details() {
+            noted.read_files.extend_from_slice(&details.read_files);
+            noted.modified_files.extend_from_slice(&details.modified_files);
+        }
+        // It has noted what compactions before it noted.
+        if is_compaction {
+            break;
+        }
+    }
+    noted
 }
 
 fn scaled(tokens: u64, factor: f64) -> u64 {

@@ -4,13 +4,14 @@ use super::{
     AgentLoop, Stage,
     commands::Caller,
     compact::{Ready, Use},
+    held::Needs,
     info,
 };
 use crate::core::{
     context::{
         Context,
         build::Kind,
-        compaction::{Job, Order, Outcome, Raw},
+        compaction::{Basis, Order, Outcome, Raw},
     },
     session::Place,
 };
@@ -28,7 +29,7 @@ const PREVIEW_MILLIS: u64 = 600_000;
 /// A compaction that was shown and may be applied.
 #[derive(Debug)]
 pub struct Prepared {
-    job: Box<Job>,
+    basis: Box<Basis>,
     outcome: Box<Outcome>,
     expires_at: Timestamp,
 }
@@ -37,11 +38,11 @@ impl Prepared {
     /// Its name on the wire.
     #[must_use]
     pub fn id(&self) -> &JobId {
-        &self.job.order.job_id
+        &self.basis.order.job_id
     }
 
-    pub(super) fn job(&self) -> &Job {
-        &self.job
+    pub(super) fn basis(&self) -> &Basis {
+        &self.basis
     }
 }
 
@@ -68,6 +69,19 @@ impl AgentLoop {
         let raw = place.filter(|_| rebuild == Some(true));
         let wanted = self.wanted(instructions, replace_instructions)?;
         let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.is_plain(&order)
+            && let Some((mut basis, outcome)) = self.held_for_person(now)
+        {
+            self.void_running("the one that was prepared is committed");
+            self.answer_job(caller, basis.order.job_id.clone());
+            self.guards = self.guards.ordered();
+            basis.order.command_id = Some(caller.id.clone());
+            self.ready = Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
+            if matches!(self.stage, Stage::Idle) {
+                self.proceed(now);
+            }
+            return Ok(());
+        }
         self.check_worth(&order)?;
         self.answer_job(caller, order.job_id.clone());
         self.guards = self.guards.ordered();
@@ -94,9 +108,16 @@ impl AgentLoop {
         let raw = place.filter(|_| rebuild == Some(true));
         let wanted = self.wanted(instructions, replace_instructions)?;
         let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.is_plain(&order)
+            && let Some((basis, outcome)) = self.held_for_person(now)
+        {
+            self.show_preview(now, caller, basis, outcome);
+            return Ok(());
+        }
         self.check_worth(&order)?;
         self.void_running("a preview was asked for");
-        self.start_job(now, order, Use::Preview(caller.clone()), true)
+        let merging = self.is_plain(&order) && self.held_needs(now, true) == Needs::Merging;
+        self.start_job(now, order, Use::Preview(caller.clone()), true, merging)
     }
 
     fn ordered_by(
@@ -122,9 +143,15 @@ impl AgentLoop {
         })
     }
 
+    /// Whether an order asks for nothing but a compaction: what is held is one.
+    pub(super) fn is_plain(&self, order: &Order) -> bool {
+        let own_strategy = order.strategy.is_none_or(|name| name == self.manager.name());
+        own_strategy && order.instructions.is_none() && order.rebuild.is_none()
+    }
+
     fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
         let context = self.context();
-        if self.steps(&context, order)?.is_empty() {
+        if self.steps(&self.session.tree, &context, order)?.is_empty() {
             let tokens = self.context_info().token_count;
             let message =
                 format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
@@ -142,15 +169,15 @@ impl AgentLoop {
     }
 
     /// A preview's summary is made: it is kept for as long as it may be applied, and shown.
-    pub(super) fn show_preview(&mut self, now: Timestamp, caller: &Caller, job: Box<Job>, outcome: Box<Outcome>) {
+    pub(super) fn show_preview(&mut self, now: Timestamp, caller: &Caller, basis: Basis, outcome: Box<Outcome>) {
         let context = self.context();
         let before = self.count(&context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = self.would_be(now, &job, &outcome, &entry, before.tokens);
+        let (_, after) = self.would_be(now, &basis, &outcome, &entry, before.tokens);
         let expires_at = now.plus_millis(PREVIEW_MILLIS);
         let (dropped, kept) = self.parted(&context, &outcome);
         let shown = CompactionPreview {
-            preview_id: job.order.job_id.clone(),
+            preview_id: basis.order.job_id.clone(),
             expires_at,
             summary: outcome.summary.clone(),
             form: outcome.form,
@@ -166,7 +193,7 @@ impl AgentLoop {
             retained: outcome.retained,
             cost: outcome.usage.clone(),
         };
-        self.preview = Some(Box::new(Prepared { job, outcome, expires_at }));
+        self.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, expires_at }));
         self.reply(caller, Reply::CompactionPreview(Box::new(shown)));
     }
 
@@ -191,23 +218,25 @@ impl AgentLoop {
     }
 
     fn apply_preview(&mut self, now: Timestamp, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
-        let found = self.preview.take_if(|prepared| prepared.job.order.job_id == *preview);
+        let found = self.preview.take_if(|prepared| *prepared.id() == *preview);
         let Some(prepared) = found.filter(|prepared| now < prepared.expires_at) else {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
-        if !self.still_holds(&prepared.job, &prepared.outcome) {
+        if !self.still_holds(&prepared.basis, &prepared.outcome) {
             let message = "the history moved on since the preview: what it shows is no longer what the model sees";
             return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
         }
         self.void_running("a preview is applied");
-        self.answer_job(caller, prepared.job.order.job_id.clone());
+        self.answer_job(caller, prepared.id().clone());
         self.guards = self.guards.ordered();
-        let Prepared { mut job, outcome, .. } = *prepared;
-        job.order.command_id = Some(caller.id.clone());
+        let Prepared { basis, outcome, .. } = *prepared;
+        let mut basis = *basis;
+        basis.order.command_id = Some(caller.id.clone());
+        basis.order.trigger = CompactionTrigger::Manual;
         // The work was done before: what it takes now is nothing.
-        job.started_at = now;
-        self.ready = Some(Box::new(Ready { job, outcome, background: false, waited_since: None }));
+        (basis.started_at, basis.ended_at) = (now, None);
+        self.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged: false }));
         if matches!(self.stage, Stage::Idle) {
             self.proceed(now);
         }

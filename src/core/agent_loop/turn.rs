@@ -1,7 +1,8 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
 use super::{
-    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, hooks::Whole, info, queue::Said,
+    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole, info,
+    queue::Said,
 };
 use crate::core::{
     context::{
@@ -65,14 +66,26 @@ impl AgentLoop {
             Decision::Ready => {}
             Decision::Warn => self.warn(&count, window),
             Decision::Prepare => {
-                self.prepare(now, &count);
+                self.prepare(now, &count, false);
                 if self.is_held_up() {
                     return;
                 }
             }
-            Decision::Compact if turn.compacted || self.gave_up => {}
+            Decision::Due => {
+                if self.commit_held(now, Need::Due) {
+                    return;
+                }
+                self.prepare(now, &count, true);
+                if self.is_held_up() || self.gave_up && self.commit_held(now, Need::Due) {
+                    return;
+                }
+            }
             Decision::Compact => {
-                if self.wait_for_room(now, &count) {
+                if self.commit_held(now, Need::Room) {
+                    return;
+                }
+                let may_wait = !turn.compacted && !self.gave_up;
+                if may_wait && self.wait_for_room(now, &count) {
                     return;
                 }
             }
@@ -303,6 +316,10 @@ impl AgentLoop {
         self.holding = true;
         self.refuse_inputs();
         self.cancel_ordered();
+        if self.ready.as_ref().is_some_and(|ready| self.is_held(&ready.basis.order.job_id)) {
+            // Whoever ordered it in the running turn finds it still held.
+            self.ready = None;
+        }
         if !matches!(self.stage, Stage::Compacting) {
             self.cancel_running();
         }

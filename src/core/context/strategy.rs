@@ -20,8 +20,11 @@ pub enum Decision {
     Ready,
     /// It may go out, but the user should know that the window is nearly full.
     Warn,
-    /// It may go out, and a compaction should be prepared meanwhile.
+    /// It may go out, and a compaction should be prepared meanwhile, to be held until it is due.
     Prepare,
+    /// A compaction is due: what is held is committed before it goes out; where nothing is, it may go out, and one is
+    /// made meanwhile.
+    Due,
     /// It has to wait for a compaction.
     Compact,
 }
@@ -47,7 +50,7 @@ pub trait ContextManager: Send + std::fmt::Debug {
         self.options().decide(count.tokens, window_tokens)
     }
 
-    /// From which count on it compacts by itself; `None` where it never does by count.
+    /// Requests of more tokens than this are compacted; `None` where it never does so by count.
     fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64> {
         Some(self.options().trigger_in(window_tokens))
     }
@@ -254,8 +257,8 @@ impl Options {
         share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)
     }
 
-    /// The count above which a compaction is prepared in the background, and the one above which requests wait for it:
-    /// only when the reserve is touched, where there is time to prepare.
+    /// The count above which a compaction is prepared in the background, to be committed above the trigger, and the one
+    /// above which requests wait for it: only when the reserve is touched, where there is time to prepare.
     #[must_use]
     pub fn limits_in(&self, window_tokens: u64) -> (u64, u64) {
         let trigger = self.trigger_in(window_tokens);
@@ -272,6 +275,7 @@ impl Options {
         let (soft, hard) = self.limits_in(window_tokens);
         match tokens {
             tokens if tokens > hard => Decision::Compact,
+            tokens if tokens > self.trigger_in(window_tokens) => Decision::Due,
             tokens if tokens > soft => Decision::Prepare,
             _ => Decision::Ready,
         }

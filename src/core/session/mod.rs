@@ -18,10 +18,10 @@ mod random_trees;
 
 pub use ids::IdSource;
 pub use place::Place;
-pub use state::{OpenTurn, SessionState, Strategy};
+pub use state::{HeldAt, OpenTurn, SessionState, Strategy};
 pub use tree::{Node, SessionTree};
 
-use crate::core::context::counter::Counter;
+use crate::core::context::{compaction::Held, counter::Counter};
 use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
 use std::sync::Arc;
 
@@ -36,13 +36,15 @@ pub struct Session {
     pub state: SessionState,
     /// The part of its tree that the model sees.
     pub tree: SessionTree,
+    /// The compaction that is held until it is due; absent also where its record is of a form that is not known.
+    pub held: Option<Arc<Held>>,
 }
 
 impl Session {
     /// A session without a log.
     #[must_use]
     pub fn new(id: SessionId, created_at: Timestamp) -> Self {
-        Self { id, created_at, state: SessionState::default(), tree: SessionTree::default() }
+        Self { id, created_at, state: SessionState::default(), tree: SessionTree::default(), held: None }
     }
 
     /// Takes one event of the log, in order. A new entry is counted once, here.
@@ -63,7 +65,12 @@ impl Session {
                 if updated.pins.is_some() {
                     self.tree.mark(&self.state);
                 }
+                if let Some(held) = &updated.held {
+                    self.held = Held::read_back(held).map(Arc::new);
+                }
             }
+            Event::ContextCompacted(_) => self.held = None,
+            Event::CompactionFailed(failed) => drop(self.held.take_if(|held| held.job_id == failed.job_id)),
             // What it brings back was read from the store: see `Place`.
             Event::CompactionUndone(_) => self.tree.mark(&self.state),
             _ => {}

@@ -5,7 +5,7 @@
 
 use super::place::is_message;
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorCode, Role, TurnId, Usage, UsageSource,
+    CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,
     context::ContextInfo,
     entry::BranchSummary,
@@ -35,6 +35,16 @@ pub struct Strategy {
     pub name: String,
     /// Where they differ from the deployment's.
     pub settings: Option<StrategySettings>,
+}
+
+/// Where the log keeps the compaction that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldAt {
+    /// The record.
+    pub seq: u64,
+    /// The job that prepared it.
+    pub job_id: JobId,
 }
 
 /// Where a session stands.
@@ -67,6 +77,9 @@ pub struct SessionState {
     pub undone: Vec<EntryId>,
     /// Automatic compaction leaves requests of at most so many tokens alone: what an undone compaction brought back.
     pub rest_tokens: Option<u64>,
+    /// The compaction that is held until it is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldAt>,
     /// What its requests have cost.
     pub cost: Cost,
     /// Inputs that wait.
@@ -137,6 +150,7 @@ impl Default for SessionState {
             pins: Vec::new(),
             undone: Vec::new(),
             rest_tokens: None,
+            held: None,
             cost: Cost::default(),
             queue: Vec::new(),
             turn: None,
@@ -244,11 +258,15 @@ impl SessionState {
                 if let Some(generation) = updated.generation {
                     self.generation = generation;
                 }
+                if let Some(held) = &updated.held {
+                    self.held = Some(HeldAt { seq: self.seq, job_id: held.job_id.clone() });
+                }
             }
             Event::ContextCompacted(compacted) => {
                 self.compactions += 1;
                 self.generation = compacted.generation;
                 self.rest_tokens = None;
+                self.held = None;
                 if let Some(usage) = &compacted.summary_usage {
                     self.cost.add(Some(usage));
                 }
@@ -257,7 +275,10 @@ impl SessionState {
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
                 }
             }
-            Event::CompactionFailed(failed) => self.remember_failed(failed),
+            Event::CompactionFailed(failed) => {
+                self.held.take_if(|held| held.job_id == failed.job_id);
+                self.remember_failed(failed);
+            }
             Event::CompactionUndone(undone) => {
                 self.undone.push(undone.entry_id.clone());
                 self.generation = undone.generation;

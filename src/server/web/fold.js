@@ -264,6 +264,7 @@ function apply(state, event) {
     case "compaction_undone": return compactionUndone(state, event.payload);
     case "compaction_started": return compactionStarted(state, event.payload);
     case "compaction_progress": return compactionProgressed(state, event.payload);
+    case "compaction_prepared": return { ...state, compaction: withoutJob(state, event.payload.jobId) };
     case "compaction_failed": return compactionFailed(state, event.payload);
     case "context_updated": return withContextInfo(state, event.payload.contextInfo);
     case "context_warning": return { ...state, warning: event.payload.message };

@@ -1,4 +1,4 @@
-//! Compactions that nobody waits for: made while turns go on, committed between two requests.
+//! Compactions that nobody waits for: made while turns go on, committed at the trigger, between two requests.
 
 use super::{assert_paired, session, texts};
 use crate::support::{
@@ -52,9 +52,19 @@ async fn turns_go_on_while_it_is_made_and_what_they_say_stays() {
     let said = "What is the ship called?";
     assert_eq!(client.turn(said).await["status"], "completed", "a turn does not wait for it");
     gate.open();
+    let prepared = client.event("compaction_prepared").await["payload"].clone();
+    assert_eq!((&prepared["jobId"], &prepared["rung"]), (&job, &json!("model_summary")), "{prepared}");
+    assert!(client.seen.iter().all(|frame| frame["type"] != "context_compacted"), "it is held until it is due");
+    for number in 100..120 {
+        assert_eq!(client.turn(&words(number, 50)).await["status"], "completed");
+        if client.seen.iter().any(|frame| frame["type"] == "context_compacted") {
+            break;
+        }
+    }
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!((&compacted["jobId"], &compacted["background"]), (&job, &json!(true)));
-    assert!(whole(&compacted["pausedMs"]) < 5, "{compacted}");
+    assert_eq!(compacted["pausedMs"], 0, "{compacted}");
+    assert!(whole(&compacted["oldTokenCount"]) > whole(&prepared["compactAtTokens"]), "{compacted}");
     assert_eq!(compacted["rung"], "model_summary", "{compacted}");
     client.turn("And now?").await;
     let sent = texts(model.requests().last().unwrap());

@@ -42,6 +42,7 @@ pub(crate) fn made_once(history: &History) -> Result<(), String> {
                 }
                 made_by_itself = by_itself;
             }
+            Event::SessionUpdated(updated) if updated.held.is_some() => {}
             Event::EntryAppended(_)
             | Event::SessionUpdated(_)
             | Event::CompactionUndone(_)
@@ -55,6 +56,37 @@ pub(crate) fn made_once(history: &History) -> Result<(), String> {
         Some(entry) => Err(format!("the compaction `{entry}` is told of nowhere")),
         None => Ok(()),
     }
+}
+
+/// What is held is committed without a pause, or dropped: one that was dropped, or that another took the place of, is never
+/// committed.
+pub(crate) fn what_is_held_is_committed_or_dropped(history: &History) -> Result<(), String> {
+    let mut held: Option<&JobId> = None;
+    let mut gone: BTreeSet<&JobId> = BTreeSet::new();
+    for (seq, event) in (1..).zip(&history.events) {
+        match event {
+            Event::SessionUpdated(updated) => {
+                let Some(now) = &updated.held else { continue };
+                let now = Some(&now.job_id);
+                gone.extend(std::mem::replace(&mut held, now).filter(|was| Some(*was) != now));
+            }
+            Event::CompactionFailed(failed) => {
+                gone.extend(held.take_if(|held| **held == failed.job_id));
+            }
+            Event::ContextCompacted(compacted) => {
+                let job = &compacted.job_id;
+                if gone.contains(job) {
+                    return Err(format!("job `{job}` was dropped, and is committed at {seq}"));
+                }
+                let was_held = held.take() == Some(job);
+                if was_held && (compacted.paused_ms > 0 || !compacted.background) {
+                    return Err(format!("job `{job}` was held, and somebody waited for it at {seq}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Of what failed, was stopped or became void nothing is written.

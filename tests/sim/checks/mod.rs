@@ -43,6 +43,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("receipts say what was asked", receipts::receipts_are_what_was_asked),
     ("the context is reported as the log says", context::reports_are_what_the_log_says),
     ("a compaction is made once, where one is needed", compactions::made_once),
+    ("what is held is committed or dropped", compactions::what_is_held_is_committed_or_dropped),
     ("what came to nothing leaves nothing", compactions::nothing_is_left_of_what_failed),
     ("a compaction keeps pins and the last input", compactions::keep_what_must_stay),
     ("a fork is whole, and made once", context::forks_are_whole),

@@ -9,7 +9,6 @@ use crate::core::{
     context::{
         Context,
         causes::Cause,
-        compaction::Job,
         patch::{self, Boundary},
     },
     hook::HookFault,
@@ -258,15 +257,13 @@ impl AgentLoop {
         let before = self.context();
         let parts = before.messages.iter().zip(&patched.messages);
         let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
-        let is_read = |job: &Job| {
-            let last = job.last_read();
-            last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last)
-        };
-        if self.preview.as_ref().is_some_and(|preview| is_read(preview.job())) {
+        let is_read =
+            |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
+        if self.preview.as_ref().is_some_and(|preview| is_read(preview.basis().last_read.as_ref())) {
             self.preview = None;
         }
-        let at_work = self.running.as_ref().map(|running| &running.job);
-        if at_work.or(self.ready.as_ref().map(|ready| &ready.job)).is_some_and(|job| is_read(job)) {
+        let at_work = self.running.as_ref().map(|running| running.job.last_read());
+        if at_work.or(self.ready.as_ref().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read) {
             self.void_running("a hook changed what it had read");
         }
     }

@@ -8,6 +8,7 @@ mod steps;
 use super::{AgentLoop, Append, CallHook, CallModel, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::core::{
     context::{
+        compaction::Held,
         counter::{Calibration, Counter},
         strategy::Options,
         windows::Windows,
@@ -18,7 +19,7 @@ use crate::core::{
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp,
+    CallId, CommandId, Entry, EntryData, EntryId, JobId, Message, Part, Role, StopReason, Timestamp,
     command::{Command, EditQueue},
     context::ContextMessage,
     event::Event,
@@ -61,6 +62,11 @@ struct World {
     replies: HashSet<CommandId>,
     open_turn: bool,
     undone: usize,
+    /// The compaction that is held, and whether the process died since.
+    held: Option<JobId>,
+    crashed_since_held: bool,
+    of_held: usize,
+    of_held_after_crash: usize,
 }
 
 fn deployment(hooks: Vec<HookSpec>) -> Arc<Deployment> {
@@ -115,6 +121,10 @@ impl World {
             replies: HashSet::new(),
             open_turn: false,
             undone: 0,
+            held: None,
+            crashed_since_held: false,
+            of_held: 0,
+            of_held_after_crash: 0,
         };
         world.tell(Input::Recovered);
         world
@@ -178,6 +188,11 @@ impl World {
         session.state = SessionState::default();
         self.log.iter().for_each(|event| session.state.apply(event));
         session.tree = self.path_to(session.state.leaf.as_ref());
+        session.held = session.state.held.as_ref().and_then(|at| {
+            let record = &self.log[usize::try_from(at.seq - 1).unwrap()];
+            let Event::SessionUpdated(updated) = record else { panic!("seed {}: {record:?} holds nothing", self.seed) };
+            updated.held.as_ref().and_then(Held::read_back).map(Arc::new)
+        });
         session
     }
 
@@ -236,6 +251,12 @@ impl World {
         let live = crate::core::context::build_context(self.agent.session.tree.path()).to_messages();
         let read = crate::core::context::build_context(self.read_back().tree.path()).to_messages();
         assert_eq!(live, read, "seed {}: what is in memory differs from what the log says", self.seed);
+        let read = self.read_back().held;
+        assert_eq!(self.agent.session.held, read, "seed {}: what is held differs from what the log says", self.seed);
+        if let Some(held) = read {
+            let context = crate::core::context::build_context(self.agent.session.tree.path());
+            assert!(held.still_reads(&context), "seed {}: what is held is of another history", self.seed);
+        }
     }
 
     /// After this compaction the model still sees what of that it saw before is pinned, and the last thing that a user
@@ -298,8 +319,18 @@ impl World {
                     assert!(compacted.new_token_count > 0 && compacted.new_token_count < compacted.old_token_count);
                     assert_eq!(compacted.breakdown.after.total(), compacted.new_token_count, "seed {}", self.seed);
                     compacted_now = Some(compacted.entry_id.clone());
+                    if self.held.take().is_some_and(|held| held == compacted.job_id) {
+                        self.of_held += 1;
+                        self.of_held_after_crash += usize::from(self.crashed_since_held);
+                        assert_eq!(compacted.paused_ms, 0, "seed {}: somebody waited for what was held", self.seed);
+                    }
                 }
                 Event::CompactionUndone(_) => self.undone += 1,
+                Event::SessionUpdated(updated) if updated.held.is_some() => {
+                    self.held = updated.held.clone().map(|held| held.job_id);
+                    self.crashed_since_held = false;
+                }
+                Event::CompactionFailed(failed) => drop(self.held.take_if(|held| *held == failed.job_id)),
                 _ => {}
             }
             self.log.push(event);
@@ -386,6 +417,7 @@ impl World {
 
     /// The process dies: only the log is left.
     fn crash(&mut self) {
+        self.crashed_since_held = true;
         self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
         let asked = std::mem::take(&mut self.hook_calls).into_iter().chain(std::mem::take(&mut self.away));
         self.hushed.extend(asked.map(|asked| asked.call.call_id));
@@ -489,6 +521,7 @@ fn whatever_happens_the_promises_hold() {
     let mut moves = 0;
     let mut undone = 0;
     let mut hooked = 0;
+    let (mut of_held, mut of_held_after_crash) = (0, 0);
     let mut taken_out = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
@@ -498,6 +531,8 @@ fn whatever_happens_the_promises_hold() {
         }
         world.settle();
         undone += world.undone;
+        of_held += world.of_held;
+        of_held_after_crash += world.of_held_after_crash;
         hooked += world.hushed.len();
         taken_out += world.taken_out.len();
         compactions += world.agent.session.state.compactions;
@@ -506,6 +541,10 @@ fn whatever_happens_the_promises_hold() {
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();
     }
     if seeds.end() > seeds.start() {
+        assert!(
+            of_held > SCRIPTS as usize / 20 && of_held_after_crash > 3,
+            "{of_held} compactions were held first, {of_held_after_crash} through a crash: too few to mean anything"
+        );
         assert!(moves > SCRIPTS as usize / 2, "{moves} moves: too few to mean anything");
         assert!(hooked > 8 * SCRIPTS as usize, "{hooked} hooks were asked: too few to mean anything");
         assert!(taken_out > SCRIPTS as usize / 10, "{taken_out} inputs changed by hooks: too few to mean anything");

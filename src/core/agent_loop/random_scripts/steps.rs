@@ -27,6 +27,10 @@ impl World {
             self.hook_speaks();
             return;
         }
+        if self.held.is_some() && self.rng.u8(..100) < 4 {
+            self.crash();
+            return;
+        }
         match self.rng.u8(..100) {
             0..40 => self.model_speaks(),
             40..60 => {

@@ -6,7 +6,7 @@ mod said;
 pub use hooked::Given;
 
 use super::{
-    Order, Outcome, Raw, Writing,
+    Basis, Held, Order, Outcome, Raw, Writing,
     asking::{Asking, EXTRACT_CHARS_PER_TOKEN, Ride, Task},
 };
 use crate::core::{
@@ -404,6 +404,26 @@ impl Job {
     #[must_use]
     pub fn last_read(&self) -> Option<&EntryId> {
         self.messages.iter().rev().find_map(|(id, _)| id.as_ref())
+    }
+
+    /// Begins with what another compaction has cost, whose summary it merges. That one is in no provider's cache.
+    pub fn merge(&mut self, held: &Held) {
+        self.usage.clone_from(&held.outcome.usage);
+        self.conversation = None;
+    }
+
+    /// What its outcome needs to be committed.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        Basis {
+            order: self.order.clone(),
+            started_at: self.started_at,
+            ended_at: None,
+            base: self.base.clone(),
+            last_read: self.last_read().cloned(),
+            failed: self.failed.clone(),
+            is_rebuild: self.is_rebuild(),
+        }
     }
 
     /// The ways that did not do so far.

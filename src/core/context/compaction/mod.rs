@@ -7,12 +7,14 @@
 
 mod asking;
 pub(crate) mod carry;
+mod held;
 mod job;
 mod raw;
 #[cfg(test)]
 mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
+pub use held::{Basis, Held, read_key};
 pub use job::{Given, Job, Next, Surroundings, Tried};
 pub use raw::Raw;
 
@@ -22,6 +24,7 @@ use reseed_protocol::{
     entry::{CompactionDetails, SummaryForm},
     event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Where summaries are made.
@@ -77,38 +80,50 @@ impl Order {
 }
 
 /// What a compaction came to, not yet checked against what it replaces. It names entries, so it holds for every later
-/// context that still has them.
-#[derive(Debug, Clone, PartialEq)]
+/// context that still has them. The log keeps one that is held, so a new field has a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// The summary, with the lists of files; empty where nothing was summarised.
     pub summary: String,
     /// Its form, where one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
     /// What the user said must or must not be, as far as it was summarised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
     /// How it was made.
     pub rung: CompactionRung,
     /// The gentler ways that did not do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedRung>,
     /// Files touched so far.
     pub details: CompactionDetails,
     /// The first entry kept word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_kept: Option<EntryId>,
     /// Older entries kept word for word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<EntryId>,
     /// Entries whose tool results are shown as a short note.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cleared: Vec<EntryId>,
     /// What the summary requests cost together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How well the summary kept what is exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<Retained>,
     /// The messages may have so many tokens in units of the estimate even where that is above the target: what the cut
     /// keeps, and a summary within its bound.
     pub allowed_tokens: u64,
     /// Any sufficient gain will do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_gain: bool,
     /// The hook whose summary this is, or that named the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
     /// What it keeps with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_details: Option<serde_json::Value>,
 }

@@ -89,6 +89,7 @@ fn urgency(decision: Decision) -> u8 {
         Decision::Ready => 0,
         Decision::Warn => 1,
         Decision::Prepare => 2,
-        Decision::Compact => 3,
+        Decision::Due => 3,
+        Decision::Compact => 4,
     }
 }

@@ -52,7 +52,7 @@ impl ContextManager for SlidingWindow {
 
     fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
         match self.options.decide(count.tokens, window_tokens) {
-            Decision::Ready if self.is_due(count) => Decision::Prepare,
+            Decision::Ready | Decision::Prepare if self.is_due(count) => Decision::Due,
             by_tokens => by_tokens,
         }
     }

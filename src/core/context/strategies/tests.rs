@@ -147,7 +147,7 @@ fn counted(turns: u64, tokens_each: usize) -> RequestCount {
 
 #[test]
 fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
-    use Decision::{Compact, Prepare, Ready, Warn};
+    use Decision::{Compact, Due, Prepare, Ready, Warn};
     // In a window of 10,000 tokens it is prepared from 6,800 on, due at 8,000, and 512 are room for an answer.
     let table: &[(&str, u64, usize, Decision)] = &[
         ("threshold", 40, 100, Ready),
@@ -160,11 +160,11 @@ fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
         ("importance", 40, 260, Compact),
         // Eight are kept, and four more may come together.
         ("sliding_window", 12, 400, Ready),
-        ("sliding_window", 13, 400, Prepare),
+        ("sliding_window", 13, 400, Due),
         ("sliding_window", 13, 780, Compact),
         // Thirteen turns of a few words are not worth a summary.
         ("sliding_window", 13, 20, Ready),
-        ("pipeline", 13, 400, Prepare),
+        ("pipeline", 13, 400, Due),
         ("pipeline", 12, 400, Ready),
         ("pipeline", 12, 840, Compact),
     ];

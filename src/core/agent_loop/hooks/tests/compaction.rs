@@ -263,13 +263,13 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
     assert_eq!(took, ["+ user", "turn", "ask one before_compact", "model"]);
     assert_eq!(world.asked_for()["background"], json!(true));
     world.model("hello").check(&["+ assistant", "end completed"]);
-    world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
     world.check_at_rest();
-    // Answered in the middle of a request it waits for the next place between two.
+    // Answered in the middle of a request it is held just so.
     let mut world = filling(before(&["one"]));
     world.say("hello").took();
-    world.answer(json!({ "summary": "They met." })).check(&[]);
-    world.model("hello").check(&["+ assistant", "end completed", "+ compaction", "compacted hook_summary", "reseed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
     world.check_at_rest();
 }
 

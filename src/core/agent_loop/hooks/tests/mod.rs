@@ -5,6 +5,7 @@
 mod answers;
 mod compaction;
 mod context;
+mod held;
 mod inputs;
 mod limits;
 mod navigation;
@@ -240,6 +241,7 @@ impl World {
         let word = match &event {
             EphemeralEvent::HookFailed(failed) => Some(format!("{} failed {}", failed.hook, failed.code)),
             EphemeralEvent::ItemAborted(_) => Some("aborted".into()),
+            EphemeralEvent::CompactionPrepared(_) => Some("prepared".into()),
             _ => None,
         };
         self.took.extend(word);

@@ -1,0 +1,255 @@
+//! Compactions that are held: prepared early, while turns go on, and committed in one step at the trigger.
+//!
+//! What is held is a record of the log, so it outlives this loop, the session's stay in memory and the process. It holds
+//! for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so after
+//! every input, and drops it otherwise.
+
+use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, info};
+use crate::core::{
+    agent_loop::Summaries,
+    context::{
+        Decision, RequestCount,
+        compaction::{Basis, Held, Outcome, read_key},
+        guards::Leave,
+        strategy::{Options, Step},
+    },
+    session::{SessionTree, fingerprint::fingerprint_of},
+};
+use reseed_protocol::{
+    EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    event::{CompactionPrepared, CompactionTrigger, EphemeralEvent},
+};
+
+/// Why a held compaction is to be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The next request is above the trigger.
+    Due,
+    /// It is above the hard limit, too.
+    Room,
+    /// The provider refused it as too large.
+    Refused,
+}
+
+/// What should be prepared beside what is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: it will do, or nothing better can be made.
+    Nothing,
+    /// A compaction of what the model sees.
+    Fresh,
+    /// One of what the model would see with the one that is held: too much was said since.
+    Merging,
+}
+
+impl AgentLoop {
+    /// Keeps a compaction that is made until it is due.
+    ///
+    /// # Errors
+    /// What it had read has changed meanwhile; the clients were told.
+    pub(super) fn hold(
+        &mut self,
+        now: Timestamp,
+        basis: Basis,
+        outcome: Box<Outcome>,
+        remade: bool,
+    ) -> Result<(), ErrorBody> {
+        let context = self.context();
+        let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
+        let read_before = outcome.first_kept.clone().filter(is_seen);
+        let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
+        let read = read_key(&context, read_before.as_ref(), last_read.as_ref());
+        let Some(read) = read.filter(|_| self.still_holds(&basis, &outcome)) else {
+            let message = "what the compaction had read is no longer what the model sees";
+            let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
+            self.compaction_failed(&basis.order, self.spent(&basis, true, None), error.clone());
+            return Err(error);
+        };
+        let held = Held {
+            job_id: basis.order.job_id.clone(),
+            trigger: basis.order.trigger,
+            started_at: basis.started_at,
+            ended_at: now,
+            base: basis.base,
+            read_before,
+            last_read,
+            read,
+            settings: self.made_with(),
+            remade,
+            outcome: *outcome,
+        };
+        self.append(vec![info::session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
+        let count = self.count(&self.context());
+        let new_token_count = self.after_held(now, &held, &count);
+        self.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(Box::new(CompactionPrepared {
+            job_id: held.job_id.clone(),
+            trigger: held.trigger,
+            rung: held.outcome.rung,
+            token_count: count.tokens,
+            new_token_count,
+            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
+            duration_ms: held.basis().duration_ms(now),
+            summary_usage: held.outcome.usage.clone(),
+        }))));
+        let decision = self.manager.before_request(&count, self.window_tokens());
+        if matches!(self.stage, Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
+            self.commit_held(now, Need::Due);
+        }
+        Ok(())
+    }
+
+    /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
+    pub(super) fn commit_held(&mut self, now: Timestamp, need: Need) -> bool {
+        self.check_held();
+        let Some(held) = self.session.held.clone() else { return false };
+        let before = self.count(&self.context());
+        let after = self.after_held(now, &held, &before);
+        if after >= before.tokens {
+            return false;
+        }
+        let window = self.window_tokens();
+        let makes_room = after <= self.manager.compact_at_tokens(window).unwrap_or(window);
+        let leave = self.guards.leave(now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
+        let will_do = self.needs_beside(now, &held, after, true) == Needs::Nothing
+            || (need != Need::Due && makes_room)
+            || self.gave_up
+            || leave != Leave::Free;
+        if !will_do {
+            return false;
+        }
+        self.void_running("the one that was prepared before is committed");
+        let mut basis = held.basis();
+        if need == Need::Refused {
+            basis.order.trigger = CompactionTrigger::Overflow;
+        }
+        let outcome = Box::new(held.outcome.clone());
+        self.commit(now, Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
+    }
+
+    /// What should be prepared, with the next request above the trigger or still below it.
+    pub(super) fn held_needs(&mut self, now: Timestamp, is_due: bool) -> Needs {
+        self.check_held();
+        let Some(held) = self.session.held.clone() else { return Needs::Fresh };
+        let before = self.count(&self.context());
+        let after = self.after_held(now, &held, &before);
+        self.needs_beside(now, &held, after, is_due)
+    }
+
+    fn needs_beside(&self, now: Timestamp, held: &Held, after: u64, is_due: bool) -> Needs {
+        if held.outcome.any_gain || self.reaches(&held.outcome, after, self.window_tokens()) {
+            return Needs::Nothing;
+        }
+        if held.is_free() {
+            // Made again only where it is committed at once: until then still more may be said.
+            return if is_due && !held.remade { Needs::Fresh } else { Needs::Nothing };
+        }
+        if held.remade || !self.can_merge(now, held) { Needs::Nothing } else { Needs::Merging }
+    }
+
+    /// Whether what was said since is worth a summary of its own.
+    fn can_merge(&self, now: Timestamp, held: &Held) -> bool {
+        let Some(tree) = self.with_held(now) else { return false };
+        let steps = self.steps(&tree, &tree.context(), &held.basis().order).unwrap_or_default();
+        steps.iter().any(|step| matches!(step, Step::Summarise(_)))
+    }
+
+    /// What is held, where it is what a person would get who asks for a compaction without saying more.
+    pub(super) fn held_for_person(&mut self, now: Timestamp) -> Option<(Basis, Box<Outcome>)> {
+        self.check_held();
+        let held = self.session.held.clone().filter(|held| held.is_summary())?;
+        let before = self.count(&self.context());
+        let after = self.after_held(now, &held, &before);
+        let mut basis = held.basis();
+        basis.order.trigger = CompactionTrigger::Manual;
+        let will_do = self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.window_tokens());
+        will_do.then(|| (basis, Box::new(held.outcome.clone())))
+    }
+
+    /// Tokens of the next request if what is held were committed now.
+    fn after_held(&self, now: Timestamp, held: &Held, before: &RequestCount) -> u64 {
+        let (basis, mut outcome) = (held.basis(), held.outcome.clone());
+        self.keep_what_came(&basis, &mut outcome);
+        self.would_be(now, &basis, &outcome, &some_id(), before.tokens).1.tokens
+    }
+
+    /// The tree as it would be with what is held.
+    pub(super) fn with_held(&self, now: Timestamp) -> Option<SessionTree> {
+        let held = self.session.held.as_ref()?;
+        let (basis, mut outcome) = (held.basis(), held.outcome.clone());
+        self.keep_what_came(&basis, &mut outcome);
+        let (entry, _) = self.would_be(now, &basis, &outcome, &some_id(), 0);
+        Some(self.with_compaction(entry, &outcome.cleared))
+    }
+
+    /// Drops what is held where what it has read, or what made it, has changed.
+    pub(super) fn check_held(&mut self) {
+        if self.session.state.held.is_none() || matches!(self.stage, Stage::Done) {
+            return;
+        }
+        let why = match &self.session.held {
+            None => Some("its record is of a form that this version does not know"),
+            Some(held) if held.settings != self.made_with() => Some("the settings that it was made with have changed"),
+            Some(held) => {
+                let holds = held.still_reads(&self.context()) && self.still_holds(&held.basis(), &held.outcome);
+                (!holds).then_some("what it had read is no longer what the model sees")
+            }
+        };
+        if let Some(why) = why {
+            self.drop_held(unused(why));
+        }
+    }
+
+    /// Whether this is the job of what is held.
+    pub(super) fn is_held(&self, job: &JobId) -> bool {
+        self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
+    }
+
+    /// Drops what is held, and what is being made from it.
+    pub(super) fn drop_held(&mut self, error: ErrorBody) {
+        let Some(held) = self.session.state.held.clone() else { return };
+        match self.session.held.clone() {
+            Some(held) => self.tell_dropped(&held, error),
+            None => self.tell_unreadable(held.job_id, error),
+        }
+        if self.running.as_ref().is_some_and(|running| running.merges) {
+            self.void_running("the compaction that it was to be merged with is not held any more");
+        }
+    }
+
+    /// Making it again came to nothing: it is not tried once more.
+    pub(super) fn keep_held_as_it_is(&mut self) {
+        let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
+        let record = Held { remade: true, ..Held::clone(held) }.record();
+        self.append(vec![info::session_updated(|updated| updated.held = Some(record))], Vec::new());
+    }
+
+    /// Fingerprint of the settings that decide what a compaction comes to. Those that decide when one is made, what a
+    /// request holds beside its messages, or how long a model is waited for, are not among them.
+    fn made_with(&self) -> String {
+        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.deployment.summaries;
+        let Options {
+            keep_recent_tokens,
+            target,
+            keep_turns,
+            keep_tool_results,
+            summarise,
+            steps,
+            summary_kind: _,
+            threshold: _,
+            reserve_tokens: _,
+            background: _,
+            min_gain: _,
+        } = self.manager.options();
+        let writing = format!("{request:?} {:?}", self.writing());
+        let summaries = (model, writing, answer_tokens_max);
+        let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
+        let rule = format!("{:?} {:?}", self.deployment.cut_rule, self.deployment.file_tools);
+        let key = fingerprint_of(&(&self.session.state.model, self.manager.name(), summaries, options, rule));
+        format!("{key:016x}")
+    }
+}
+
+/// The id of an entry that is not written.
+fn some_id() -> EntryId {
+    "held".parse().expect("a word is an id")
+}

@@ -1,0 +1,362 @@
+//! Compactions that are held: prepared early, committed at the trigger, dropped only when what they rest on changes.
+
+use super::*;
+use crate::core::{
+    agent_loop::Summaries,
+    context::compaction::{Held, SummaryRequest},
+};
+use reseed_protocol::{
+    EntryId,
+    command::{
+        CancelCompaction, ManualCompact, Navigate, NavigatePosition, PinEntry, PreviewCompact, RenameSession,
+        SetContextStrategy, SetInstructions, SetModel, SetOptions, StrategySettings, UndoCompaction,
+    },
+    event::{CompactionRung, CompactionTrigger, ContextCompacted},
+    hook::ContextReason,
+};
+
+/// A session in which a compaction is held: at 75 % of its window, of which 80 % are the trigger.
+fn holding(hooks: Vec<HookSpec>) -> World {
+    let mut world = World::full(hooks, "threshold", 75);
+    world.say("hello").pass().model("hello").pass().summary();
+    assert_eq!(world.took().last().map(String::as_str), Some("prepared"));
+    world
+}
+
+/// As many words as bring the session over the trigger.
+fn much() -> String {
+    "The harbour lies to the west. ".repeat(45)
+}
+
+impl World {
+    fn held(&self) -> Option<&Held> {
+        self.agent.session.held.as_deref()
+    }
+
+    /// The newest compaction that was committed.
+    fn committed(&self) -> &ContextCompacted {
+        let compacted = self.events.iter().rev().find_map(|event| match event {
+            Event::ContextCompacted(compacted) => Some(&**compacted),
+            _ => None,
+        });
+        compacted.expect("it was compacted")
+    }
+
+    /// The process is started again, with other settings of the deployment.
+    fn restart(&mut self, change: impl FnOnce(&mut Deployment)) -> &mut Self {
+        let mut deployment = Deployment::clone(&self.agent.deployment);
+        change(&mut deployment);
+        let session = self.agent.session.clone();
+        let calibration = Calibration::new(Counter::for_model("test").method());
+        let seed = Seed::new(session, Arc::new(deployment), calibration, IdSource::seeded(9));
+        self.agent = AgentLoop::seeded(self.agent.generation(), seed);
+        self.tell(Input::Recovered)
+    }
+
+    fn place(&self, at: usize) -> (EntryId, Place) {
+        let leaf = self.entries[at].entry_id.clone();
+        let tree = self.agent.session.tree.upto(&leaf).unwrap();
+        (leaf.clone(), Place { leaf: Some(leaf), tree, ..Place::default() })
+    }
+
+    fn go_to(&mut self, at: usize) -> &mut Self {
+        let (entry_id, place) = self.place(at);
+        let navigate = Navigate {
+            entry_id: Some(entry_id),
+            position: Some(NavigatePosition::At),
+            summarize: None,
+            instructions: None,
+            replace_instructions: None,
+            label: None,
+        };
+        self.command_to(Command::Navigate(navigate), Some(place))
+    }
+
+    fn set_strategy(&mut self, strategy: &str, settings: StrategySettings) -> &mut Self {
+        let set = SetContextStrategy { strategy: strategy.into(), settings: Some(settings) };
+        self.command(Command::SetContextStrategy(set))
+    }
+
+    fn manual(&mut self, manual: ManualCompact) -> &mut Self {
+        self.command(Command::ManualCompact(manual))
+    }
+}
+
+#[test]
+fn it_is_prepared_below_the_trigger_and_committed_above_it_in_one_step() {
+    let mut world = World::full(Vec::new(), "threshold", 75);
+    world.say("hello").check(&["+ user", "turn", "summary", "model"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.summary().check(&["prepared"]);
+    let info = world.agent.context_info();
+    assert!(info.token_count < info.compact_at_tokens.unwrap(), "{info:?}");
+    assert_eq!(info.compactions, 0, "nothing has changed yet");
+    let Some(EphemeralEvent::CompactionPrepared(prepared)) = world.emitted.last() else { panic!("not told") };
+    assert_eq!((prepared.token_count, prepared.compact_at_tokens), (info.token_count, info.compact_at_tokens));
+    let (job, promised) = (prepared.job_id.clone(), prepared.new_token_count);
+    // A turn that stays below changes nothing.
+    world.say("and?").check(&["+ user", "turn", "model"]);
+    world.model("so").check(&["+ assistant", "end completed"]);
+    world.say(&much()).check(&["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"]);
+    let compacted = world.committed();
+    assert_eq!(
+        (&compacted.job_id, compacted.trigger, compacted.background),
+        (&job, CompactionTrigger::Threshold, true)
+    );
+    assert_eq!(compacted.paused_ms, 0);
+    assert!(compacted.old_token_count > info.compact_at_tokens.unwrap(), "{compacted:?}");
+    assert!(compacted.new_token_count > promised, "what was said since stays behind it");
+    let sent = world.last_sent();
+    assert_eq!(
+        &sent[sent.len() - 5..],
+        ["user hello", "assistant hello", "user and?", "assistant so", &format!("user {}", much())]
+    );
+    assert_eq!(world.held(), None);
+}
+
+#[test]
+fn it_is_committed_at_once_where_an_answer_passes_the_trigger() {
+    let mut world = holding(Vec::new());
+    world.say("more").took();
+    world.model(&much()).check(&["+ assistant", "end completed", "+ compaction", "compacted model_summary", "reseed"]);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_refusal_as_too_large_is_answered_with_what_is_held() {
+    let mut world = holding(Vec::new());
+    world.say("more").took();
+    world.model_fails(ErrorCode::ContextOverflow).check(&[
+        "+ compaction",
+        "compacted model_summary",
+        "reseed",
+        "model",
+    ]);
+    let compacted = world.committed();
+    assert_eq!((compacted.trigger, compacted.paused_ms), (CompactionTrigger::Overflow, 0));
+    world.model("so").check(&["+ assistant", "end completed"]);
+}
+
+#[test]
+fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
+    let instructions = ManualCompact { instructions: Some("mind the boats".into()), ..ManualCompact::default() };
+    let own = ManualCompact { strategy: Some("threshold".into()), ..ManualCompact::default() };
+    let other = ManualCompact { strategy: Some("sliding_window".into()), ..ManualCompact::default() };
+    for (order, is_held) in [(ManualCompact::default(), true), (own, true), (instructions, false), (other, false)] {
+        let mut world = holding(Vec::new());
+        let job = world.held().unwrap().job_id.clone();
+        world.manual(order.clone());
+        if is_held {
+            world.check(&["+ compaction", "compacted model_summary", "reseed"]);
+            let compacted = world.committed();
+            assert_eq!((&compacted.job_id, compacted.trigger), (&job, CompactionTrigger::Manual), "{order:?}");
+            assert!(compacted.command_id.is_some());
+        } else {
+            world.check(&["summary"]).summary();
+            // The one that was held is not used.
+            let took = world.took();
+            assert_eq!(took[..3], ["+ compaction", "compacted model_summary", "compaction failed compaction_void"]);
+            assert_ne!(world.committed().job_id, job, "{order:?}");
+        }
+        assert_eq!(world.held(), None);
+    }
+    // A preview shows it, and is applied without asking again.
+    let mut world = holding(Vec::new());
+    let summary = world.held().unwrap().outcome.summary.clone();
+    world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["preview"]);
+    let Reply::CompactionPreview(preview) = world.reply() else { panic!("{:?}", world.reply()) };
+    assert_eq!(preview.summary, summary);
+    let preview_id = Some(preview.preview_id.clone());
+    world.manual(ManualCompact { preview_id, ..ManualCompact::default() });
+    world.check(&["+ compaction", "compacted model_summary", "reseed"]);
+}
+
+#[test]
+fn its_hooks_are_asked_once_when_it_is_prepared() {
+    let mut world = World::full(vec![hook("one", HookPoint::BeforeCompact)], "threshold", 75);
+    world.say("hello").check(&["+ user", "turn", "ask one before_compact", "model"]);
+    world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.restart(|_| ()).say(&much());
+    world.check(&["+ user", "turn", "+ compaction", "compacted hook_summary", "reseed", "model"]);
+    assert_eq!(world.committed().rung, CompactionRung::HookSummary);
+}
+
+/// The table of protocol/README.md: what drops what is held, and what does not.
+#[test]
+fn only_what_it_rests_on_drops_it() {
+    let settings = StrategySettings::default;
+    let redactor = || vec![hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest])];
+    let patch = |world: &mut World, at: usize| {
+        let entry = world.entries[at].clone();
+        let message =
+            json!({ "role": entry.message().unwrap().role, "content": [{ "type": "text", "text": "hidden" }] });
+        let edits = json!([{ "entryId": entry.entry_id, "message": message }]);
+        let patch = json!([{ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": "redacted" }]);
+        world.say("more").answer(json!({ "patch": patch })).model("on");
+    };
+    type Change<'a> = &'a dyn Fn(&mut World);
+    let table: &[(&str, bool, Vec<HookSpec>, Change<'_>)] = &[
+        ("a turn", true, Vec::new(), &|world| {
+            world.say("more").model("on");
+        }),
+        ("a turn that is cancelled", true, Vec::new(), &|world| {
+            world.say("more").cancel();
+        }),
+        ("a turn that fails", true, Vec::new(), &|world| {
+            world.say("more").model_fails(ErrorCode::UpstreamAuth);
+        }),
+        ("a name", true, Vec::new(), &|world| {
+            world.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() }));
+        }),
+        ("instructions", true, Vec::new(), &|world| {
+            world.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() }));
+        }),
+        ("options", true, Vec::new(), &|world| {
+            let set = SetOptions { temperature: Some(0.5), max_output_tokens: Some(100) };
+            world.command(Command::SetOptions(set));
+        }),
+        ("tools", true, Vec::new(), &|world| {
+            world.offer_tool();
+        }),
+        ("hooks", true, Vec::new(), &|world| {
+            world.offer_hooks(json!([{ "name": "late", "event": "before_compact" }]));
+        }),
+        ("a restart", true, Vec::new(), &|world| {
+            world.restart(|_| ());
+        }),
+        ("a move behind what it takes out", true, Vec::new(), &|world| {
+            world.go_to(8);
+        }),
+        ("a pin of what it takes out", true, Vec::new(), &|world| {
+            let entry_id = world.entries[0].entry_id.clone();
+            world.command(Command::PinEntry(PinEntry { entry_id }));
+        }),
+        ("a patch of what it keeps", true, redactor(), &|world| patch(world, 8)),
+        ("when it is due", true, Vec::new(), &|world| {
+            world.set_strategy("threshold", StrategySettings { threshold: Some(0.9), ..settings() });
+        }),
+        ("how long a summary may take", true, Vec::new(), &|world| {
+            world.restart(|deployment| deployment.summaries.timeout_ms = 1);
+        }),
+        ("a patch of what it takes out", false, redactor(), &|world| patch(world, 0)),
+        ("a move before what it takes out", false, Vec::new(), &|world| {
+            world.go_to(1);
+        }),
+        ("another model", false, Vec::new(), &|world| {
+            world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
+        }),
+        ("another strategy", false, Vec::new(), &|world| {
+            world.set_strategy("importance", settings());
+        }),
+        ("what a compaction keeps", false, Vec::new(), &|world| {
+            world.set_strategy("threshold", StrategySettings { keep_recent_tokens: Some(100), ..settings() });
+        }),
+        ("what it gets down to", false, Vec::new(), &|world| {
+            world.restart(|deployment| deployment.options.target = 0.5);
+        }),
+        ("who summarises", false, Vec::new(), &|world| {
+            world.restart(|deployment| deployment.summaries.model = Some("another".into()));
+        }),
+        ("where summaries are made", false, Vec::new(), &|world| {
+            let change = |summaries: &mut Summaries| summaries.request = SummaryRequest::CachedPrefix;
+            world.restart(|deployment| change(&mut deployment.summaries));
+        }),
+        ("how long a summary may be", false, Vec::new(), &|world| {
+            world.restart(|deployment| deployment.summaries.answer_tokens_max = Some(99));
+        }),
+        ("a person who cancels it", false, Vec::new(), &|world| {
+            world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+        }),
+        ("another compaction", false, Vec::new(), &|world| {
+            let order = ManualCompact { instructions: Some("mind the boats".into()), ..ManualCompact::default() };
+            world.manual(order).summary();
+        }),
+    ];
+    for (what, stays, hooks, change) in table {
+        let mut world = holding(hooks.clone());
+        let job = world.held().unwrap().job_id.clone();
+        change(&mut world);
+        let held = world.held().map(|held| held.job_id.clone());
+        assert_eq!(held.as_ref() == Some(&job), *stays, "{what}");
+        assert_eq!(world.agent.session.state.held.as_ref().map(|at| &at.job_id), held.as_ref(), "{what}: in the log");
+        let dropped = |event: &Event| matches!(event, Event::CompactionFailed(failed) if failed.job_id == job);
+        let dropped = world.events.iter().any(dropped);
+        assert_eq!(dropped, !stays, "{what}: whoever was told of it is told");
+    }
+}
+
+#[test]
+fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
+    let mut world = holding(Vec::new());
+    world.manual(ManualCompact::default()).took();
+    while world.summarising.is_none() {
+        world.say(&much()).model("so");
+    }
+    world.summary();
+    assert!(world.held().is_some());
+    world.command(Command::UndoCompaction(UndoCompaction::default()));
+    assert_eq!((world.held(), world.agent.session.state.held.as_ref()), (None, None));
+    // What was pinned is kept by what was held before it.
+    let mut world = holding(Vec::new());
+    let entry_id = world.entries[0].entry_id.clone();
+    world.command(Command::PinEntry(PinEntry { entry_id: entry_id.clone() }));
+    world.manual(ManualCompact::default());
+    assert_eq!(world.committed().kept_entry_ids, [entry_id]);
+}
+
+#[test]
+fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
+    let mut world = holding(Vec::new());
+    world.agent.session.held = None;
+    world.took();
+    world.restart(|_| ()).check(&["compaction failed compaction_void"]);
+    assert_eq!(world.agent.session.state.held, None);
+    world.say("more").check(&["+ user", "turn", "summary", "model"]);
+}
+
+#[test]
+fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
+    let mut world = World::full(Vec::new(), "threshold", 60);
+    world.agent.deployment = {
+        let mut deployment = Deployment::clone(&world.agent.deployment);
+        deployment.options.reserve_tokens = 64;
+        deployment.options.target = 0.35;
+        deployment.options.keep_recent_tokens = 400;
+        deployment.options.background = 0.7;
+        Arc::new(deployment)
+    };
+    world.restart(|_| ()).say("hello").model("hello").summary();
+    assert!(world.held().is_some_and(|held| !held.remade), "{:?}", world.took());
+    let first = world.held().unwrap().job_id.clone();
+    let prepared = |world: &World| {
+        world.emitted.iter().filter(|event| matches!(event, EphemeralEvent::CompactionPrepared(_))).count()
+    };
+    // What is said now stays word for word behind it, until that is too much.
+    let mut turns = 0;
+    while world.summarising.is_none() {
+        turns += 1;
+        assert!(turns < 12, "it is never made again: {:?}", world.took());
+        world.say(&"The gulls fly to the east. ".repeat(24)).model("so");
+    }
+    assert_eq!(world.agent.session.state.compactions, 0);
+    let asked = world.sent.last().unwrap().messages().last().unwrap().message.text();
+    assert!(asked.contains("gulls"), "what was said since is summarised");
+    let before = prepared(&world);
+    world.summary();
+    let again = world.held().cloned();
+    if let Some(held) = &again {
+        assert!(held.remade && held.job_id != first);
+        assert_eq!(prepared(&world), before + 1);
+    }
+    // It is not made a third time: it is committed as it is.
+    for _ in 0..12 {
+        if world.agent.session.state.compactions > 0 {
+            break;
+        }
+        world.say(&"The gulls fly to the east. ".repeat(24)).model("so");
+        assert!(world.summarising.is_none() || world.agent.session.state.compactions > 0, "made a third time");
+    }
+    assert_eq!(world.agent.session.state.compactions, 1);
+    assert_ne!(world.committed().job_id, first);
+}
