@@ -214,7 +214,7 @@ impl Drop for RestingSession {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{super::tests::rendered, *};
-    use reseed_protocol::event::Retained;
+    use reseed_protocol::{Usage, UsageSource, event::Retained};
     use serde_json::{Value, json};
 
     /// A compaction from 1,000 tokens to 400, changed so.
