@@ -4,7 +4,6 @@
 use super::{
     AgentLoop, Effect, Stage,
     compact::{Running, Use},
-    info,
 };
 use crate::core::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{

@@ -161,7 +161,8 @@ impl AgentLoop {
         let after = self.after_held(now, &held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
-        let will_do = self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.window_tokens());
+        let will_do =
+            self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.window_tokens());
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }
 
