@@ -238,6 +238,7 @@ impl AgentLoop {
             summary_kind: _,
             threshold: _,
             reserve_tokens: _,
+            max_output_tokens: _,
             background: _,
             min_gain: _,
         } = self.manager.options();

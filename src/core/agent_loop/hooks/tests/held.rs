@@ -320,7 +320,7 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     let mut world = World::full(Vec::new(), "threshold", 60);
     world.agent.deployment = {
         let mut deployment = Deployment::clone(&world.agent.deployment);
-        deployment.options.reserve_tokens = 64;
+        deployment.options.reserve_tokens = Some(64);
         deployment.options.target = 0.35;
         deployment.options.keep_recent_tokens = 400;
         deployment.options.background = 0.7;
