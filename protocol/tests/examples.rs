@@ -311,7 +311,8 @@ fn every_op_of_a_patch_is_shown() {
         }
     }
     let mut shown = BTreeSet::new();
-    for example in examples() {
+    // The forms that the proposal has beside ours are read into ours, so they do not come back as they were.
+    for example in examples().iter().filter(|example| !example.place.ends_with(".proposed.json")) {
         walk(&example.place, &example.frame, &mut shown);
     }
     let schema = codegen::v2().schema;

@@ -288,7 +288,10 @@ export interface Navigate {
   position?: NavigatePosition;
   /** Whether the branch that is left should be summarised where the session goes on. */
   summarize?: boolean;
-  /** What the summary should dwell on. */
+  /**
+   * What the summary should dwell on. At most 16 KiB, and at most a quarter of the window of the model that
+   * summarises; more is refused.
+   */
   instructions?: string;
   /** Whether `instructions` take the place of the server's own rather than being added to them. */
   replaceInstructions?: boolean;
@@ -359,8 +362,16 @@ export type ContextFormat = "envelope" | "markdown";
 
 /** Payload of `manual_compact`. */
 export interface ManualCompact {
-  /** What the summary should dwell on. */
+  /**
+   * What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
+   * most a quarter of the window of the model that summarises; more is refused.
+   */
   instructions?: string;
+  /**
+   * Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
+   * has the form that they ask for, and nothing is put back into it.
+   */
+  replaceInstructions?: boolean;
   /** Apply exactly the compaction that this preview showed. Nothing else may be given with it. */
   previewId?: JobId;
   /** Compact in this strategy's way, this once; absent: in that of the session, by a summary where it is `manual`. */
@@ -371,8 +382,16 @@ export interface ManualCompact {
 
 /** Payload of `preview_compact`: as those of `manual_compact`. */
 export interface PreviewCompact {
-  /** What the summary should dwell on. */
+  /**
+   * What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
+   * most a quarter of the window of the model that summarises; more is refused.
+   */
   instructions?: string;
+  /**
+   * Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
+   * has the form that they ask for, and nothing is put back into it.
+   */
+  replaceInstructions?: boolean;
   /** Compact in this strategy's way; absent: in that of the session. */
   strategy?: string;
   /** Summarise everything anew from the entries themselves. */
@@ -437,7 +456,12 @@ export interface StrategySettings {
   summarise?: boolean;
   /** The strategies of a `pipeline`, gentle to drastic. */
   steps?: Array<string>;
+  /** What the conversation is about, which decides what a summary must keep. */
+  summaryKind?: SummaryKind;
 }
+
+/** What a conversation is about, which decides what its summary must keep. */
+export type SummaryKind = "auto" | "chat" | "code" | "debugging" | "research";
 
 /** Payload of `set_model`. */
 export interface SetModel {

@@ -55,6 +55,13 @@ export interface Compaction {
    * not be looked for beyond it.
    */
   carriedPatch?: Array<PatchOp>;
+  /** The form of the summary; absent where none was made, where a hook made it, and in older entries. */
+  form?: SummaryForm;
+  /**
+   * What the user said must or must not be, word for word, carried from one compaction to the next; absent in older
+   * entries.
+   */
+  constraints?: Array<string>;
   /** The hook whose summary this is, or that named the model which made it. */
   hook?: string;
   /** What that hook keeps with it. */
@@ -76,6 +83,9 @@ export interface CompactionDetails {
   /** Files written or edited, sorted. */
   modifiedFiles: Array<string>;
 }
+
+/** The form of a summary. */
+export type SummaryForm = "sections" | "free";
 
 /** A summary of the branch that was left. */
 export interface BranchSummary {

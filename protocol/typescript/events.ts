@@ -4,16 +4,13 @@ import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } 
 import type { SessionRole } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
-import type { Entry } from "./entries.js";
+import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { HookCall, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
 /** Why a compaction was done. */
 export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
-
-/** How a turn ended. */
-export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
 /** Which way of making room a compaction took, gentle to drastic. */
 export type CompactionRung =
@@ -29,8 +26,8 @@ export interface FailedRung {
   /** Which. */
   rung: CompactionRung;
   /**
-   * Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `not_smaller`,
-   * `timeout`, or an error code.
+   * Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued`
+   * (the model answered the user instead), `not_smaller`, `timeout`, or an error code.
    */
   reason: string;
 }
@@ -42,6 +39,9 @@ export interface Retained {
   /** How many of them the summary had lost and were put back word for word. */
   restored: number;
 }
+
+/** How a turn ended. */
+export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
 /** A durable event: one stored record, under `seq` in the envelope. */
 export type Event =
@@ -139,8 +139,18 @@ export interface SessionUpdated {
   pins?: Array<Pin>;
   /** How often the loop was seeded. */
   generation?: number;
+  /** The compaction that is held from now on. For the server, which reads it back after a restart. */
+  held?: HeldCompaction;
   /** The command that caused it. */
   commandId?: CommandId;
+}
+
+/** A compaction that is prepared and not yet committed, as the log keeps it. */
+export interface HeldCompaction {
+  /** The job that prepared it. */
+  jobId: JobId;
+  /** What the server needs to commit it. Its form is the server's own and may change. */
+  record: unknown;
 }
 
 /** Payload of `context_compacted`. Before and after are counted over the same pending request. */
@@ -175,6 +185,8 @@ export interface ContextCompacted {
   failedRungs?: Array<FailedRung>;
   /** The summary. */
   summary: string;
+  /** Its form; absent where none was made, where a hook made it, and in older logs. */
+  form?: SummaryForm;
   /** The generation of the loop that was seeded. */
   generation: number;
   /** Milliseconds it took. */
@@ -229,6 +241,8 @@ export interface CompactionFailed {
   durationMs: number;
   /** Milliseconds a user waited for it. */
   pausedMs: number;
+  /** What its summary requests cost together, where a compaction that was held is dropped. */
+  unusedUsage?: Usage;
   /** An error code. */
   code: ErrorCode;
   /** What went wrong. */
@@ -247,6 +261,7 @@ export type EphemeralEvent =
   | { type: "tool_cancelled"; payload: ToolCancelled }
   | { type: "compaction_started"; payload: CompactionStarted }
   | { type: "compaction_progress"; payload: CompactionProgress }
+  | { type: "compaction_prepared"; payload: CompactionPrepared }
   | { type: "context_warning"; payload: ContextWarning }
   | { type: "context_updated"; payload: ContextUpdated }
   | { type: "role_changed"; payload: RoleChanged }
@@ -353,6 +368,29 @@ export interface CompactionProgress {
   done: number;
   /** Steps in all. */
   total: number;
+}
+
+/** Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was. */
+export interface CompactionPrepared {
+  /** The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped. */
+  jobId: JobId;
+  /** Why it was begun. */
+  trigger: CompactionTrigger;
+  /** Which way of making room it takes. */
+  rung: CompactionRung;
+  /** Tokens of the next request now. */
+  tokenCount: number;
+  /** Tokens of the next request if it were committed now. */
+  newTokenCount: number;
+  /**
+   * It is committed before the first request of more tokens than this; absent where the strategy never compacts
+   * by count.
+   */
+  compactAtTokens?: number;
+  /** Milliseconds it took. */
+  durationMs: number;
+  /** What the summary requests cost together; absent where the model was not asked. */
+  summaryUsage?: Usage;
 }
 
 /** Payload of `context_warning`. */

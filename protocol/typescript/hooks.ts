@@ -6,7 +6,7 @@ import type { Message, Part } from "./content.js";
 import type { ContextEnvelope, ContextMessage } from "./context.js";
 import type { CompactionDetails, Entry } from "./entries.js";
 import type { CompactionTrigger } from "./events.js";
-import type { PatchOp, TransformDisplay } from "./patch.js";
+import type { SubmittedOp, TransformDisplay } from "./patch.js";
 
 /** A hook that is offered. */
 export interface HookOffer {
@@ -50,7 +50,7 @@ export interface HookResult {
   /** The hook could not do its work, in a sentence. */
   error?: string;
   /** `context`: changes of the envelope, in order. */
-  patch?: Array<PatchOp>;
+  patch?: Array<SubmittedOp>;
   /** `context`: who made the patch; absent: the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
@@ -263,7 +263,7 @@ export interface HookAnswer {
   /** The hook could not do its work, in a sentence. */
   error?: string;
   /** `context`: changes of the envelope, in order. */
-  patch?: Array<PatchOp>;
+  patch?: Array<SubmittedOp>;
   /** `context`: who made the patch; absent: the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */

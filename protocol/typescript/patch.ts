@@ -1,8 +1,11 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { EntryId, Timestamp } from "./basics.js";
-import type { Message } from "./content.js";
+import type { Message, Part, Role } from "./content.js";
 import type { SystemPart, ToolDefinition } from "./context.js";
+
+/** An op as a hook may answer it. */
+export type SubmittedOp = PatchOp | ProposedOp;
 
 /**
  * A change to the context envelope. All but `messages_uncached_append` touch what a provider may have in its cache, and
@@ -48,7 +51,7 @@ export type PatchOp =
     }
   | {
       op: "messages_cached_replace";
-      /** The messages: entries in the order in which they stand, and whole messages between them. */
+      /** The messages, in the order in which the model is to see them: entries, and whole messages between them. */
       messages: Array<PatchMessage>;
       /** Why the provider's cache is given up. */
       invalidateCacheReason: string;
@@ -110,6 +113,147 @@ export interface MessageEdit {
   /** What it says now; absent to take it out. */
   message?: Message;
 }
+
+/** An op as the proposal writes it: it may say its scope, and its messages may be bare, with a plain string as content. */
+export type ProposedOp =
+  | {
+      op: "system_part_set";
+      /** What it touches. */
+      scope?: Cached;
+      /** The part. */
+      partName: string;
+      /** Its text. */
+      text: string;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "system_part_remove";
+      /** What it touches. */
+      scope?: Cached;
+      /** The part. */
+      partName: string;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "system_parts_replace";
+      /** What it touches. */
+      scope?: Cached;
+      /** The parts, in order. */
+      parts: Array<SystemPart>;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "tools_replace";
+      /** What it touches. */
+      scope?: Cached;
+      /** The definitions, in order. */
+      tools: Array<ToolDefinition>;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "tools_remove";
+      /** What it touches. */
+      scope?: Cached;
+      /** The tools' names. */
+      toolNames: Array<string>;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "messages_cached_replace";
+      /** What it touches. */
+      scope?: Cached;
+      /** The messages, in order. */
+      messages: Array<ProposedItem>;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "messages_cached_edit";
+      /** What it touches. */
+      scope?: Cached;
+      /** The changes. */
+      edits: Array<ProposedEdit>;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "messages_uncached_append";
+      /** What it touches. */
+      scope?: Uncached;
+      /** The messages. */
+      messages: Array<ProposedMessage>;
+    }
+  | {
+      op: "options_set";
+      /** What it touches. */
+      scope?: Cached;
+      /** 0 to 2. */
+      temperature?: number;
+      /** The same as `maxOutputTokens`. */
+      maxTokens?: number;
+      /** The same as `reasoningEffort`. */
+      reasoning?: string;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    }
+  | {
+      op: "compaction_apply";
+      /** What it touches. */
+      scope?: Cached;
+      /** The summary. */
+      summary: string;
+      /** The first entry that is kept; absent when none is. */
+      firstKeptEntryId?: EntryId;
+      /** Older entries that are kept, between the summary and the first kept one. */
+      keptEntryIds?: Array<EntryId>;
+      /** When it was made. */
+      timestamp: Timestamp;
+      /** Tokens of the request before. */
+      tokensBefore: number;
+      /** Why the provider's cache is given up. */
+      invalidateCacheReason: string;
+    };
+
+/** The scope of an op on what a provider can cache. */
+export type Cached = "cached";
+
+/** A message of a replacement. */
+export type ProposedItem = ProposedNamed | ProposedMessage;
+
+/** A message of a replacement, named. */
+export interface ProposedNamed {
+  /** The entry that it stands for. */
+  entryId?: EntryId;
+  /** What it says; absent for what the entry says. */
+  message?: ProposedMessage;
+}
+
+/** A message of a patch; its other fields are ignored. */
+export interface ProposedMessage {
+  /** Who says it. */
+  role: Role;
+  /** What is said: a text, or parts. */
+  content: ProposedContent;
+}
+
+/** What a message of a patch says. */
+export type ProposedContent = string | Array<Part>;
+
+/** A change of one cached message. */
+export interface ProposedEdit {
+  /** The entry whose message it is. */
+  entryId: EntryId;
+  /** What it says now; absent to take it out. */
+  message?: ProposedMessage;
+}
+
+/** The scope of an op on one request's own messages. */
+export type Uncached = "uncached";
 
 /** How a transform is shown to people. Means nothing to the server. */
 export interface TransformDisplay {

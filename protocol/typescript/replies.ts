@@ -4,7 +4,7 @@ import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } 
 import type { SessionRole, StrategySettings } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
-import type { Entry } from "./entries.js";
+import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
@@ -369,6 +369,8 @@ export interface CompactionPreview {
   expiresAt: Timestamp;
   /** The summary; empty where nothing would be summarised. */
   summary: string;
+  /** Its form; absent where none would be made, and where a hook made it. */
+  form?: SummaryForm;
   /** Which way of making room it takes. */
   rung: CompactionRung;
   /** The gentler ways that were tried before, and why they did not do. */
