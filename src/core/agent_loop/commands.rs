@@ -206,6 +206,13 @@ impl AgentLoop {
         caller: &Caller,
         cancel: &CancelCompaction,
     ) -> Result<(), ErrorBody> {
+        if cancel.job_id.is_none() && self.running_job().is_none() && self.wished().is_some() {
+            // A move that waits for hooks has no job yet.
+            self.remember(caller);
+            self.cancel_stage_hooks(now);
+            self.proceed(now);
+            return Ok(());
+        }
         let held = self.session.state.held.as_ref().map(|held| &held.job_id);
         if self.running_job().is_none()
             && cancel.job_id.as_ref().is_none_or(|asked| Some(asked) == held)

@@ -96,6 +96,19 @@ fn a_move_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
 }
 
 #[test]
+fn a_move_that_waits_for_hooks_can_be_cancelled() {
+    use reseed_protocol::command::CancelCompaction;
+    let mut world = world(&["one"]);
+    world.go(|_| ()).took();
+    world.command(Command::CancelCompaction(CancelCompaction { job_id: Some("another".parse().unwrap()) }));
+    world.check(&["error no_compaction"]);
+    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    world.check(&["drop one", "error navigation_cancelled"]);
+    assert_eq!(world.leaf(), Some("e3"));
+    world.check_at_rest();
+}
+
+#[test]
 fn a_hooks_summary_stands_where_one_is_wanted_and_nowhere_else() {
     let answer = json!({ "summary": " They spoke of boats. ", "details": { "by": "rule" } });
     let mut wanted = world(&["one"]);
