@@ -100,6 +100,7 @@ pub(super) const REASONS: &[&str] = &[
     "not_smaller",
     "empty",
     "truncated",
+    "continued",
     "refused",
     "malformed",
     "timeout",

@@ -26,6 +26,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_commands_total", "outcome") | ("reseed_hook_calls_total", "outcome") => vec!["ok"],
         ("reseed_turns_total", "status") => vec!["completed", "failed", "cancelled", "interrupted"],
         (_, "purpose") => vec!["turn", "summary"],
+        ("reseed_held_tokens_unused_total", "kind") => vec!["input", "output"],
         ("reseed_tokens_total", "kind") => vec!["input", "cached", "cache_write", "output", "reasoning"],
         ("reseed_model_requests_total", "outcome") => {
             ["ok", "cancelled"].into_iter().chain(codes().filter(|code| of_a_model(code))).collect()

@@ -191,7 +191,9 @@ impl Measure {
 
     fn compacted(&mut self, now: Timestamp, event: &ContextCompacted) {
         compaction::compaction_committed(event);
-        if self.preview.take_if(|preview| *preview == event.job_id).is_some() {
+        // One that is held is shown as it is, and committed at the trigger whether it was shown or not.
+        let was_shown = self.preview.take_if(|preview| *preview == event.job_id).is_some();
+        if was_shown && event.trigger == CompactionTrigger::Manual {
             compaction::preview_applied();
         }
         let retained = event.retained.unwrap_or_default();

@@ -54,11 +54,17 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
         conversation.talk(&question(turn)).await;
     }
 
+    // What is held may be committed once the last answer has passed the trigger: its event comes before this reply.
+    let info = conversation.info().await;
     upstream.assert_clean();
     assert_eq!(upstream.refused(), 0, "of requests larger than the window");
-    for kind in ["error", "compaction_failed", "item_aborted"] {
+    for kind in ["error", "item_aborted"] {
         assert_eq!(conversation.came(kind), [json!(null); 0], "{kind}");
     }
+    // What is prepared may be overtaken by what a turn with many tools needs at once; nothing else comes to nothing.
+    let mut failed = conversation.came("compaction_failed");
+    failed.retain(|failed| failed["code"] != "compaction_void");
+    assert_eq!(failed, [json!(null); 0]);
 
     let requests = upstream.requests();
     let (summaries, turns): (Vec<&Asked>, Vec<&Asked>) = requests.iter().partition(|asked| is_summary(asked));
@@ -72,7 +78,7 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
         let (before, after) = (&compacted["oldTokenCount"], &compacted["newTokenCount"]);
         assert!(whole(&after) > 0 && whole(&after) < whole(&before), "{compacted}");
     }
-    assert_eq!(conversation.info().await["compactions"], compactions.len());
+    assert_eq!(info["compactions"], compactions.len());
 
     let last = turns.last().unwrap();
     assert!(last.contains(&question(TURNS)), "the last question is asked word for word");

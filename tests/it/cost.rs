@@ -155,7 +155,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let compacted = |line: &&str| line.contains(" assistant ") && line.contains("changed: compaction, ");
     assert!(drawn.lines().filter(compacted).count() == 1, "{drawn}");
     let answer = drawn.lines().find(|line| line.contains(" assistant ")).unwrap();
-    assert!(answer.contains(" sent, 0 as before, ") && answer.contains(" cached, $0.00"), "{answer}");
+    assert!(answer.contains(" sent, 0 as before, ") && answer.contains(" written to the cache, $0.00"), "{answer}");
     upstream.assert_clean();
 }
 

@@ -363,12 +363,8 @@ async fn help_names_every_command_and_setting() {
 async fn wrong_settings_stop_the_start_with_what_is_allowed() {
     let table = [
         ("CONTEXT_STRATEGY", "clever", "CONTEXT_STRATEGY is `clever`; allowed: threshold, manual, dummy, none"),
-        (
-            "CONTEXT_COMPACTION_THRESHOLD",
-            "1.5",
-            "CONTEXT_COMPACTION_THRESHOLD is `1.5`; allowed: a number above 0 and at most 1",
-        ),
-        ("CONTEXT_COMPACTION_THRESHOLD", "NaN", "CONTEXT_COMPACTION_THRESHOLD is `NaN`; allowed: a number above 0"),
+        ("CONTEXT_COMPACTION_THRESHOLD", "1.5", "CONTEXT_COMPACTION_THRESHOLD is `1.5`; allowed: a number from 0 to 1"),
+        ("CONTEXT_COMPACTION_THRESHOLD", "NaN", "CONTEXT_COMPACTION_THRESHOLD is `NaN`; allowed: a number from 0 to 1"),
         ("CONTEXT_WINDOW", "100", "CONTEXT_WINDOW is `100`; allowed: a whole number from 512 to 100000000"),
         (
             "MODEL_PROVIDER",

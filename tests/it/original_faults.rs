@@ -198,7 +198,7 @@ async fn the_summary_is_told_of_tool_results() {
         assert_eq!(compacted["payload"]["rung"], "model_summary", "{compacted}");
         let requests = upstream.requests();
         let summary = requests.iter().find(|asked| is_summary(asked)).unwrap();
-        for told in [fact(0), fact(1), r#"look {"at":"the lamp"}"#.to_owned()] {
+        for told in [fact(0), fact(1), r#"look(at="the lamp")"#.to_owned()] {
             assert!(summary.contains(&told), "{told}: {}", summary.last_user_text());
         }
         conversation.talk("Which numbers?").await;

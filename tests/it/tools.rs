@@ -377,7 +377,8 @@ async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
     client.turn("Really?").await;
     assert_eq!(client.forget("context_updated"), Vec::<Value>::new());
     model.push(Reply::text("Old."));
-    old.send("user_input", json!({ "input": "Hello" })).await;
+    let hello = json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Hello" }] });
+    old.send("user_input", json!({ "input": [hello] })).await;
     old.event("agent_finished").await;
     assert!(old.seen.iter().all(|frame| frame["type"] != "context_updated"), "{:?}", old.seen);
     assert!(opened["contextInfo"]["tokenCount"].as_u64().unwrap() < before);

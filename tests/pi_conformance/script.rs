@@ -95,7 +95,8 @@ impl Script {
             tool_rounds_max: 10,
             queue_items_max: 10,
             hooks: (0..hooks.len())
-                .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompact))
+                // pi goes on without an extension that fails.
+                .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompact).optional())
                 .collect(),
             ..Deployment::default()
         };

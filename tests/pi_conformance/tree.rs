@@ -1,6 +1,7 @@
 //! Groups k and l: the shape of an imported tree, forks of it, and moving about in it.
 
 use crate::{
+    compaction::files_deviate,
     data::{Data, Outcome, messages, outcome, same},
     deviations,
     script::{Script, Setting, answer, summary},
@@ -12,6 +13,7 @@ use reseed::{
         agent_loop::Deployment,
         context::counter::{Counter, Estimator},
         model::ModelRequest,
+        pi::json::Object,
         session::Node,
     },
     hooks::Hooks,
@@ -311,6 +313,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
         same("the new leaf", &name(navigated.leaf_id.as_ref()), &expected["newLeaf"])?;
         same("where the session stands", &script.leaf(), &navigated.leaf_id)?;
         let appended = expected["appended"].as_array().unwrap();
+        let mut other_files = None;
         same("how many entries it wrote", &new.len(), &appended.len())?;
         for (entry, expected) in new.iter().zip(appended) {
             same("the type", &value!(entry.type_name()), &expected["type"])?;
@@ -320,7 +323,8 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
                     let from = branch.from_id.as_ref().map_or(value!("root"), |id| name(Some(id)));
                     same("from where", &from, &expected["fromId"])?;
                     same("whether the model wrote it", &branch.summary.contains("[[BRANCH]]"), &true)?;
-                    same("the files", &value!(branch.details), &expected["details"])?;
+                    let lines: Vec<Object> = session.lines.values().cloned().collect();
+                    other_files = files_deviate(&lines, &value!(branch.details), &expected["details"])?;
                 }
                 EntryData::Label(label) => {
                     same("what is named", &name(Some(&label.target_id)), &expected["target"])?;
@@ -333,7 +337,8 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
         same("how many requests", &script.requests.len(), &asked.as_array().unwrap().len())?;
         let path = script.path();
         let roles: Vec<Value> = messages(&path).iter().map(|(_, message)| value!(message.text("role"))).collect();
-        same("the roles", &Value::Array(roles), &expected["contextRoles"])
+        same("the roles", &Value::Array(roles), &expected["contextRoles"])?;
+        other_files.map_or(Ok(()), |reason| Err(Outcome::Deviating(reason)))
     })
 }
 

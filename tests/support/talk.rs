@@ -80,9 +80,13 @@ pub(crate) fn talker(answer_words: usize) -> Scripted {
     })
 }
 
-/// Whether a model's server is asked for a summary.
+/// Returns true if a model's server is asked for a summary, or for the sections that one lacks.
 pub(crate) fn is_summary(asked: &upstream::Asked) -> bool {
-    read_prompt(&asked.last_user_text()).is_some()
+    let last = asked.last_user_text();
+    read_prompt(&last).is_some()
+        || ["That lacks some of the headings", "That has none of the headings"]
+            .iter()
+            .any(|head| last.starts_with(head))
 }
 
 /// Whether a model's server is asked for a summary behind the conversation itself.

@@ -336,12 +336,14 @@ impl AgentLoop {
         let Running { job, use_, background, waited_since, merges, .. } = running;
         let basis = job.basis();
         if let Use::Preview(caller) = use_ {
-            self.show_preview(now, &caller, basis, outcome);
+            self.show_preview(now, &caller, basis, outcome, merges);
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
         if background && !matches!(self.stage, Stage::Compacting) {
-            return match self.hold(now, basis, outcome, merges) {
+            // One that is made by rule takes the place of another without being made from it.
+            let remade = merges || self.session.held.is_some();
+            return match self.hold(now, basis, outcome, remade) {
                 Ok(()) => Advanced::Made,
                 Err(error) => Advanced::Failed(trigger, error),
             };

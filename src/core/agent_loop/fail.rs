@@ -35,12 +35,13 @@ impl AgentLoop {
         }
     }
 
-    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it: what was told to
-    /// have come to nothing is never committed.
+    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its preview:
+    /// what was told to have come to nothing is never committed.
     pub(super) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
         if self.is_held(&order.job_id) {
             spent.unused = self.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
+        let _ = self.preview.take_if(|prepared| *prepared.id() == order.job_id);
         let failed = CompactionFailed {
             job_id: order.job_id.clone(),
             command_id: order.command_id.clone(),
@@ -88,6 +89,10 @@ impl AgentLoop {
             return Some(job.order.trigger);
         }
         let ready = self.ready.take()?;
+        if error.code == ErrorCode::CompactionVoid && self.is_held(&ready.basis.order.job_id) {
+            // It stays held, and may be committed yet; whether it still can, `check_held` says.
+            return Some(ready.basis.order.trigger);
+        }
         let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
         self.compaction_failed(&ready.basis.order, spent, error.clone());
         Some(ready.basis.order.trigger)

@@ -17,7 +17,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
-    event::{CompactionPrepared, CompactionTrigger, EphemeralEvent},
+    event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
 };
 
 /// Why a held compaction is to be committed.
@@ -107,7 +107,11 @@ impl AgentLoop {
         if after >= before.tokens {
             return false;
         }
-        let window = self.window_tokens();
+        let window = match need {
+            // It was the whole window by itself, whatever we count.
+            Need::Refused => self.window_tokens().min(before.tokens.max(1)),
+            Need::Due | Need::Room => self.window_tokens(),
+        };
         let makes_room = after <= self.manager.compact_at_tokens(window).unwrap_or(window);
         let leave = self.guards.leave(now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
         let will_do = self.needs_beside(now, &held, after, true) == Needs::Nothing
@@ -136,14 +140,19 @@ impl AgentLoop {
     }
 
     fn needs_beside(&self, now: Timestamp, held: &Held, after: u64, is_due: bool) -> Needs {
-        if held.outcome.any_gain || self.reaches(&held.outcome, after, self.window_tokens()) {
+        // Whoever gave a summary has decided.
+        let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
+        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
+            return Needs::Nothing;
+        }
+        // Made again only where it is committed at once: until then still more may be said.
+        if held.remade || !is_due {
             return Needs::Nothing;
         }
         if held.is_free() {
-            // Made again only where it is committed at once: until then still more may be said.
-            return if is_due && !held.remade { Needs::Fresh } else { Needs::Nothing };
+            return Needs::Fresh;
         }
-        if held.remade || !self.can_merge(now, held) { Needs::Nothing } else { Needs::Merging }
+        if self.can_merge(now, held) { Needs::Merging } else { Needs::Nothing }
     }
 
     /// Whether what was said since is worth a summary of its own.
@@ -205,15 +214,24 @@ impl AgentLoop {
         self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 
-    /// Drops what is held, and what is being made from it.
+    /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
     pub(super) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.session.state.held.clone() else { return };
-        match self.session.held.clone() {
-            Some(held) => self.tell_dropped(&held, error),
-            None => self.tell_unreadable(held.job_id, error),
+        let ordered = self.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
+        match (ordered, self.session.held.clone()) {
+            (Some(ready), _) => {
+                let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
+                self.compaction_failed(&ready.basis.order, spent, error.clone());
+            }
+            (None, Some(held)) => self.tell_dropped(&held, error.clone()),
+            (None, None) => self.tell_unreadable(held.job_id, error.clone()),
         }
-        if self.running.as_ref().is_some_and(|running| running.merges) {
-            self.void_running("the compaction that it was to be merged with is not held any more");
+        let Some(running) = self.running.as_ref().filter(|running| running.merges) else { return };
+        let (trigger, is_waited_for) = (running.job.order.trigger, matches!(self.stage, Stage::Compacting));
+        self.void_running("the compaction that it was to be merged with is not held any more");
+        if is_waited_for {
+            // Nothing is held any more, so this does not come here again.
+            self.without_compaction(self.now, trigger, error);
         }
     }
 

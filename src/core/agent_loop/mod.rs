@@ -292,6 +292,8 @@ struct Asked {
     envelope_key: String,
     /// Nothing of its answer is shown before it is whole.
     withheld: bool,
+    /// The client's hooks that were to look at it, by name: without them nothing of it goes on.
+    guards: Vec<String>,
     receipt: Receipt,
     tools: SentTools,
 }

@@ -172,7 +172,7 @@ impl AgentLoop {
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
-        if is_answer || leaving.job.has_draft() {
+        if is_answer || leaving.job.is_completing() {
             if fault.code == ErrorCode::ContextOverflow {
                 leaving.job.too_large();
             } else {

@@ -31,6 +31,8 @@ const PREVIEW_MILLIS: u64 = 600_000;
 pub struct Prepared {
     basis: Box<Basis>,
     outcome: Box<Outcome>,
+    /// The compaction that was held and that it was made from.
+    merges: Option<JobId>,
     expires_at: Timestamp,
 }
 
@@ -111,7 +113,7 @@ impl AgentLoop {
         if self.is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person(now)
         {
-            self.show_preview(now, caller, basis, outcome);
+            self.show_preview(now, caller, basis, outcome, false);
             return Ok(());
         }
         self.check_worth(&order)?;
@@ -168,32 +170,43 @@ impl AgentLoop {
         self.append(Vec::new(), vec![caller.mark(reply)]);
     }
 
-    /// A preview's summary is made: it is kept for as long as it may be applied, and shown.
-    pub(super) fn show_preview(&mut self, now: Timestamp, caller: &Caller, basis: Basis, outcome: Box<Outcome>) {
+    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed now.
+    pub(super) fn show_preview(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        basis: Basis,
+        outcome: Box<Outcome>,
+        merges: bool,
+    ) {
+        let mut as_of_now = Outcome::clone(&outcome);
+        self.keep_what_came(&basis, &mut as_of_now);
         let context = self.context();
         let before = self.count(&context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = self.would_be(now, &basis, &outcome, &entry, before.tokens);
+        let (_, after) = self.would_be(now, &basis, &as_of_now, &entry, before.tokens);
         let expires_at = now.plus_millis(PREVIEW_MILLIS);
-        let (dropped, kept) = self.parted(&context, &outcome);
+        let (dropped, kept) = self.parted(&context, &as_of_now);
         let shown = CompactionPreview {
             preview_id: basis.order.job_id.clone(),
             expires_at,
-            summary: outcome.summary.clone(),
-            form: outcome.form,
-            rung: outcome.rung,
-            failed_rungs: outcome.failed.clone(),
-            cut_entry_id: outcome.first_kept.clone(),
-            kept_entry_ids: outcome.kept.clone(),
-            cleared_entry_ids: outcome.cleared.clone(),
+            summary: as_of_now.summary,
+            form: as_of_now.form,
+            rung: as_of_now.rung,
+            failed_rungs: as_of_now.failed,
+            cut_entry_id: as_of_now.first_kept,
+            kept_entry_ids: as_of_now.kept,
+            cleared_entry_ids: as_of_now.cleared,
             dropped,
             kept,
             old_token_count: before.tokens,
             new_token_count: after.tokens,
-            retained: outcome.retained,
-            cost: outcome.usage.clone(),
+            retained: as_of_now.retained,
+            cost: as_of_now.usage,
         };
-        self.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, expires_at }));
+        let held = self.session.state.held.as_ref().filter(|_| merges);
+        let merges = held.map(|held| held.job_id.clone());
+        self.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
         self.reply(caller, Reply::CompactionPreview(Box::new(shown)));
     }
 
@@ -230,13 +243,15 @@ impl AgentLoop {
         self.void_running("a preview is applied");
         self.answer_job(caller, prepared.id().clone());
         self.guards = self.guards.ordered();
-        let Prepared { basis, outcome, .. } = *prepared;
+        let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
+        // Its cost holds that of what it was made from, unless that was told to be unused meanwhile.
+        let merged = merges.is_some_and(|job| self.is_held(&job));
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done before: what it takes now is nothing.
         (basis.started_at, basis.ended_at) = (now, None);
-        self.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged: false }));
+        self.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
         if matches!(self.stage, Stage::Idle) {
             self.proceed(now);
         }

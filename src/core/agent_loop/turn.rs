@@ -124,7 +124,8 @@ impl AgentLoop {
             let receipt = self.receipts.of(&outgoing, number, compiled.notes.clone());
             (sent_key(&compiled.key, context), receipt, outgoing.sent(), self.tools.sent(&compiled.tools))
         };
-        let asked = Asked { count, model: self.session.state.model.clone(), envelope_key, receipt, withheld, tools };
+        let (model, guards) = (self.session.state.model.clone(), self.guards());
+        let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
         self.receipts.sent(sent);
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
         self.turn_hooks.sent();
@@ -166,6 +167,10 @@ impl AgentLoop {
             if let Some(report) = answer_report(&message, &self.counter) {
                 self.calibrate(&asked.model, report);
             }
+        }
+        if let Some(hook) = self.missing_guard(&asked.guards) {
+            self.guard_left(now, hook);
+            return;
         }
         let whole = Whole { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
         if self.has_hooks(HookPoint::Message, None) {
@@ -220,7 +225,9 @@ impl AgentLoop {
             return;
         };
         self.receipts.failed();
-        let was_shown = !shown.is_empty() && !asked.withheld;
+        // What nobody was to see before hooks looked at it is written nowhere.
+        let shown = if asked.withheld { Vec::new() } else { shown };
+        let was_shown = !shown.is_empty();
         // A call without its end is no call: only what a person could read is kept.
         let shown: Vec<Part> = shown
             .into_iter()

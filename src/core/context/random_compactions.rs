@@ -3,9 +3,11 @@
 //!
 //! A failing seed is in the message; `SEED=72 cargo test random_compactions` plays that one alone.
 
+mod held;
+
 use super::{
     build::{Context, Counted, Kind, build_context},
-    compaction::{Held, Job, Next, Order, Outcome, Surroundings, Writing, read_key, summary_tokens_max},
+    compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
     counter::Counter,
     cut::{Cut, GAIN_TOKENS_MIN, Keep, cut_from, cut_units, find_cut, least_cut, must_stay, turns_cut},
     envelope::{Compiled, envelope},
@@ -336,42 +338,6 @@ impl World {
         let Outcome { first_kept, kept: beside, cleared, summary, .. } = outcome;
         self.commit(&context, (first_kept, beside, cleared, summary));
         self.check_kept(&kept);
-    }
-
-    /// Half of what is made is held first: written, read back, and committed when more was said. What was said before it
-    /// is what it rests on.
-    fn hold(&mut self, outcome: Outcome) -> Outcome {
-        let context = self.context();
-        let Some(first) = outcome.first_kept.clone().filter(|_| self.rng.bool()) else { return outcome };
-        let read = read_key(&context, Some(&first), None).expect("what is kept is seen");
-        let held = Held {
-            job_id: "job".parse().unwrap(),
-            trigger: CompactionTrigger::Threshold,
-            started_at: Timestamp(0),
-            ended_at: Timestamp(1),
-            base: None,
-            read_before: Some(first.clone()),
-            last_read: None,
-            read,
-            settings: "settings".into(),
-            remade: false,
-            outcome,
-        };
-        let written = serde_json::to_string(&held.record()).unwrap();
-        let read_back = Held::read_back(&serde_json::from_str(&written).unwrap());
-        assert_eq!(read_back.as_ref(), Some(&held), "seed {}: read back it is another", self.seed);
-        for _ in 0..self.rng.usize(..4) {
-            self.say(Role::User);
-            self.say(Role::Assistant);
-        }
-        let mut now = self.context();
-        assert!(held.still_reads(&now), "seed {}: what is said later changes nothing", self.seed);
-        if now.messages.first().is_some_and(|message| message.entry_id.as_ref() != Some(&first)) {
-            now.messages[0].hash ^= 1;
-            assert!(!held.still_reads(&now), "seed {}: what it takes out says something else", self.seed);
-        }
-        self.count("held".into());
-        held.outcome
     }
 
     fn restored_tokens_max(&self) -> u64 {

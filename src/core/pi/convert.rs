@@ -66,8 +66,8 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             details: line.get("details").and_then(details),
             ..BranchSummary::default()
         }),
-        super::transform::TRANSFORM => super::transform::transform(line),
-        super::transform::EPHEMERAL => super::transform::ephemeral(line),
+        super::transform::TRANSFORM => super::transform::transform(line, resolve),
+        super::transform::EPHEMERAL => super::transform::ephemeral(line, resolve),
         "custom" if line.text("customType") == Some(ENTRY) => super::export::own_entry(line.get("data")?)?,
         "custom" => EntryData::Custom(Custom { custom_type: text("customType")?, data: some_value(line.get("data")) }),
         "custom_message" => EntryData::CustomMessage(custom_message(line)?),

@@ -6,7 +6,7 @@
 //! `compaction` entry beside it, which says the same.
 
 use super::{
-    convert,
+    convert::{self, Resolve},
     json::{Json, Object},
 };
 use crate::core::context::patch;
@@ -30,20 +30,20 @@ const UNNAMED: &str = "ephemeral";
 const OF_EVERY_LINE: [&str; 5] = ["type", "id", "parentId", "timestamp", super::export::MARK];
 
 /// The entry of a `context_transform` line.
-pub(super) fn transform(line: &Object) -> EntryData {
-    let read = known_transform(line);
+pub(super) fn transform(line: &Object, resolve: Resolve<'_>) -> EntryData {
+    let read = known_transform(line, resolve);
     EntryData::ContextTransform(Box::new(read.map_or_else(|| Kept::Other(opaque(line)), Kept::Known)))
 }
 
 /// The entry of an `ephemeral` line.
-pub(super) fn ephemeral(line: &Object) -> EntryData {
-    let read = known_ephemeral(line);
+pub(super) fn ephemeral(line: &Object, resolve: Resolve<'_>) -> EntryData {
+    let read = known_ephemeral(line, resolve);
     EntryData::Ephemeral(Box::new(read.map_or_else(|| Kept::Other(opaque(line)), Kept::Known)))
 }
 
-fn known_transform(line: &Object) -> Option<ContextTransform> {
+fn known_transform(line: &Object, resolve: Resolve<'_>) -> Option<ContextTransform> {
     let version = line.get("schemaVersion")?.as_u64()?;
-    let patch = ops(line.get("patch")?)?;
+    let patch = ops(line.get("patch")?, resolve)?;
     let lasts = |op: &PatchOp| !matches!(op, PatchOp::MessagesUncachedAppend { .. } | PatchOp::CompactionApply { .. });
     // How it is shown means nothing to the model: a form that is unknown here is kept beside the entry.
     let display = line.get("display").and_then(|shown| serde_json::from_value(shown.to_value()).ok());
@@ -55,12 +55,12 @@ fn known_transform(line: &Object) -> Option<ContextTransform> {
     })
 }
 
-fn known_ephemeral(line: &Object) -> Option<EphemeralChange> {
+fn known_ephemeral(line: &Object, resolve: Resolve<'_>) -> Option<EphemeralChange> {
     let patch = match line.get("patch") {
-        Some(patch) => ops(patch)?,
+        Some(patch) => ops(patch, resolve)?,
         None => {
             let append = [("op", "messages_uncached_append".into()), ("messages", line.get("messages")?.clone())];
-            ops(&Json::List(vec![Json::object(append)]))?
+            ops(&Json::List(vec![Json::object(append)]), resolve)?
         }
     };
     Some(EphemeralChange { transformer_name: line.text("transformerName").unwrap_or(UNNAMED).to_owned(), patch })
@@ -74,10 +74,11 @@ fn opaque(line: &Object) -> Opaque {
     Opaque { fields: fields.to_map() }
 }
 
-/// The ops of a patch; `None` where one of them is none of ours.
-fn ops(patch: &Json) -> Option<Vec<PatchOp>> {
+/// The ops of a patch; `None` where one of them is none of ours, or names an entry that is not here.
+fn ops(patch: &Json, resolve: Resolve<'_>) -> Option<Vec<PatchOp>> {
     let ours = |op: &Json| {
         let mut op = op.to_value();
+        rename_entries(&mut op, resolve)?;
         for (list, within) in [("messages", false), ("edits", true)] {
             for item in op.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 let is_named = within || item.get("entryId").is_some() || item.get("message").is_some();
@@ -90,6 +91,27 @@ fn ops(patch: &Json) -> Option<Vec<PatchOp>> {
         Some(op)
     };
     patch::read(patch.as_list()?.iter().map(ours).collect::<Option<_>>()?).ok()
+}
+
+/// Names the entries of an op by their ids here, which may be others than in the file. `None` where one is not here.
+fn rename_entries(op: &mut Value, resolve: Resolve<'_>) -> Option<()> {
+    let rename = |id: &mut Value| -> Option<()> {
+        if !id.is_null() {
+            *id = Value::from(resolve(id.as_str()?)?.as_str());
+        }
+        Some(())
+    };
+    for list in ["messages", "edits"] {
+        for item in op.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(id) = item.get_mut("entryId") {
+                rename(id)?;
+            }
+        }
+    }
+    if let Some(id) = op.get_mut("firstKeptEntryId") {
+        rename(id)?;
+    }
+    op.get_mut("keptEntryIds").and_then(Value::as_array_mut).into_iter().flatten().try_for_each(rename)
 }
 
 /// A message of pi's in our form.
@@ -200,7 +222,7 @@ mod tests {
         pi::{convert::data, export},
         session::Node,
     };
-    use reseed_protocol::Entry;
+    use reseed_protocol::{Entry, EntryId};
     use std::sync::Arc;
 
     /// A line's entry as the importer makes it.
@@ -301,6 +323,48 @@ mod tests {
                     .all(|(name, value)| { OF_EVERY_LINE.contains(&name.as_str()) || fields[name] == *value })
             );
             assert_eq!(Json::Object(convert::line(&entry)).to_value(), line);
+        }
+    }
+
+    #[test]
+    fn a_patch_names_entries_by_their_ids_here() {
+        fn resolve(id: &str) -> Option<EntryId> {
+            match id {
+                "gone" => None,
+                "a b" => "renamed".parse().ok(),
+                id => id.parse().ok(),
+            }
+        }
+        let why = "invalidateCacheReason";
+        let edit = |id: &str| {
+            json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "e1" }, { "entryId": id }],
+                why: "r" })
+        };
+        let replace = |id: &str| json!({ "op": "messages_cached_replace", "messages": [{ "entryId": id }], why: "r" });
+        let compaction = |id: &str| {
+            json!({ "op": "compaction_apply", "summary": "S", "firstKeptEntryId": "e1", "keptEntryIds": [id],
+                "timestamp": "1970-01-01T00:00:00.000Z", "tokensBefore": 9, why: "r" })
+        };
+        let ephemeral = |op: Value| line(EPHEMERAL, json!({ "messages": [], "patch": [op] }));
+        let table = [
+            (patched(edit("a b")), patched(edit("gone")), edit("renamed")),
+            (patched(replace("a b")), patched(replace("gone")), replace("renamed")),
+            (ephemeral(compaction("a b")), ephemeral(compaction("gone")), compaction("renamed")),
+        ];
+        let read = |line: &Value| data(&Object::from(line.as_object().unwrap()), &resolve);
+        for (named, gone, expected) in table {
+            let patch = match read(&named) {
+                EntryData::ContextTransform(kept) => kept.known().map(|transform| json!(transform.patch)),
+                EntryData::Ephemeral(kept) => kept.known().map(|change| json!(change.patch)),
+                other => panic!("{named}: {other:?}"),
+            };
+            assert_eq!(patch, Some(json!([expected])), "{named}");
+            let fields = match read(&gone) {
+                EntryData::ContextTransform(kept) if kept.known().is_none() => json!(kept),
+                EntryData::Ephemeral(kept) if kept.known().is_none() => json!(kept),
+                other => panic!("{gone}: {other:?}"),
+            };
+            assert_eq!(fields["patch"], gone["patch"]);
         }
     }
 

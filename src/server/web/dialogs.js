@@ -3,8 +3,8 @@
 import { COMMANDS } from "./commands.js";
 import { el } from "./dom.js";
 
-/** Characters of what a summary should dwell on. */
-export const INSTRUCTIONS_CHARS_MAX = 2000;
+/** Characters of what a summary should dwell on: the server takes as many bytes, and a character has one or more. */
+export const INSTRUCTIONS_CHARS_MAX = 16_384;
 
 /**
  * Shows a dialog and waits for its end.

@@ -127,8 +127,14 @@ async function run(name, rest) {
   switch (name) {
     case "context": gauge.show(); break;
     case "request": request.show(); break;
-    case "compact": await app.context.compact(rest ? { instructions: rest } : {}); break;
-    case "preview": openCompact(rest.slice(0, INSTRUCTIONS_CHARS_MAX)); break;
+    case "compact":
+      if (!instructionsFit(rest)) return false;
+      await app.context.compact(rest ? { instructions: rest } : {});
+      break;
+    case "preview":
+      if (!instructionsFit(rest)) return false;
+      openCompact(rest);
+      break;
     case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
     case "new": await app.show(null); break;
@@ -151,6 +157,16 @@ async function run(name, rest) {
       else if (app.target) await app.rename(app.target, rest.slice(0, NAME_CHARS_MAX));
   }
   return true;
+}
+
+/**
+ * Whether the server takes such instructions; if not, says so.
+ * @param {string} text
+ */
+function instructionsFit(text) {
+  if (new TextEncoder().encode(text).length <= INSTRUCTIONS_CHARS_MAX) return true;
+  toast({ kind: "error", message: "What the summary should focus on is too long: it may have about 16,000 characters. Shorten it and try again." });
+  return false;
 }
 
 /** @param {string} [instructions] */

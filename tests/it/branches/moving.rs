@@ -167,15 +167,30 @@ async fn a_move_that_is_cancelled_or_fails_leaves_everything_as_it_was() {
 
 #[tokio::test]
 async fn a_summary_that_cannot_be_used_is_extracted_by_rule() {
-    for reply in [Reply::text("I would rather not."), Reply::fault(ModelFault::new(ErrorCode::ContextOverflow, "big"))]
-    {
-        let (_server, mut client, gate, _model, ids) = held(reply).await;
+    let fault = |code| Reply::fault(ModelFault::new(code, "it broke"));
+    let prose = "The user asked about two, and the assistant answered.";
+    // What the model says, what it says when it is asked for missing sections, and the words of it that are taken.
+    let table: [(Reply, Option<Reply>, Option<&str>); 7] = [
+        (Reply::text(" \n"), None, None),
+        (Reply::text("I'm sorry, but I can't help with that."), None, None),
+        (fault(ErrorCode::ContextOverflow), None, None),
+        (Reply::text("I would rather not."), Some(Reply::text("I would rather not.")), None),
+        (Reply::text("I would rather not."), Some(fault(ErrorCode::UpstreamError)), None),
+        (Reply::text(prose), Some(Reply::text("I would rather not.")), Some(prose)),
+        (Reply::text(prose), Some(fault(ErrorCode::UpstreamError)), Some(prose)),
+    ];
+    for (at, (reply, rest, taken)) in table.into_iter().enumerate() {
+        let (_server, mut client, gate, model, ids) = held(reply).await;
+        let asked = model.requests().len() + 1 + usize::from(rest.is_some());
+        rest.into_iter().for_each(|rest| model.push(rest));
         gate.open();
         let moved = client.ask("navigate", json!({ "entryId": ids[1], "summarize": true })).await;
-        assert_eq!(moved["type"], "navigated", "{moved}");
+        assert_eq!(moved["type"], "navigated", "{at}: {moved}");
         let entry = client.until(|frame| frame["payload"]["entry"]["type"] == "branch_summary").await;
         let summary = entry["payload"]["entry"]["summary"].as_str().unwrap();
-        assert!(summary.contains("## Goal") && summary.contains("two"), "{summary}");
+        assert!(summary.contains(taken.unwrap_or("## Goal")) && summary.contains("two"), "{at}: {summary}");
+        assert_eq!(summary.contains("## Goal"), taken.is_none(), "{at}: {summary}");
+        assert_eq!(model.requests().len(), asked, "{at}: missing sections are asked for once");
     }
 }
 

@@ -80,8 +80,10 @@ async fn the_context_told_is_the_request_that_is_sent() {
 async fn settings_take_effect_on_the_next_request_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    // The window of a known model by name, which CONTEXT_WINDOW does not stand over.
+    let windows = [("MODEL_WINDOWS", "gpt-4o=2000")];
     let model = talker(60);
-    let server = Server::over(model.clone(), open(), &[]).await;
+    let server = Server::over(model.clone(), open(), &windows).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     fill(&mut client, 500).await;
     let settings = json!({ "threshold": 0.5, "keepRecentTokens": 100 });
@@ -110,7 +112,7 @@ async fn settings_take_effect_on_the_next_request_and_survive_a_restart() {
     server.service.stop().await;
     drop(server);
 
-    let server = Server::over(model.clone(), open(), &[]).await;
+    let server = Server::over(model.clone(), open(), &windows).await;
     let mut client = Client::v2(&server.ws()).await;
     let reopened = client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await["payload"].clone();
     assert_eq!((&reopened["name"], &reopened["model"]), (&json!("Harbour"), &json!("gpt-4o")));

@@ -154,12 +154,11 @@ async fn a_turn_goes_on_by_rule_when_its_summary_fails() {
 
 #[tokio::test]
 async fn what_is_no_summary_is_never_stored() {
-    let half = summary(&["x"]).split_once("## Key").unwrap().0.to_owned();
     let call = Part::ToolCall { call_id: "call_0".parse().unwrap(), name: "look".into(), arguments: "{}".into() };
     let table = [
         ("an apology", Reply::text("I am sorry, I cannot do that.")),
         ("cut at the output limit", Reply::text(summary(&["the cut one"])).stopping(StopReason::Length)),
-        ("without all sections", Reply::text(half)),
+        ("going on with the same", Reply::text("and so on and so forth ".repeat(100))),
         ("a thought without an end", Reply::text("<think>I am sorry")),
         ("every section empty", Reply::text(summary::<&str>(&[]).replace("Talk about the harbour", "none"))),
         ("a call", Reply::parts(vec![call])),

@@ -9,7 +9,7 @@ use crate::support::{
     talk::{is_summary, reply_to, words},
     upstream::{Asked, Upstream},
 };
-use reseed::store::{SessionStore, memory::MemoryStore};
+use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ async fn first_compaction(window: u64, dialect: Dialect) {
     // The defaults, but for the window.
     let server = Server::facing(&upstream.base_url(), &[("CONTEXT_WINDOW", &window.to_string())]).await;
     let mut talk = Conversation::begin(&server.ws(), dialect).await;
+    // On v1 there is no session before something is said.
+    talk.talk("Hello").await;
     let session = talk.info().await["sessionId"].clone();
     let mut observer = observer(&server.ws(), &session).await;
     // What is told of everything, and of everything once.
@@ -105,15 +107,17 @@ async fn what_is_held_outlives_the_server_and_the_next_request_is_the_same() {
     let mut bodies = Vec::new();
     for restarts in [false, true] {
         let upstream = talker().await;
-        let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
         let settings = [("CONTEXT_WINDOW", "8000")];
-        let mut server = Server::facing_over(&upstream.base_url(), store.clone(), &settings).await;
+        let mut server = Server::facing_over(&upstream.base_url(), open(), &settings).await;
         let (mut client, opened) = Client::v2_session(&server.ws()).await;
         let prepared = until_held(&mut client).await;
         if restarts {
             client.hang_up();
             server.service.stop().await;
-            server = Server::facing_over(&upstream.base_url(), store, &settings).await;
+            drop(server);
+            server = Server::facing_over(&upstream.base_url(), open(), &settings).await;
             client = Client::v2(&server.ws()).await;
             let opened = client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await;
             assert_eq!(opened["payload"]["role"], "owner", "{opened}");

@@ -246,6 +246,23 @@ fn messages(context: &Value) -> &[Value] {
     context["envelope"]["messages"]["cached"].as_array().unwrap()
 }
 
+/// What is made in the background is held: talks on until the trigger is passed, where it is committed.
+async fn until_committed(client: &mut Client, name: &str) {
+    let prepared = client.event("compaction_prepared").await;
+    let job = &prepared["payload"]["jobId"];
+    let committed = |frame: &Value| frame["type"] == "context_compacted";
+    assert!(!client.seen.iter().any(committed), "{name}: it is held until it is due");
+    for number in 200..220 {
+        assert_eq!(client.turn(&words(number, 50)).await["status"], "completed", "{name}");
+        if let Some(compacted) = client.seen.iter().find(|frame| committed(frame)) {
+            let compacted = &compacted["payload"];
+            assert_eq!((&compacted["jobId"], &compacted["background"]), (job, &json!(true)), "{name}: {compacted}");
+            return;
+        }
+    }
+    panic!("{name}: twenty turns did not pass the trigger");
+}
+
 /// The rungs that failed, as `rung: reason`.
 fn failed(payload: &Value) -> Vec<String> {
     let rungs = payload["failedRungs"].as_array().cloned().unwrap_or_default();
@@ -269,6 +286,9 @@ async fn check(
     let planned = Planned::new(&[before, &[Said::Bad(fault)]].concat(), trigger == Trigger::Background);
     let (_server, mut client) = trigger.start(&planned, &settings).await;
     trigger.provoke(&planned, &mut client).await;
+    if trigger == Trigger::Background {
+        until_committed(&mut client, &name).await;
+    }
     let came = outcome(&mut client).await;
     let compacted = &came["payload"];
     assert_eq!(came["type"], "context_compacted", "{name}: {came}");

@@ -140,7 +140,7 @@ async fn what_fails_behind_the_conversation_is_quoted() {
     type Case = (fn() -> Reply, &'static str);
     let table: [Case; 3] = [
         (|| Reply::text("I'm sorry, but I can't help with that."), "refused"),
-        (|| Reply::text("Aye aye, what a day it was!"), "malformed"),
+        (|| Reply::text("Aye aye, and so on and so forth! ".repeat(100)), "malformed"),
         (|| Reply::call("look", "{}"), "malformed"),
     ];
     for api in APIS {

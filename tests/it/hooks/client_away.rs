@@ -17,7 +17,7 @@ fn is_again(again: &Value, call: &Value) -> bool {
         call.as_object_mut().unwrap().remove("deadline");
         call
     };
-    without(again) == without(call) && again["deadline"].as_str() >= call["deadline"].as_str()
+    without(again) == without(call) && again["deadline"].as_str().unwrap() >= call["deadline"].as_str().unwrap()
 }
 
 #[tokio::test]

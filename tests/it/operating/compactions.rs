@@ -66,7 +66,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     assert_eq!(compact(&mut client, json!({})).await["rung"], "model_summary");
 
     fill(&mut client).await;
-    unusual.lock().unwrap().push_back(Reply::text("The harbour is lovely, is it not?"));
+    unusual.lock().unwrap().push_back(Reply::text(""));
     assert_eq!(compact(&mut client, json!({})).await["rung"], "extract");
 
     // One is stopped, one is overtaken.
@@ -97,7 +97,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         (ended("extract", "committed"), Some(1.0)),
         (ended("none", "cancelled"), Some(1.0)),
         (ended("none", "void"), Some(1.0)),
-        (r#"reseed_compaction_rungs_failed_total{rung="model_summary",reason="malformed"}"#.to_owned(), Some(1.0)),
+        (r#"reseed_compaction_rungs_failed_total{rung="model_summary",reason="empty"}"#.to_owned(), Some(1.0)),
         ("reseed_compaction_reduction_ratio_count".to_owned(), Some(3.0)),
         ("reseed_compaction_paused_seconds_count".to_owned(), Some(5.0)),
         (r#"reseed_compaction_duration_seconds_count{mode="foreground"}"#.to_owned(), Some(5.0)),
@@ -149,7 +149,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         .collect();
     let expected = [
         ("committed", "model_summary", ""),
-        ("committed", "extract", "model_summary:malformed"),
+        ("committed", "extract", "model_summary:empty"),
         ("cancelled", "", ""),
         ("void", "", ""),
         ("committed", "chunked_summary", ""),

@@ -163,7 +163,8 @@ impl Fold {
                 self.void.push(id);
             }
             "compaction_started" => self.compaction = Some(text(&payload["jobId"])),
-            "context_compacted" | "compaction_failed" => {
+            // What is prepared is held: it is not at work any more.
+            "compaction_prepared" | "context_compacted" | "compaction_failed" => {
                 self.compaction = self.compaction.take().filter(|job| *job != payload["jobId"]);
             }
             _ => {}

@@ -111,6 +111,7 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
     check(
         &[TURN, resumed, ANSWER],
         "→ user_input {\"input\":\"hello\"}\nGood → manual_compact {}\n\
+         \n\
          gone; reconnecting\n\
          → hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
          → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\

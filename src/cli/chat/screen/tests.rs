@@ -71,7 +71,7 @@ fn each_example_is_shown_as_plain_text() {
              \x20 assistant         3,552   44.4 %\n\
              \x20 tool results        132    1.6 %\n\
              \x20 free              2,688   33.6 %\n\
-             threshold: compacts at 6,400, reserves 512 for the answer, not compacted yet",
+             threshold: compacts above 6,400, reserves 512 for the answer, not compacted yet",
         ),
     ];
     for (path, expected) in table {

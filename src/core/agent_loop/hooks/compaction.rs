@@ -179,7 +179,10 @@ impl AgentLoop {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
         }
-        let context = self.context();
+        // What the job was staged from: with what is held where it is made from that.
+        let merges = self.running.as_ref().is_some_and(|running| running.merges);
+        let with_held = if merges { self.with_held(self.now) } else { None };
+        let context = with_held.map_or_else(|| self.context(), |tree| tree.context());
         let structure = Structure::of(&context);
         let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);

@@ -2,16 +2,21 @@
 //! happen, and whoever waits for it is told. Hooks that are not required are passed over and do not get here.
 
 use super::{
-    super::{AgentLoop, Stage},
+    super::{AgentLoop, Effect, Stage},
     Open, Subject,
 };
 use crate::core::hook::HookFault;
-use reseed_protocol::{ErrorBody, ErrorCode, Timestamp, reply::Reply};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, Timestamp,
+    event::{EphemeralEvent, HookFailed},
+    hook::HookPoint,
+    reply::Reply,
+};
 
 impl AgentLoop {
     /// Ends what a required hook did not look at.
     pub(super) fn hook_failed(&mut self, now: Timestamp, subject: Subject, open: &Open, fault: &HookFault) {
-        let error = hook_error(&subject, open, fault);
+        let error = hook_error(&open.spec.name, subject.event(), fault);
         if subject.holds_the_stage() {
             self.stage = Stage::Idle;
         }
@@ -44,11 +49,25 @@ impl AgentLoop {
             }
         }
     }
+
+    /// A hook that was to look at the model's answer is gone when it comes: nobody has seen it, and it is gone with its
+    /// turn.
+    pub(in crate::core::agent_loop) fn guard_left(&mut self, now: Timestamp, hook: &str) {
+        let fault = HookFault::unavailable("its client offers it no more");
+        let event = HookPoint::Message;
+        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+            hook: hook.to_owned(),
+            event,
+            turn_id: self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            code: fault.code,
+            message: fault.message.clone(),
+        })));
+        self.fail_turn(now, hook_error(hook, event.as_str(), &fault));
+    }
 }
 
 /// What is told of what a hook has ended.
-fn hook_error(subject: &Subject, open: &Open, fault: &HookFault) -> ErrorBody {
-    let message = format!("the hook `{}` at `{}` failed: {}", open.spec.name, subject.event(), fault.message);
-    ErrorBody::new(fault.code, message)
-        .with_details(serde_json::json!({ "hook": open.spec.name, "event": subject.event() }))
+fn hook_error(hook: &str, event: &str, fault: &HookFault) -> ErrorBody {
+    let message = format!("the hook `{hook}` at `{event}` failed: {}", fault.message);
+    ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "event": event }))
 }

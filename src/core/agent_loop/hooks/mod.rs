@@ -195,6 +195,19 @@ impl AgentLoop {
         self.all_hooks().any(|(_, spec)| spec.point == HookPoint::Message && !spec.observe)
     }
 
+    /// The client's hooks without which no answer of the model's goes on, by name. The server's own never leave.
+    pub(super) fn guards(&self) -> Vec<String> {
+        let guards = self.client_hooks.iter().filter(|spec| spec.point == HookPoint::Message && spec.required);
+        guards.map(|spec| spec.name.clone()).collect()
+    }
+
+    /// The first of these that the client offers no more, or no more as required.
+    pub(super) fn missing_guard<'a>(&self, guards: &'a [String]) -> Option<&'a str> {
+        let here = self.guards();
+        let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
+        guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
+    }
+
     fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
         server.chain(self.client_hooks.iter().map(|spec| (HookPlace::Client, spec)))

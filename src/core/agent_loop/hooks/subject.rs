@@ -151,6 +151,10 @@ impl AgentLoop {
 /// Whether the answer has what that point allows, and does not say that it failed.
 pub(super) fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
     if let Some(error) = &answer.error {
+        if matches!(subject.point().0, HookPoint::Message | HookPoint::ToolResult) {
+            // Its words may hold what it was to take out.
+            return Err(HookFault::failed("it answered with an error"));
+        }
         let said: String = error.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
         return Err(HookFault::failed(format!("it says: {said}")));
     }

@@ -424,6 +424,11 @@ impl Asking {
         self.accept(text, SummaryForm::Free).is_ok()
     }
 
+    /// Returns true if the model has answered, and is asked for the sections that its answer lacks.
+    pub(super) fn is_completing(&self) -> bool {
+        self.draft.is_some()
+    }
+
     /// Returns true if an answer is at hand that can be taken as it is.
     pub(super) fn has_draft(&self) -> bool {
         self.draft.as_ref().is_some_and(|draft| draft.text.is_ok())

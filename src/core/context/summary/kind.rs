@@ -108,7 +108,7 @@ fn has_source_file(text: &str) -> bool {
         ".swift", ".sh", ".sql", ".css", ".html", ".vue", ".toml", ".yaml", ".yml", ".ex", ".scala",
     ];
     text.split(|c: char| c.is_whitespace() || "\"'`(),:;<>[]{}".contains(c)).any(|word| {
-        let word = word.trim_end_matches('.');
+        let word = word.trim_end_matches(['.', '?', '!']);
         word.len() > 3 && ENDINGS.iter().any(|ending| word.ends_with(ending)) && !word.contains("://")
     })
 }

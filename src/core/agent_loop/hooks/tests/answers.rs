@@ -131,6 +131,8 @@ fn what_a_point_does_not_take_is_refused_and_named() {
     }
     table.extend([
         (HookPoint::BeforeAgentStart, json!({ "error": "out of\norder" }), "it says: out oforder"),
+        (HookPoint::Message, json!({ "error": "no hello" }), "it answered with an error"),
+        (HookPoint::ToolResult, json!({ "error": "no cat" }), "it answered with an error"),
         (HookPoint::BeforeAgentStart, json!({ "systemPrompt": long }), "more than half of the model's window"),
         (HookPoint::BeforeAgentStart, note(" "), "`customType` has 1 to 200 characters"),
         (HookPoint::BeforeAgentStart, entries(17, "x"), "at most 16 entries of hooks, not 17"),
@@ -245,6 +247,60 @@ fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_o
     world.answer(json!({}));
     world.check(&["one failed hook_failed", "ask two message:assistant", "+ assistant", "end completed"]);
     assert_eq!(world.said("assistant"), "the original");
+}
+
+/// An answer that was withheld for a required hook is nobody's when that hook is gone as it comes.
+#[test]
+fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
+    let redact = || json!({ "name": "redact", "event": "message" });
+    let lost: &[&str] = &["redact failed hook_unavailable", "end failed hook_unavailable"];
+    let kept: &[&str] = &["+ assistant", "end completed"];
+    let asked: &[&str] = &["ask redact message:assistant"];
+    let server = || vec![hook("redact", HookPoint::Message)];
+    let optional = json!([{ "name": "redact", "event": "message", "required": false }]);
+    let observing = json!([{ "name": "redact", "event": "message", "observe": true }]);
+    let other = json!([{ "name": "other", "event": "message" }]);
+    let elsewhere = json!([{ "name": "redact", "event": "tool_result" }]);
+    let table: Vec<(Vec<HookSpec>, Value, Value, &[&str])> = vec![
+        (vec![], json!([redact()]), json!([]), lost),
+        (vec![], json!([redact()]), optional.clone(), lost),
+        (vec![], json!([redact()]), observing, lost),
+        (vec![], json!([redact()]), other, lost),
+        (vec![], json!([redact()]), elsewhere, lost),
+        (vec![], json!([redact(), redact()]), json!([redact()]), lost),
+        (server(), json!([redact()]), json!([]), lost),
+        (server(), json!([]), json!([]), asked),
+        (vec![], json!([redact()]), json!([redact()]), asked),
+        (vec![], optional, json!([]), kept),
+    ];
+    for (hooks, before, after, expected) in table {
+        let begin = || {
+            let mut world = World::new(hooks.clone());
+            world.offer_hooks(before.clone()).say("hello").pass();
+            assert_eq!(world.took().last().unwrap(), "model withheld", "{before}");
+            world.offer_hooks(after.clone()).check(&[]);
+            world
+        };
+        let says = |world: &World| world.entries.iter().any(|entry| json!(entry).to_string().contains("my secret"));
+        let mut world = begin();
+        world.model("my secret is 4711");
+        assert_eq!(world.took(), expected, "{before}, then {after}");
+        assert_eq!(says(&world), expected == kept, "{before}, then {after}");
+        if expected == lost {
+            let error = world.ended().error.clone().unwrap();
+            assert!(error.retriable && error.message.contains("`redact`"), "{error:?}");
+            assert_eq!(error.details, Some(json!({ "hook": "redact", "event": "message" })));
+            world.check_at_rest();
+            world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None })).pass();
+            world.model("another").pass();
+            assert_eq!(world.said("assistant"), "another");
+        }
+        // Nor is a part of it, when the turn is cancelled.
+        let mut world = begin();
+        world.shown = vec![Part::Text { text: "my secret is 4711".into() }];
+        world.cancel().check(&["hang up", "end cancelled"]);
+        assert!(!says(&world), "{before}, then {after}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
     world.answer(json!({})).check(&["ask every context:before_request"]);
     world.answer(json!({})).check(&["ask compact before_compact"]);
     world.answer(json!({})).check(&["summary"]);
-    world.summary().check(&["+ compaction", "compacted model_summary", "reseed", "ask once context:ephemeral"]);
+    world.summary().check(&["+ compaction", "compacted chunked_summary", "reseed", "ask once context:ephemeral"]);
     world.answer(json!({})).check(&["model withheld"]);
     world.model("hello").pass();
     world.say("again").check(&[
