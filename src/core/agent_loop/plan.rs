@@ -12,7 +12,7 @@ use crate::core::{
         counter::Counter,
         cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
         guards::Leave,
-        strategy::{ContextManager, Planning, Step},
+        strategy::{ContextManager, Planning, Step, share},
         structure::Structure,
     },
     model::{ModelRequest, Purpose},
@@ -114,7 +114,11 @@ impl AgentLoop {
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        if planning.meets_target() {
+        // With a low threshold a compaction is due where there is room enough: then what no summary makes smaller stays.
+        let has_room = order.trigger == CompactionTrigger::Threshold
+            && manager.summarises()
+            && self.count(context).tokens <= share(window, manager.options().target);
+        if planning.meets_target() || has_room {
             // Nothing is dropped without a summary below the target, whatever a strategy of a program's own says.
             steps.retain(|step| !matches!(step, Step::Truncate(_)));
         }

@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
 };
 
-const ORDERS: u64 = 200;
+const ORDERS: u64 = 80;
 const NOW: Timestamp = Timestamp(1_000_000);
 
 /// What the model does when it is asked for a summary.
