@@ -164,7 +164,9 @@ async fn the_server_is_found_by_the_settings_that_started_it_and_by_its_page() {
     // What else is wrong in it is the server's.
     std::fs::write(folder.path().join(".env"), format!("WS_PORT={port}\nMODEL_PROVIDER=nonsense\n")).unwrap();
     let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
-    let table: [(&tempfile::TempDir, &[&str], &[(&str, &str)]); 5] = [
+    /// A folder, the arguments and the environment.
+    type Case<'a> = (&'a tempfile::TempDir, &'a [&'a str], &'a [(&'a str, &'a str)]);
+    let table: [Case<'_>; 5] = [
         (&folder, &[], &[]),
         (&folder, &[], &[("HOST", "0.0.0.0")]),
         (&empty, &[], &[("WS_PORT", port)]),

@@ -76,7 +76,7 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
         assert_eq!(compacted["trigger"], "threshold", "{compacted}");
         assert_ne!(compacted["rung"], "extract", "{compacted}");
         let (before, after) = (&compacted["oldTokenCount"], &compacted["newTokenCount"]);
-        assert!(whole(&after) > 0 && whole(&after) < whole(&before), "{compacted}");
+        assert!(whole(after) > 0 && whole(after) < whole(before), "{compacted}");
     }
     assert_eq!(info["compactions"], compactions.len());
 

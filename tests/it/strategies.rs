@@ -81,7 +81,8 @@ async fn each_strategy_is_chosen_live_and_keeps_the_conversation_going() {
     let table: [(&str, Value, bool, &[&str]); 6] = [
         ("threshold", json!({}), false, summary),
         ("sliding_window", json!({ "keepTurns": 2 }), false, summary),
-        ("tool_results", json!({ "keepToolResults": 1 }), true, cleared),
+        // Prepared early, its clearing would be made again at the trigger, merged into a summary.
+        ("tool_results", json!({ "keepToolResults": 1, "background": 1 }), true, cleared),
         ("truncate", json!({}), false, dropped),
         ("importance", json!({ "summarise": false }), false, dropped),
         ("pipeline", json!({ "steps": ["tool_results", "importance", "truncate"] }), false, summary),

@@ -104,11 +104,7 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
 
 /// How the lists of files deviate from pi's, and that they do so for a reason: what summaries on the path had noted is
 /// carried along, and calls of answers that failed count for nothing.
-pub(super) fn files_deviate(
-    path: &[Object],
-    found: &Value,
-    expected: &Value,
-) -> Result<Option<&'static str>, Outcome> {
+pub(super) fn files_deviate(path: &[Object], found: &Value, expected: &Value) -> Result<Option<&'static str>, Outcome> {
     let all = |details: &Value| -> BTreeSet<String> {
         let lists = ["readFiles", "modifiedFiles"].into_iter().filter_map(|name| details[name].as_array());
         lists.flatten().filter_map(|file| file.as_str().map(str::to_owned)).collect()

@@ -202,7 +202,7 @@ impl Console {
             let _ = stdout.write_all(format!("\r\x1b[J{PASTE_MARKS_OFF}").as_bytes()).and_then(|()| stdout.flush());
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.found);
         }
-        state.write(|rows| rows.to_below());
+        state.write(|rows| rows.go_below());
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -278,7 +278,7 @@ fn edit(shared: &Shared, editor: &mut Editor<Bottom, MemHistory>, sender: &mpsc:
             return;
         }
         state.go = false;
-        state.write(Rows::to_below);
+        state.write(Rows::go_below);
         state.mode = Mode::Editing;
         drop(state);
         let read = editor.readline(PROMPT);

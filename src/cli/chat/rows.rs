@@ -38,7 +38,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Returns what to write where text goes straight to the terminal.
     pub(super) fn directly(&mut self, text: &str, width: usize) -> String {
-        let (mut out, text) = self.to_end(text, width);
+        let (mut out, text) = self.write_to_end(text, width);
         self.add(text, &mut out);
         self.cursor = Cursor::AtEnd;
         out
@@ -47,11 +47,11 @@ impl Rows {
     /// Returns what to write where a line is edited below the text and was cleared: the cursor is at the start of its row,
     /// and afterwards at the start of the row on which it is to be shown again.
     pub(super) fn above(&mut self, text: &str, width: usize) -> String {
-        self.directly(text, width) + &self.to_below()
+        self.directly(text, width) + &self.go_below()
     }
 
     /// Returns what to write before a line is edited: it is edited below the text.
-    pub(super) fn to_below(&mut self) -> String {
+    pub(super) fn go_below(&mut self) -> String {
         if self.cursor != Cursor::AtEnd {
             return String::new();
         }
@@ -70,7 +70,7 @@ impl Rows {
     }
 
     /// Returns what to write to get to the end of the text, and what is then left of the text that follows.
-    fn to_end<'a>(&mut self, text: &'a str, width: usize) -> (String, &'a str) {
+    fn write_to_end<'a>(&mut self, text: &'a str, width: usize) -> (String, &'a str) {
         // After a change of the width nobody knows on which row the text ends.
         let is_reflowed = std::mem::replace(&mut self.width, width.max(1)) != width;
         match self.cursor {
@@ -165,8 +165,8 @@ mod tests {
         let mut rows = Rows::default();
         assert_eq!(rows.directly("ab", WIDTH), "ab");
         assert_eq!(rows.directly("c", WIDTH), "c");
-        assert_eq!(rows.to_below(), "\n");
-        assert_eq!(rows.to_below(), "");
+        assert_eq!(rows.go_below(), "\n");
+        assert_eq!(rows.go_below(), "");
         rows.typed();
         assert_eq!(rows.above("d", WIDTH), "abcd\n");
         assert_eq!(rows.above("e", 2 * WIDTH), "abcde\n", "the terminal has another width");

@@ -50,7 +50,6 @@ async fn server(scripts: Vec<Vec<Act>>) -> (String, JoinHandle<Seen>) {
     (url, task)
 }
 
-#[expect(clippy::result_large_err, reason = "the signature is the library's")]
 async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
     let mut bearer = None;
     let upgrade = |request: &Request, mut response: Response| {

@@ -7,7 +7,8 @@
  *
  * @typedef {object} Setting
  * @property {string} label
- * @property {"percent" | "count" | "choice" | "names"} kind `percent` stands for a share of 1
+ * @property {"percent" | "count" | "choice" | "names" | "option"} kind `percent` stands for a share of 1
+ * @property {string[]} [options] what an `option` may be
  *
  * @typedef {object} Strategy
  * @property {string} name
@@ -27,11 +28,12 @@ export const SETTINGS = {
   keepToolResults: { label: "Never clear, newest tool results", kind: "count" },
   summarise: { label: "Summarise what is taken out", kind: "choice" },
   steps: { label: "Strategies in order, gentle to drastic", kind: "names" },
+  summaryKind: { label: "What summaries keep first, by the kind of chat", kind: "option", options: ["auto", "chat", "code", "debugging", "research"] },
 };
 
 /** @type {Strategy[]} */
 export const STRATEGIES = [
-  { name: "threshold", does: "Summarises the older part when the window is nearly full.", settings: ["threshold", "target", "background", "keepRecentTokens"] },
+  { name: "threshold", does: "Summarises the older part when the window is nearly full.", settings: ["threshold", "target", "background", "keepRecentTokens", "summaryKind"] },
   { name: "sliding_window", does: "Keeps the newest questions and answers word for word and folds older ones into a summary.", settings: ["keepTurns", "background", "threshold"] },
   { name: "tool_results", does: "Clears old tool results as soon as that makes room worth it; then as threshold.", settings: ["threshold", "keepToolResults", "minGain"] },
   { name: "importance", does: "Takes out what matters least.", settings: ["threshold", "target", "summarise", "keepRecentTokens"] },
@@ -50,6 +52,7 @@ export function fieldOf(name, settings) {
   if (value === undefined) return "";
   if (Array.isArray(value)) return value.join(", ");
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "string") return value;
   return SETTINGS[name].kind === "percent" ? String(Math.round(value * 1000) / 10) : String(value);
 }
 
@@ -69,6 +72,7 @@ export function withFields(settings, fields) {
     else if (kind === "percent") all[name] = Number(text) / 100;
     else if (kind === "count") all[name] = Number(text);
     else if (kind === "choice") all[name] = text === "yes";
+    else if (kind === "option") all[name] = text;
     else all[name] = text.split(/[\s,]+/).filter(Boolean);
   }
   return all;

@@ -60,11 +60,13 @@ export class StrategyView {
    * @param {string} value
    */
   field(name, value) {
-    const { label, kind } = SETTINGS[name];
+    const { label, kind, options } = SETTINGS[name];
     const id = `setting-${name}`;
     const about = { class: "field", id, name, disabled: this.app.readOnly };
     const input = kind === "choice"
       ? el("select", about, el("option", { value: "" }, "default"), el("option", { value: "yes" }, "yes"), el("option", { value: "no" }, "no"))
+      : kind === "option"
+        ? el("select", about, el("option", { value: "" }, "default"), ...(options ?? []).map((value) => el("option", { value }, value)))
       : kind === "names"
         ? el("input", { ...about, type: "text", placeholder: "default", autocomplete: "off" })
         : el("input", { ...about, type: "number", min: 0, max: kind === "percent" ? 100 : null, step: kind === "percent" ? "any" : 1, placeholder: "default" });

@@ -99,7 +99,7 @@ impl Person {
     }
 
     /// Waits for the end of the chat, which gives the terminal back as it was.
-    async fn is_left_alone(mut self) {
+    async fn left_alone(mut self) {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("the chat ends").unwrap();
         assert!(status.success(), "{status}:\n{}", self.rows().join("\n"));
         let modes = tcgetattr(&self.master).unwrap().local_modes;
@@ -138,7 +138,7 @@ async fn keys_edit_the_line_and_bring_lines_back() {
     person.types(&format!("{UP}{UP}{ENTER}"));
     person.sees("a third answer", |rows| rows.iter().filter(|row| *row == "You said: hello").count() == 2).await;
     person.types("/quit\r");
-    person.is_left_alone().await;
+    person.left_alone().await;
     assert_eq!(said(&server).await, ["hello", "hello!", "hello"]);
 }
 
@@ -154,7 +154,7 @@ async fn a_pasted_block_is_one_turn_and_lines_that_come_at_once_are_several() {
     person.types("one\rtwo\r");
     person.sees_row("You said: two").await;
     person.types(CTRL_D);
-    person.is_left_alone().await;
+    person.left_alone().await;
     assert_eq!(said(&server).await, ["fn main() {\n    run();\n}", "one", "two"]);
 }
 
@@ -173,7 +173,7 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     gate.open();
     // The answer goes on in its own row, and the line stays what it is, to be edited on.
     let whole = [shown, rest].concat();
-    let rows = person.sees("the rest", |rows| rows.iter().any(|row| *row == whole)).await;
+    let rows = person.sees("the rest", |rows| rows.contains(&whole)).await;
     assert!(!rows.iter().any(|row| row == shown.trim_end()), "{rows:#?}");
     person.sees("the line, last", |rows| rows.last().is_some_and(|row| row == "> and a qestion")).await;
     person.types(&LEFT.repeat(6));
@@ -185,7 +185,7 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     person.types(CTRL_C);
     person.sees_row("Ctrl-C again leaves").await;
     person.types(CTRL_C);
-    person.is_left_alone().await;
+    person.left_alone().await;
     assert_eq!(said(&server).await, ["Tell me.", "and a question"]);
 }
 
@@ -194,7 +194,7 @@ async fn a_terminal_in_which_nothing_is_said_leaves_no_session_behind() {
     let server = Server::start(parrot(), &[]).await;
     let mut person = Person::at(&server).await;
     person.types(CTRL_D);
-    person.is_left_alone().await;
+    person.left_alone().await;
     let listed = Client::v2(&server.ws()).await.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"], json!([]));
 }

@@ -12,6 +12,7 @@ use reseed_protocol::{
 
 /// What hooks are asked about, as the earlier ones left it.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
 pub(in crate::core::agent_loop) enum Subject {
     Input(Box<input::Offered>),
     Start(Box<request::Start>),

@@ -55,11 +55,11 @@ fn fact(kind: SummaryKind, n: usize, of: usize, dice: &mut Dice) -> Fact {
         }
         (SummaryKind::Code, 1) => {
             let exact = format!("{one}_{other}_{n}");
-            (format!("All calls go through {exact} now."), exact, n % 2 == 0)
+            (format!("All calls go through {exact} now."), exact, n.is_multiple_of(2))
         }
         (SummaryKind::Code, 2) => {
             let exact = format!("fn {one}_{n}(input: &str, {other}: usize) -> Result<Vec<u8>, Error>");
-            (exact.clone(), exact, n % 2 == 0)
+            (exact.clone(), exact, n.is_multiple_of(2))
         }
         (SummaryKind::Code, _) => {
             let exact = format!("{one} queue {n} instead of a {other}");
@@ -91,7 +91,7 @@ fn fact(kind: SummaryKind, n: usize, of: usize, dice: &mut Dice) -> Fact {
         }
         (SummaryKind::Research, _) => {
             let exact = format!("the {one} of bay {n} moves the {other}");
-            (format!("It is an open question whether {exact}."), exact, n % 2 == 0)
+            (format!("It is an open question whether {exact}."), exact, n.is_multiple_of(2))
         }
     };
     Fact { of, sentence, exact, by_user }

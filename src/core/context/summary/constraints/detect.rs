@@ -31,7 +31,7 @@ static BY_CHAR: LazyLock<BTreeMap<char, Vec<&str>>> = LazyLock::new(|| {
 /// Returns true if a sentence of the user says what must or must not be.
 pub(super) fn is_constraint(sentence: &str) -> bool {
     let chars = sentence.chars().count();
-    if chars > SENTENCE_CHARS_MAX || chars < 4 || is_output(sentence) {
+    if !(4..=SENTENCE_CHARS_MAX).contains(&chars) || is_output(sentence) {
         return false;
     }
     let words = words(sentence);
