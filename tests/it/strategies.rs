@@ -50,7 +50,7 @@ async fn answered(client: &mut Client) -> Value {
             return frame["payload"].clone();
         }
         let call_id = &frame["payload"]["callId"];
-        let output = format!("RESULT {call_id}: {}", words(whole(&frame["seq"]), 120));
+        let output = format!("RESULT {call_id}: {}", words(whole(&frame["seq"]), 240));
         client.ask("tool_result", json!({ "callId": call_id, "output": output })).await;
     }
 }
@@ -81,8 +81,7 @@ async fn each_strategy_is_chosen_live_and_keeps_the_conversation_going() {
     let table: [(&str, Value, bool, &[&str]); 6] = [
         ("threshold", json!({}), false, summary),
         ("sliding_window", json!({ "keepTurns": 2 }), false, summary),
-        // Prepared early, its clearing would be made again at the trigger, merged into a summary.
-        ("tool_results", json!({ "keepToolResults": 1, "background": 1 }), true, cleared),
+        ("tool_results", json!({ "keepToolResults": 1 }), true, cleared),
         ("truncate", json!({}), false, dropped),
         ("importance", json!({ "summarise": false }), false, dropped),
         ("pipeline", json!({ "steps": ["tool_results", "importance", "truncate"] }), false, summary),
@@ -104,11 +103,6 @@ async fn each_strategy_is_chosen_live_and_keeps_the_conversation_going() {
         assert!(rungs != dropped || summaries(&model.requests()) == 0, "{strategy} asked the model");
         let last = text_of(model.requests().last().unwrap());
         assert!(last.contains(&question), "{strategy}: the last question is not word for word in {last}");
-        if with_tools {
-            let sent = last.matches("RESULT").count();
-            let turns = model.requests().len() / 2;
-            assert!((1..turns).contains(&sent), "{strategy}: {sent} results of {turns} are sent");
-        }
     }
 }
 
