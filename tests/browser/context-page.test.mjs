@@ -136,9 +136,9 @@ onPage("a strategy is chosen live, and what is not allowed is said", {}, async (
   await talk(page, ["Count to 3"]);
   await page.click("#gauge-button");
   await page.click("#breakdown .strategy summary");
-  await page.fill("#setting-target", "95");
+  await page.fill("#setting-target", "0");
   await page.click("#breakdown .strategy button");
-  await page.waitForSelector("#breakdown .said.wrong:has-text('below the threshold of 0.8, not 0.95')");
+  await page.waitForSelector("#breakdown .said.wrong:has-text('the target is above 0 and at most 1, not 0')");
   assert.equal(await page.evaluate(() => document.activeElement.id), "setting-target");
   await page.fill("#setting-target", "");
   await page.fill("#setting-threshold", "40");
