@@ -32,7 +32,8 @@ const MARKDOWN = [
 function answerTo(text, world) {
   if (/\bhtml\b/.test(text)) return HOSTILE;
   if (/\bmarkdown\b/.test(text)) return MARKDOWN;
-  if (/\blong\b/.test(text)) return Array.from({ length: 120 }, (_, index) => `Sentence ${index + 1} of a long answer.`).join(" ");
+  // What is answered slowly goes on until it is cancelled, however slow the browser is.
+  if (/\blong\b/.test(text)) return Array.from({ length: /\bslowly\b/.test(text) ? 2000 : 120 }, (_, index) => `Sentence ${index + 1} of a long answer.`).join(" ");
   if (/\bbig\b/.test(text)) return "This answer fills the window. ".repeat(160);
   const said = world.entries.filter((entry) => entry.role === "user").length;
   return `You said: “${text.slice(0, 200)}”. That was message ${said}.`;

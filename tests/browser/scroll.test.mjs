@@ -127,7 +127,7 @@ for (const [name, { up, down }] of Object.entries(INPUTS)) {
 }
 
 onPage("one can read the beginning of the paragraph that is being written", { wordMillis: 4, viewport: { width: 700, height: 420 } }, async ({ page }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await moreWords(page, 300);
   await page.mouse.move(300, 200);
   await page.mouse.wheel(0, -150);
@@ -137,6 +137,7 @@ onPage("one can read the beginning of the paragraph that is being written", { wo
   const later = await place(page);
   assert.ok(Math.abs(later.above - first.above) <= 1, `the view moved from ${first.above} to ${later.above}`);
   assert.ok(later.below > first.below + 20, "the paragraph grew below the view");
+  await page.keyboard.press("Escape");
 });
 
 onPage("the button goes to the newest message, and sending does", { wordMillis: 0 }, async ({ page, server }) => {
