@@ -96,7 +96,7 @@ onPage("the tree panel shows the branches and moves to them, with a summary of w
 onPage("asking again during a turn stops it; going on from an answer, and back again", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
   await say(page, "Count to 3");
   await settled(page, 1);
-  await say(page, "Write 600 words");
+  await say(page, "Write 3000 words");
   await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 10);
   await say(page, "Count to 9");
   await page.waitForSelector("[data-queued]");
@@ -117,7 +117,7 @@ onPage("asking again during a turn stops it; going on from an answer, and back a
 });
 
 onPage("what waits is taken back, put in order and told to the running turn", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
-  await say(page, "Write 600 words");
+  await say(page, "Write 3000 words");
   await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 5);
   for (const text of ["Count to 3", "Count to 4", "Count to 5"]) await say(page, text);
   await page.waitForFunction(() => document.querySelectorAll("[data-queued]").length === 3);
@@ -134,7 +134,7 @@ onPage("what waits is taken back, put in order and told to the running turn", { 
   await order("Count to 3,Count to 5,Count to 4");
   await page.click("#stop");
   await settled(page, 4);
-  await shows(page, ["Write 600 words", "Count to 3", "Count to 5", "Count to 4"]);
+  await shows(page, ["Write 3000 words", "Count to 3", "Count to 5", "Count to 4"]);
 });
 
 onPage("labels and forks", {}, async ({ page }) => {
@@ -161,8 +161,8 @@ onPage("the list follows what happens in another window", { settings: { OFFLINE_
   const { page: other, faults } = await newPage(browser.context);
   await other.goto(url);
   await other.waitForSelector("#connection-line", { state: "hidden" });
-  await say(page, "Write 100 words");
-  await other.waitForSelector("#sessions .session:has-text('Write 100 words') .busy");
+  await say(page, "Write 3000 words");
+  await other.waitForSelector("#sessions .session:has-text('Write 3000 words') .busy");
   await page.click("#stop");
   await other.waitForSelector("#sessions .session .busy", { state: "detached" });
   await say(page, "/rename Birds");

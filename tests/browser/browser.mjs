@@ -10,6 +10,9 @@ const ARGS = [
   "--disable-component-update", "--disable-sync",
 ];
 
+/** Milliseconds within which what a test waits for has come, however busy the machine is, or it does not come at all. */
+const WAIT_MS = 60_000;
+
 /**
  * A browser with a profile of its own, and one with a touch screen where a test asks for it; `close` removes all of it.
  */
@@ -43,7 +46,7 @@ export async function launch() {
 export async function newPage(context, { expected = /^$/, ...options } = {}) {
   const page = await context.newPage();
   if (options.viewport) await page.setViewportSize(options.viewport);
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(WAIT_MS);
   const faults = [];
   page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
   page.on("console", (line) => {

@@ -69,7 +69,7 @@ onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({
   await page.waitForSelector("dialog:has-text('Commands and keys')");
   await page.keyboard.press("Escape");
   // Escape closes the menu, and only a second one stops the answer.
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.focus("#input");
   await page.keyboard.type("/");

@@ -100,14 +100,14 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
   await page.click("dialog button:has-text('Preview')");
   await page.waitForSelector("dialog .said.wrong:has-text('model’s server failed')");
   assert.equal(await page.inputValue("#compact-about"), "please refuse");
-  server.wordMillis = 400;
+  server.holdSteps();
   await page.click("dialog button:has-text('Preview')");
-  await page.waitForSelector("dialog .said:has-text('1 of 3')");
+  await page.waitForSelector("dialog .said:has-text('0 of 3')");
   assert.equal(await page.locator("[data-running]").count(), 0, "a preview is not a compaction");
   await page.click("dialog button:has-text('Stop')");
   await page.waitForSelector("#compact-about");
   assert.equal(world().previewing, null);
-  server.wordMillis = 1;
+  server.release();
   await page.fill("#compact-about", "again");
   await page.click("dialog button:has-text('Preview')");
   await page.waitForSelector("dialog .difference");
@@ -145,7 +145,7 @@ onPage("a preview without the messages, or after the connection went, still says
   await preview(page, "", ".side");
   assert.match(await page.innerText("dialog .preview"), /Goes: 2 messages.*could not be shown.*plover/s);
   await page.keyboard.press("Escape");
-  server.wordMillis = 300;
+  server.holdSteps();
   await compactDialog(page);
   await page.click("dialog button:has-text('Preview')");
   await page.waitForSelector("dialog .said:has-text('Making')");
@@ -175,7 +175,7 @@ onPage("a compaction is undone and marked, newest first, also after a reload", {
   for (const fact of ["an extract by rule", "a summary by the model (it broke off)", "piece by piece (it came back empty)", "12, 3 put back word for word", "900 tokens in", "You waited 420 ms"]) assert.ok(facts.includes(fact), `${fact} in ${facts}`);
   assert.deepEqual(await page.locator("#log .compaction .undo-row").allInnerTexts(), ["", "Undo"]);
   server.wordMillis = 15;
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForSelector("#log .undo-row button:disabled");
   await page.click("#stop");
   await page.waitForSelector("#log .undo-row button:enabled");
@@ -230,13 +230,14 @@ onPage("every kind of message is pinned, a call with its answer, and the list le
 onPage("a compaction in the background is quiet: turns go on, input is taken, and then it is there", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
   await talk(page, ["big one"]);
   world().background = 0.4;
-  server.wordMillis = 30;
+  server.holdSteps();
   await talk(page, ["a small one"], 1);
   await page.waitForSelector("[data-running=background]");
   assert.equal(await page.locator("#stop").isVisible(), false);
   await say(page, "another small one");
   await page.waitForFunction(() => document.querySelectorAll("#log .message.user").length === 3);
   assert.equal(await page.locator("#tail .waiting").count(), 0, "it does not wait");
+  server.release();
   await page.waitForSelector("#log .compaction");
   await page.waitForSelector("[data-running]", { state: "detached" });
   await page.locator("#log .compaction summary").click();
@@ -249,9 +250,8 @@ onPage("a compaction in the background is quiet: turns go on, input is taken, an
 onPage("one in the background is cancelled, or made void, without a fuss", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
   await talk(page, ["big one"]);
   world().background = 0.4;
-  server.wordMillis = 60;
+  server.holdSteps();
   await talk(page, ["a small one"], 1);
-  server.wordMillis = 400;
   await page.waitForSelector("[data-running=background]");
   // The key stops what one waits for, and nobody waits for this.
   await page.focus("#input");

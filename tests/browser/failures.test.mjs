@@ -64,7 +64,7 @@ onPage("a failure that was tried again stays, several of a kind as one line", {}
 });
 
 onPage("an answer that was stopped is marked once", { wordMillis: 15 }, async ({ page, server }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.keyboard.press("Escape");
   await page.waitForSelector("[data-ended=cancelled]:has-text('You stopped this answer.')");
@@ -145,7 +145,7 @@ onPage("no word of the page is the protocol's", { wordMillis: 6 }, async ({ page
     for (const text of await texts()) assert.doesNotMatch(text, /\b(?:sessions?|turns?)\b/i, `${where}: ${text}`);
   };
   await check("at first");
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForSelector("#tail .assistant");
   await say(page, "then this");
   await say(page, "then that");

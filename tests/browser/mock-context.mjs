@@ -66,7 +66,7 @@ export const contextCommands = {
     world.previewing = jobId;
     for (let done = 0; done < 3; done += 1) {
       world.progress(done, 3, jobId);
-      if (await this.pause(jobId, this.wordMillis * 20)) {
+      if (await this.step(jobId)) {
         world.previewing = null;
         return refuse("compaction_cancelled", "the compaction was cancelled; the context is as it was");
       }
@@ -140,7 +140,7 @@ export const contextCommands = {
   async compact(world, commandId, instructions) {
     const job = world.compaction;
     for (let done = 0; done < 3; done += 1) {
-      const cancelled = await this.pause(job.jobId, this.wordMillis * 20);
+      const cancelled = await this.step(job.jobId);
       // Made void meanwhile: whoever did that has said so.
       if (world.compaction !== job) return;
       if (cancelled) return world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is as it was");

@@ -40,7 +40,7 @@ export const treeCommands = {
 
   async leave(world, commandId, arrive) {
     for (let done = 1; done <= 2; done += 1) {
-      if (await this.pause(world, this.wordMillis * 20)) {
+      if (await this.step(world)) {
         world.failCompaction("navigation_cancelled", "the summary was cancelled", commandId);
         world.leaving.refuse("navigation_cancelled", "the summary was cancelled");
         world.leaving = null;

@@ -32,7 +32,7 @@ const MARKDOWN = [
 function answerTo(text, world) {
   if (/\bhtml\b/.test(text)) return HOSTILE;
   if (/\bmarkdown\b/.test(text)) return MARKDOWN;
-  // What is answered slowly goes on until it is cancelled, however slow the browser is.
+  // An answer that is asked for slowly goes on until it is cancelled, however slow the browser is.
   if (/\blong\b/.test(text)) return Array.from({ length: /\bslowly\b/.test(text) ? 2000 : 120 }, (_, index) => `Sentence ${index + 1} of a long answer.`).join(" ");
   if (/\bbig\b/.test(text)) return "This answer fills the window. ".repeat(160);
   const said = world.entries.filter((entry) => entry.role === "user").length;
@@ -67,6 +67,11 @@ export class MockServer {
     /** Replies to writing commands by id: the same command is done once. */
     this.done = new Map();
     this.cancels = new Map();
+    /** Whether steps wait: see `holdSteps`. */
+    this.holdsSteps = false;
+    /** What `release` lets go on, and whether it has. */
+    this.held = new Set();
+    this.released = false;
     this.http = createServer((request, response) => void this.serve(request, response));
     this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
     this.http.on("upgrade", (request, socket, head) => {
@@ -86,6 +91,20 @@ export class MockServer {
     this.ws.close();
     this.http.closeAllConnections();
     await new Promise((resolve) => this.http.close(resolve));
+  }
+
+  /** From now on steps of compactions, previews and summaries of branches wait for `release`. */
+  holdSteps() {
+    this.holdsSteps = true;
+    this.released = false;
+  }
+
+  /** Lets what is held go on, and what would be held from now on; words come at this pace. */
+  release(wordMillis = 1) {
+    this.wordMillis = wordMillis;
+    this.holdsSteps = false;
+    this.released = true;
+    for (const goOn of this.held) goOn();
   }
 
   /** Ends every connection: with a close code, or without a word. */
@@ -261,6 +280,28 @@ export class MockServer {
     });
   }
 
+  /** One step of a compaction, a preview or a summary; true where it is cancelled meanwhile. */
+  step(work) {
+    return this.holdsSteps ? this.hold(work) : this.pause(work, this.wordMillis * 20);
+  }
+
+  /**
+   * Waits for `release`, however slow the browser is, unless it is cancelled meanwhile: then true. A question with the
+   * word "held" has an answer that waits so before its last word, and a tool that waits before its result.
+   */
+  hold(work) {
+    if (this.released) return this.pause(work, 0);
+    return new Promise((resolve) => {
+      const end = (cancelled) => {
+        this.held.delete(goOn);
+        resolve(cancelled);
+      };
+      const goOn = () => end(false);
+      this.held.add(goOn);
+      this.cancels.set(work, () => end(true));
+    });
+  }
+
   /** One turn, and then those that wait. */
   async turn(world, commandIds, again = false) {
     const text = this.saidLast(world);
@@ -284,12 +325,13 @@ export class MockServer {
     const part = item.parts.length;
     const words = answerTo(this.saidLast(world), world).split(/(?<=\s)/);
     for (const [index, word] of words.entries()) {
-      world.delta(item, part, word);
-      if (await this.pause(world, this.wordMillis)) {
+      const isHeld = /\bheld\b/.test(text) && index === words.length - 1;
+      if (isHeld ? await this.hold(world) : index > 0 && (await this.pause(world, this.wordMillis))) {
         world.finishItem(item, { stopReason: "cancelled", incomplete: true });
         world.finishTurn("cancelled");
         return this.next(world);
       }
+      world.delta(item, part, word);
       if (/\bfail\b/.test(text) && !again && index === 4) {
         world.abortItem(item, "upstream_truncated");
         world.finishTurn("failed", { code: "upstream_truncated", message: "the answer stopped in the middle", retriable: true });
@@ -308,7 +350,7 @@ export class MockServer {
     const part = { type: "tool_call", callId, name: "look_up", arguments: "{\"query\":\"reseed\",\"limit\":3}" };
     world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
     world.call(part);
-    await this.pause(world, this.wordMillis * 20);
+    await (/\bheld\b/.test(this.saidLast(world)) ? this.hold(world) : this.step(world));
     world.resolve(callId, "no such tool: `look_up`", true);
   }
 

@@ -93,12 +93,12 @@ onPage("/compact, its progress, and cancelling it", { wordMillis: 1 }, async ({ 
   await page.click(".toast .icon-button");
   await say(page, "two");
   await settled(page, 2);
-  server.wordMillis = 400;
+  server.holdSteps();
   await say(page, "/compact mind the names");
   await page.click("[data-running=compaction] button");
   await page.waitForSelector("[data-running=compaction]", { state: "detached" });
   assert.equal(await page.locator("#log .compaction").count(), 0);
-  server.wordMillis = 1;
+  server.release();
   await say(page, "/compact");
   await page.waitForSelector("#log .compaction");
   assert.match(await page.locator("#log .compaction").textContent(), /Why: asked for/);
@@ -120,7 +120,7 @@ onPage("the gauge and what is behind it", {}, async ({ page }) => {
 });
 
 onPage("Escape stops an answer; what was shown is kept and marked", { wordMillis: 15 }, async ({ page }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.keyboard.press("Escape");
   await page.waitForSelector("[data-ended=cancelled]");
@@ -144,25 +144,25 @@ onPage("a failed turn says so and can be retried", {}, async ({ page }) => {
   assert.equal(await page.locator("[data-ended]").count(), 0);
 });
 
-onPage("inputs wait their turn, in order", { wordMillis: 10 }, async ({ page, server }) => {
-  await say(page, "a long one");
+onPage("inputs wait their turn, in order", { wordMillis: 1 }, async ({ page, server }) => {
+  await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
   for (const text of ["second", "third"]) await say(page, text);
   await page.waitForFunction(() => document.querySelectorAll("#tail .waiting").length === 2);
   assert.deepEqual(await page.locator("#tail .waiting > div").allInnerTexts(), ["second", "third"]);
-  server.wordMillis = 1;
+  server.release();
   await settled(page, 3);
-  assert.deepEqual(await page.locator("#log .message.user > div").allInnerTexts(), ["a long one", "second", "third"]);
+  assert.deepEqual(await page.locator("#log .message.user > div").allInnerTexts(), ["a long one, held", "second", "third"]);
 });
 
 onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   server.dropAll();
   await page.waitForSelector("#connection-line:not([hidden])");
   await say(page, "written while away");
   await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
-  server.wordMillis = 1;
+  server.release();
   await settled(page, 2);
   const live = await conversation(page);
   assert.equal(live.length, 4);
@@ -174,11 +174,11 @@ onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, 
 });
 
 onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }, async ({ page, server }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   await page.reload();
   await page.waitForFunction(() => /Sentence 1 .*Sentence 4/s.test(document.querySelector("#tail")?.innerText));
-  server.wordMillis = 1;
+  server.release();
   await settled(page, 1);
   assert.match((await conversation(page))[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
 });

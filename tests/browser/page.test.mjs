@@ -62,10 +62,10 @@ onPage("a talk past the window: nothing but a line that says so", {}, async ({ p
   assert.deepEqual(await conversation(page), shown);
 });
 
-onPage("a reload in the middle of an answer finds the whole conversation", { settings: { OFFLINE_WORD_MILLIS: "8" } }, async ({ page }) => {
+onPage("a reload in the middle of an answer finds the whole conversation", { settings: { OFFLINE_WORD_MILLIS: "15" } }, async ({ page }) => {
   await say(page, "Count to 20");
   await settled(page, 1);
-  await say(page, "Write 400 words");
+  await say(page, "Write 800 words");
   await words(page, 20);
   await page.reload();
   await words(page, 60);
@@ -73,7 +73,7 @@ onPage("a reload in the middle of an answer finds the whole conversation", { set
   const shown = await conversation(page);
   assert.equal(shown.length, 4);
   assert.match(shown[1], /1, 2, 3,.*19, 20/s);
-  assert.equal((await page.innerText("#log > li:last-child .parts")).trim().split(/\s+/).length, 400);
+  assert.equal((await page.innerText("#log > li:last-child .parts")).trim().split(/\s+/).length, 800);
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 4);
   assert.deepEqual(await conversation(page), shown);
@@ -113,7 +113,7 @@ onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
 });
 
 onPage("stopping, and what was shown stays; nothing to compact is said", { settings: { OFFLINE_WORD_MILLIS: "10" } }, async ({ page }) => {
-  await say(page, "Write 1000 words");
+  await say(page, "Write 3000 words");
   await words(page, 15);
   await page.click("#stop");
   await page.waitForSelector("[data-ended=cancelled]");
@@ -138,7 +138,7 @@ onPage("what the model says stays text", {}, async ({ page }) => {
   assert.match(found.text, /<script>window\.hacked=2<\/script>/);
 });
 
-onPage("the server is killed and comes back: the page goes on", { settings: { OFFLINE_WORD_MILLIS: "8" }, expected: AWAY }, async ({ page, server }) => {
+onPage("the server is killed and comes back: the page goes on", { settings: { OFFLINE_WORD_MILLIS: "12" }, expected: AWAY }, async ({ page, server }) => {
   await say(page, "Count to 20");
   await settled(page, 1);
   await say(page, "Write 900 words");
@@ -233,7 +233,7 @@ onPage("the page comes in a few files that are kept, compressed, and under the r
   await say(page, "Count to 3");
   await settled(page, 1);
   const names = await page.evaluate(() => performance.getEntriesByType("resource").map((entry) => entry.name));
-  const assets = names.filter((name) => name.includes("/assets/"));
+  const assets = [...new Set(names.filter((name) => name.includes("/assets/")))];
   assert.ok(assets.length <= 4, names.join(" "));
   let bytes = 0;
   for (const address of [url, ...assets]) {

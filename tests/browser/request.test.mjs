@@ -195,7 +195,7 @@ onPage("hooks: their lines in the chat, a notice where one failed, and what they
 onPage("while an answer is written it is the request after it; a compaction's summary is named, with its hook", { wordMillis: 20 }, async ({ page, world }) => {
   await talk(page, ["one", "two"]);
   await open(page);
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForSelector("#request .about:has-text('request 1 for the answer that is being written')");
   await page.click("#stop");
   await page.waitForSelector("[data-ended=cancelled]");

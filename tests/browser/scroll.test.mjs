@@ -70,7 +70,7 @@ const INPUTS = {
       await page.keyboard.press("PageUp");
     },
     async down(page) {
-      for (let turn = 0; turn < 8; turn += 1) await page.keyboard.press("PageDown");
+      for (let turn = 0; turn < 60 && (await page.locator("#jump").isVisible()); turn += 1) await page.keyboard.press("PageDown");
     },
   },
   scrollbar: {
@@ -96,6 +96,7 @@ async function swipe(page, distance) {
 
 /** Waits until the view stands still. */
 async function still(page) {
+  await page.evaluate(() => (window.framesStill = 0));
   await page.waitForFunction(() => {
     const { scrollTop } = document.querySelector("#chat");
     const frames = window.lastTop === scrollTop ? window.framesStill + 1 : 0;
@@ -154,7 +155,7 @@ onPage("the button goes to the newest message, and sending does", { wordMillis: 
 });
 
 onPage("a selection in the paragraph that is written survives it, and the end of the answer", { wordMillis: 12 }, async ({ page, server }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 6/.test(document.querySelector("#tail")?.innerText));
   await page.evaluate(() => {
     const text = document.querySelector("#tail .parts p").firstChild;
@@ -169,25 +170,26 @@ onPage("a selection in the paragraph that is written survives it, and the end of
   await page.waitForSelector("#tail .waiting");
   await page.evaluate(() => document.querySelector("#input").blur());
   const seen = await selected();
-  server.wordMillis = 0;
+  server.release(0);
   await page.waitForFunction(() => document.querySelectorAll("#log .assistant").length === 2);
   if (seen !== "") assert.equal(await selected(), seen);
   server.wordMillis = 12;
-  await say(page, "a long one again");
+  server.released = false;
+  await say(page, "a long one again, held");
   await page.waitForFunction(() => /Sentence 4/.test(document.querySelector("#tail .parts")?.innerText));
   await page.evaluate(() => getSelection().selectAllChildren(document.querySelector("#tail .parts p")));
   await page.evaluate(() => getSelection().setBaseAndExtent(document.querySelector("#tail .parts p").firstChild, 0, document.querySelector("#tail .parts p").firstChild, 10));
-  server.wordMillis = 0;
+  server.release(0);
   await settled(page, 3);
   assert.equal(await selected(), "Sentence 1");
   assert.equal(await page.evaluate(() => getSelection().anchorNode.parentElement.closest("#log [data-entry]") !== null), true);
 });
 
 onPage("what was unfolded while an answer is written stays unfolded", { wordMillis: 12 }, async ({ page, server }) => {
-  await say(page, "think, and give a long one");
+  await say(page, "think, and give a long one, held");
   await page.waitForSelector("#tail details.reasoning");
   await page.click("#tail details.reasoning summary");
-  server.wordMillis = 0;
+  server.release(0);
   await settled(page, 1);
   assert.equal(await page.locator("#log details.reasoning[open]").count(), 1);
   assert.equal(await page.innerText("#log details.reasoning summary"), "Reasoning");
@@ -222,7 +224,7 @@ onPage("opening panels keeps the place", { wordMillis: 0 }, async ({ page }) => 
   }
   for (const above of [900, 1500, 2300]) {
     await page.evaluate((top) => (document.querySelector("#chat").scrollTop = top), above);
-    await page.waitForTimeout(50);
+    await still(page);
     const before = await topOfView(page);
     for (const [open, close, panel] of [["#tree-open", "#tree-close", "#tree"], [null, "#request [aria-label='Close the request']", "#request"]]) {
       if (open) {
@@ -232,13 +234,13 @@ onPage("opening panels keeps the place", { wordMillis: 0 }, async ({ page }) => 
         await page.press("#input", "Enter");
       }
       await page.waitForSelector(`${panel}:not([hidden])`);
-      await page.waitForTimeout(50);
+      await still(page);
       const meanwhile = await topOfView(page);
       assert.equal(meanwhile.row, before.row, `${panel} opened at ${above}`);
       assert.ok(Math.abs(meanwhile.sentence - before.sentence) <= 6, `${panel}: sentence ${before.sentence}, then ${meanwhile.sentence}`);
       await page.click(close);
       await page.waitForSelector(panel, { state: "hidden" });
-      await page.waitForTimeout(50);
+      await still(page);
       const after = await topOfView(page);
       assert.deepEqual([after.row, Math.abs(after.sentence - before.sentence) <= 6], [before.row, true], `${panel} closed: sentence ${before.sentence}, then ${after.sentence}`);
     }

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 
 const BINARY = process.env.RESEED_BIN ?? fileURLToPath(new URL("../../target/debug/reseed", import.meta.url));
 /** Milliseconds within which a server has started, or something is wrong. */
-const START_MS = 20_000;
+const START_MS = 60_000;
 
 export class Server {
   /** @param {Record<string, string>} settings */

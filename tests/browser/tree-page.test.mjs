@@ -53,7 +53,7 @@ onPage("asking again makes a branch; its versions are counted and switched, and 
 });
 
 onPage("asking again during a turn says that it stops it, and gives back what waits", { wordMillis: 30 }, async ({ page, server }) => {
-  await say(page, "a long one");
+  await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await say(page, "waits");
   await page.waitForSelector("[data-queued]");
@@ -85,7 +85,7 @@ onPage("continuing from an earlier message, with a summary of what is left, its 
   await goOn(0);
   await page.check("dialog [name=summarize]");
   await page.fill("dialog .summary-choice .field", "the numbers");
-  server.wordMillis = 200;
+  server.holdSteps();
   await page.click("dialog .primary");
   await page.waitForSelector("[data-running=compaction]:has-text('Summarising the branch that is left')");
   await page.click("[data-running=compaction] button");
@@ -93,7 +93,7 @@ onPage("continuing from an earlier message, with a summary of what is left, its 
   await page.waitForSelector("[data-running=compaction]", { state: "detached" });
   await shows(page, ["one", "two"]);
   assert.equal(await page.locator(".toast.error").count(), 0);
-  server.wordMillis = 2;
+  server.release();
   await goOn(0);
   await page.check("dialog [name=summarize]");
   await page.fill("dialog .summary-choice .field", "the numbers");
@@ -114,11 +114,13 @@ onPage("a connection lost while a branch is summarised: the move is made once, a
   await row.hover();
   await row.locator("[aria-label='Continue from here']").click();
   await page.check("dialog [name=summarize]");
-  server.wordMillis = 60;
+  server.holdSteps();
   await page.click("dialog .primary");
   await page.waitForSelector("[data-running=compaction]");
   server.dropAll();
   await page.waitForSelector("#connection-line:has-text('lost')");
+  await page.waitForSelector("#connection-line", { state: "hidden" });
+  server.release();
   await page.waitForSelector("#log .fold:has-text('Summary of the branch')");
   await shows(page, ["one"]);
   await page.waitForSelector("[data-running=compaction]", { state: "detached" });
@@ -232,8 +234,8 @@ onPage("labels are chips, quiet lines and names in the tree; a fork is another s
   assert.equal(server.worlds.size, 2);
 });
 
-onPage("what waits can be taken back, put in order, and told to the running turn", { wordMillis: 30 }, async ({ page, server }) => {
-  await say(page, "a long one");
+onPage("what waits can be taken back, put in order, and told to the running turn", { wordMillis: 1 }, async ({ page, server }) => {
+  await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
   for (const text of ["first", "second", "third"]) await say(page, text);
   await page.waitForFunction(() => document.querySelectorAll("[data-queued]").length === 3);
@@ -253,15 +255,17 @@ onPage("what waits can be taken back, put in order, and told to the running turn
   await page.press("#input", "Alt+Enter");
   await order("second,first,third");
   assert.deepEqual(await waiting(), ["second", "first", "third"]);
-  server.wordMillis = 1;
-  await shows(page, ["a long one", "second", "first", "third"]);
+  server.release();
+  await shows(page, ["a long one, held", "second", "first", "third"]);
 });
 
-onPage("what is told to the running turn is in its next request", { wordMillis: 30 }, async ({ page }) => {
-  await say(page, "a tool");
+onPage("what is told to the running turn is in its next request", { wordMillis: 1 }, async ({ page, server }) => {
+  await say(page, "a tool, held");
   await page.waitForSelector("#stop:not([hidden])");
   await page.fill("#input", "and this");
   await page.click("#steer");
+  await page.waitForSelector("[data-queued]:has-text('Goes with the next request')");
+  server.release();
   await settled(page, 2);
   assert.match((await conversation(page)).at(-1), /You said: “and this”/);
   assert.equal(await page.locator("#log > li").count(), 5, "one turn: question, call, result, what was steered, answer");
@@ -289,13 +293,12 @@ onPage("the list tells of other sessions by itself, and does without", {}, async
 
 onPage("a server that can none of it: a chat as before", { features: [] }, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
-  server.wordMillis = 20;
-  await say(page, "a long one");
+  await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
   await say(page, "waits");
   await page.waitForSelector("[data-queued]");
   assert.equal(await page.locator("#tree-open, #steer, [data-queued] button, #log [aria-label='Edit and ask again'], #log [aria-label='Label'], #log [aria-label='Pin']").filter({ visible: true }).count(), 0);
-  server.wordMillis = 1;
+  server.release();
   await settled(page, 4);
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
   await say(page, "/preview");
