@@ -130,11 +130,14 @@ export class ChatView {
     this.loadMore();
   }
 
-  /** Loads more for a reader who is still at the top, and so sees no change that would ask for it. */
+  /** Loads more for a reader who is still at the top or at the bottom, and so sees no change that would ask for it. */
   loadMore() {
     requestAnimationFrame(() => {
-      const seen = !this.older.hidden && this.older.getBoundingClientRect().bottom > this.scroller.getBoundingClientRect().top - NEAR_PIXELS;
-      if (seen) this.nearTop();
+      const { top, bottom } = this.scroller.getBoundingClientRect();
+      const older = !this.older.hidden && this.older.getBoundingClientRect().bottom > top - NEAR_PIXELS;
+      const newer = !this.newer.hidden && this.newer.getBoundingClientRect().top < bottom;
+      if (older) this.nearTop();
+      else if (newer) this.loadNewer();
     });
   }
 
