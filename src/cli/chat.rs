@@ -36,7 +36,10 @@ use std::{
     io::{IsTerminal as _, Write},
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
 
 /// Attempts to connect again before giving up: with [`pause`] about four minutes, longer than a server takes to restart.
 const ATTEMPTS_MAX: u32 = 12;
@@ -123,6 +126,8 @@ enum Typed {
     Interrupt,
     /// Nothing more will come.
     End,
+    /// The process is told to end, by this signal.
+    Killed(&'static str),
 }
 
 type Lines = mpsc::Receiver<std::io::Result<Typed>>;
@@ -137,6 +142,51 @@ trait Output: Write {
 }
 
 impl Output for std::io::Stdout {}
+
+/// What a person or a pipe gives: lines, and signals to the process, which are listened to from the moment this is made.
+struct Input {
+    lines: Lines,
+    /// No line will come any more.
+    has_ended: bool,
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Input {
+    fn new(lines: Lines) -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listen to signals");
+        Ok(Self {
+            lines,
+            has_ended: false,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next line, where lines are taken, or the next signal. May be dropped while it waits: nothing is lost.
+    ///
+    /// # Errors
+    /// Why no line can be read.
+    async fn next(&mut self, takes_lines: bool, output: &mut impl Output) -> anyhow::Result<Typed> {
+        let takes_lines = takes_lines && !self.has_ended;
+        if takes_lines {
+            output.want_line();
+        }
+        tokio::select! {
+            typed = self.lines.recv(), if takes_lines => {
+                output.took_line();
+                let typed = typed.transpose().context("read a line")?.unwrap_or(Typed::End);
+                self.has_ended = typed == Typed::End;
+                Ok(typed)
+            }
+            _ = self.interrupt.recv() => Ok(Typed::Interrupt),
+            _ = self.terminate.recv() => Ok(Typed::Killed("SIGTERM")),
+            _ = self.hangup.recv() => Ok(Typed::Killed("SIGHUP")),
+        }
+    }
+}
 
 /// A chat that has reached its server.
 struct Connected {
@@ -165,10 +215,9 @@ impl Chat {
         Ok(Connected { address, dialogue, connection })
     }
 
-    async fn run(&self, connected: Connected, mut lines: Lines, mut output: impl Output) -> anyhow::Result<()> {
+    async fn run(&self, connected: Connected, lines: Lines, mut output: impl Output) -> anyhow::Result<()> {
         let Connected { address, mut dialogue, mut connection } = connected;
-        let mut input_ended = false;
-        let mut interrupt = Box::pin(tokio::signal::ctrl_c());
+        let mut input = Input::new(lines)?;
         let mut next = Ok(dialogue.on_connected());
         loop {
             let outcome = match next {
@@ -178,37 +227,25 @@ impl Chat {
             match outcome {
                 Outcome::Left => break,
                 Outcome::Lost(lost) => {
-                    let connected = self.reconnect(lost, &address, &mut dialogue, &mut output).await?;
+                    let connected = self.reconnect(lost, &address, &mut dialogue, &mut input, &mut output).await?;
                     let Some(connected) = connected else { return Ok(()) };
                     connection = connected;
                     next = Ok(dialogue.on_connected());
                     continue;
                 }
-                Outcome::Done if input_ended && dialogue.is_idle() => break,
+                Outcome::Done if input.has_ended && dialogue.is_idle() => break,
                 Outcome::Done => {}
             }
             // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
-            let wants_line = !input_ended && (self.watched || dialogue.is_idle());
-            if wants_line {
-                output.want_line();
-            }
+            let takes_lines = self.watched || dialogue.is_idle();
             next = tokio::select! {
                 frame = connection.receive() => frame.map(|text| dialogue.on_frame(&text)),
-                typed = lines.recv(), if wants_line => {
-                    output.took_line();
-                    Ok(match typed.transpose().context("read a line")? {
-                        Some(Typed::Line(line)) => dialogue.on_line(&line),
-                        Some(Typed::Interrupt) => dialogue.on_interrupt(),
-                        Some(Typed::End) | None => {
-                            input_ended = true;
-                            Vec::new()
-                        }
-                    })
-                }
-                _ = &mut interrupt => {
-                    interrupt.set(tokio::signal::ctrl_c());
-                    Ok(dialogue.on_interrupt())
-                }
+                typed = input.next(takes_lines, &mut output) => Ok(match typed? {
+                    Typed::Line(line) => dialogue.on_line(&line),
+                    Typed::Interrupt => dialogue.on_interrupt(),
+                    Typed::End => Vec::new(),
+                    Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
+                }),
             };
         }
         connection.close().await;
@@ -241,31 +278,50 @@ impl Chat {
         Ok(Outcome::Done)
     }
 
-    /// Connects again. `None`: the person has left meanwhile.
+    /// Connects again. `None`: the person has left meanwhile, for which one Ctrl-C is enough. What they say meanwhile is
+    /// sent afterwards.
     async fn reconnect(
         &self,
         lost: Lost,
         address: &Address,
         dialogue: &mut Dialogue,
-        output: &mut impl Write,
+        input: &mut Input,
+        output: &mut impl Output,
     ) -> anyhow::Result<Option<Connection>> {
         let mut why = lost;
         for attempt in 1..=ATTEMPTS_MAX {
             let Lost::Again(reason) = &why else { break };
             if attempt == 1 {
-                for step in dialogue.on_lost(reason) {
-                    if let Step::Show(text) = step {
-                        show(output, &text).context("write to the screen")?;
-                    }
+                show_all(output, dialogue.on_lost(reason))?;
+            }
+            let connecting = async {
+                tokio::time::sleep((self.pause)(attempt)).await;
+                Connection::open(address).await
+            };
+            let mut connecting = std::pin::pin!(connecting);
+            loop {
+                tokio::select! {
+                    connected = &mut connecting => match connected {
+                        Ok(connection) => return Ok(Some(connection)),
+                        Err(error) => {
+                            why = error;
+                            break;
+                        }
+                    },
+                    typed = input.next(self.watched, output) => match typed? {
+                        Typed::Line(line) => {
+                            let steps = dialogue.on_line(&line);
+                            if steps.contains(&Step::Quit) {
+                                return Ok(None);
+                            }
+                            show_all(output, steps)?;
+                        }
+                        Typed::Interrupt => return Ok(None),
+                        Typed::End if dialogue.is_idle() => return Ok(None),
+                        Typed::End => {}
+                        Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
+                    },
                 }
-            }
-            tokio::select! {
-                () = tokio::time::sleep((self.pause)(attempt)) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(None),
-            }
-            match Connection::open(address).await {
-                Ok(connection) => return Ok(Some(connection)),
-                Err(error) => why = error,
             }
         }
         Err(why.into())
@@ -284,6 +340,16 @@ enum Outcome {
 fn pause(attempt: u32) -> Duration {
     let millis = 500u64.saturating_mul(1 << attempt.saturating_sub(1).min(6)).min(30_000);
     Duration::from_millis(millis + fastrand::u64(0..=millis / 2))
+}
+
+/// Shows what these steps show. What they send is kept by the dialogue until there is a connection.
+fn show_all(output: &mut impl Write, steps: Vec<Step>) -> anyhow::Result<()> {
+    for step in steps {
+        if let Step::Show(text) = step {
+            show(output, &text).context("write to the screen")?;
+        }
+    }
+    Ok(())
 }
 
 fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {

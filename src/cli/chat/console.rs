@@ -4,10 +4,11 @@
 //! - one lock orders all that is written. While a line is edited, only its thread writes: text waits until the line is
 //!   drawn, which the waker asks for, and is written above it;
 //! - text keeps its order and is written once, whatever is typed meanwhile;
+//! - keys show nothing but the edited line: what is typed between two lines is not echoed, and begins the next one;
 //! - the terminal is given back as it was found.
 
 use super::{Lines, Output, Typed, lines::LINES_WAITING_MAX, rows::Rows, screen::Screen};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use rustyline::{
     ColorMode, Config, Editor, ExternalPrinter as _, Helper, completion::Completer, error::ReadlineError,
     highlight::Highlighter, hint::Hinter, history::MemHistory, validate::Validator,
@@ -69,12 +70,27 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// The terminal's modes before the chat.
+    found: Termios,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is made whole before the lock is let go.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the terminal to what it is between two lines: as it was found, but silent.
+    fn quieten(&self) {
+        let mut quiet = self.found.clone();
+        // Keys come one by one and as they are, as they do while a line is edited; Ctrl-C remains a signal.
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        quiet.input_modes.remove(InputModes::ICRNL);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
+    }
+
+    fn give_back(&self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.found);
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -138,7 +154,6 @@ impl Highlighter for Bottom {
 /// The terminal. Dropped, it is as it was found.
 pub(super) struct Console {
     shared: Arc<Shared>,
-    found: Termios,
 }
 
 impl Console {
@@ -161,7 +176,8 @@ impl Console {
             over: false,
             fault: None,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), found });
+        shared.quieten();
         editor.set_helper(Some(Bottom { shared: shared.clone(), screen }));
         let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
         let editing = shared.clone();
@@ -174,7 +190,7 @@ impl Console {
                 }
             }
         });
-        Some((Self { shared, found }, lines))
+        Some((Self { shared }, lines))
     }
 
     /// Waits until the last text is written, and gives the terminal back.
@@ -200,8 +216,8 @@ impl Console {
             // The prompt has nobody to answer it any more.
             let mut stdout = io::stdout();
             let _ = stdout.write_all(format!("\r\x1b[J{PASTE_MARKS_OFF}").as_bytes()).and_then(|()| stdout.flush());
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.found);
         }
+        self.shared.give_back();
         state.write(|rows| rows.go_below());
         drop(state);
         self.shared.changed.notify_all();
@@ -284,6 +300,8 @@ fn edit(shared: &Shared, editor: &mut Editor<Bottom, MemHistory>, sender: &mpsc:
         let read = editor.readline(PROMPT);
         let mut state = shared.lock();
         if state.over {
+            // The end of a line has set the terminal to what it was before that line.
+            shared.give_back();
             return;
         }
         state.mode = Mode::Direct;

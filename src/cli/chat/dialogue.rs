@@ -180,15 +180,18 @@ impl Dialogue {
         };
         self.ask(Asked::Hello, Command::Hello(hello));
         let opening = self.opening();
-        if let Some(opening) = opening {
-            self.ask(Asked::Open, Command::OpenSession(opening));
+        match opening {
+            Some(opening) => self.ask(Asked::Open, Command::OpenSession(opening)),
+            // No session will come, behind whose opening it would be sent.
+            None => self.ask_again(),
         }
         self.done()
     }
 
     /// The connection is lost and will be made again.
     pub(super) fn on_lost(&mut self, why: &str) -> Vec<Step> {
-        self.line(&self.screen.warning(&format!("{why}; reconnecting")));
+        let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
+        self.line(&self.screen.warning(&format!("{why}; reconnecting{how}")));
         self.done()
     }
 
@@ -244,6 +247,9 @@ impl Dialogue {
                 let first = !std::mem::replace(&mut self.noticed, true);
                 if let Some(notice) = welcome.server.notice.as_deref().filter(|_| first) {
                     self.line(&self.screen.note(notice));
+                }
+                if !first && self.opens_later {
+                    self.progress("connected again");
                 }
             }
             // An answer given before speaks of a turn that the events have told of already.

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::{
     fs::File,
     io::{Read as _, Write as _},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
 };
 use tokio::{
     process::{Child, Command},
@@ -67,7 +67,7 @@ impl Person {
             }
         });
         let mut person = Self { child, master, printed, screen: vt100::Parser::new(ROWS, COLUMNS, 0) };
-        person.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
+        person.sees_prompt().await;
         person
     }
 
@@ -94,16 +94,32 @@ impl Person {
         }
     }
 
+    /// Waits until a line is edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls no process,
+    /// so that it makes no signal of it at other times.
+    async fn sees_prompt(&mut self) {
+        self.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
+    }
+
     async fn sees_row(&mut self, wanted: &str) -> Vec<String> {
         self.sees(wanted, |rows| rows.iter().any(|row| row == wanted)).await
     }
 
-    /// Waits for the end of the chat, which gives the terminal back as it was.
+    fn modes(&self) -> LocalModes {
+        tcgetattr(&self.master).unwrap().local_modes
+    }
+
+    /// Waits until the chat ends, which has left.
     async fn left_alone(mut self) {
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("the chat ends").unwrap();
+        let status = self.ends().await;
         assert!(status.success(), "{status}:\n{}", self.rows().join("\n"));
-        let modes = tcgetattr(&self.master).unwrap().local_modes;
+    }
+
+    /// Waits until the chat ends, which gives the terminal back as it was.
+    async fn ends(&mut self) -> ExitStatus {
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("the chat ends").unwrap();
+        let modes = self.modes();
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
+        status
     }
 }
 
@@ -184,9 +200,42 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     assert!(rows.contains(&"> and a question".to_owned()), "{rows:#?}");
     person.types(CTRL_C);
     person.sees_row("Ctrl-C again leaves").await;
+    person.sees_prompt().await;
     person.types(CTRL_C);
     person.left_alone().await;
     assert_eq!(said(&server).await, ["Tell me.", "and a question"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_that_ends_the_chat_gives_the_terminal_back() {
+    let server = Server::start(parrot(), &[]).await;
+    for signal in ["TERM", "HUP"] {
+        let mut person = Person::at(&server).await;
+        person.types("half a l");
+        person.sees_row("> half a l").await;
+        assert!(!person.modes().contains(LocalModes::ICANON), "a line is edited");
+        let id = person.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        assert!(sent.success());
+        assert_eq!(person.ends().await.code(), Some(1));
+        person.sees_row(&format!("reseed: ended by SIG{signal}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_interrupt_leaves_while_the_server_is_away() {
+    for typed in ["", "and this\r"] {
+        let server = Server::start(parrot(), &[]).await;
+        let mut person = Person::at(&server).await;
+        person.types("hello\r");
+        person.sees_row("You said: hello").await;
+        server.service.stop().await;
+        person.sees("the loss", |rows| rows.iter().any(|row| row.contains("(Ctrl-C leaves)"))).await;
+        person.types(typed);
+        person.sees_prompt().await;
+        person.types(CTRL_C);
+        person.left_alone().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

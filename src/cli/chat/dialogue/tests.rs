@@ -112,7 +112,7 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
         &[TURN, resumed, ANSWER],
         "→ user_input {\"input\":\"hello\"}\nGood → manual_compact {}\n\
          \n\
-         gone; reconnecting\n\
+         gone; reconnecting (Ctrl-C leaves)\n\
          → hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
          → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\
          connected again\n\
@@ -122,6 +122,20 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
             .as_str(),
         false,
     );
+}
+
+#[test]
+fn what_was_asked_while_no_session_is_open_is_asked_again_after_the_greeting() {
+    let script = r##"
+        connected
+        > /sessions
+        lost
+        > /sessions
+        connected
+    "##;
+    let (out, _) = play_from(None, true, script);
+    let kinds: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
+    assert_eq!(kinds, ["hello", "list_sessions", "list_sessions", "hello", "list_sessions", "list_sessions"], "{out}");
 }
 
 #[test]
