@@ -117,6 +117,43 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
   assert.equal(world().compactions, 0);
 });
 
+onPage("instructions are measured in bytes, as the server does, and never cut", {}, async ({ page, world }) => {
+  await talk(page, ["one", "two"]);
+  // As long as may be in letters of one byte, and half as long in letters of two.
+  const [fits, tooLong] = ["é".repeat(8192), `${"é".repeat(8192)}ab`];
+  await compactDialog(page);
+  const said = page.locator("dialog form .said.wrong");
+  await page.fill("#compact-about", tooLong);
+  assert.match(await said.innerText(), /too long by about 2 characters\. Shorten them and try again\./);
+  for (const button of ["Preview", "Compact now"]) {
+    await page.click(`dialog button:has-text('${button}')`);
+    assert.equal(await page.inputValue("#compact-about"), tooLong);
+    assert.equal(await page.evaluate(() => document.activeElement.id), "compact-about");
+  }
+  assert.deepEqual([world().compactions, world().previewing ?? null], [0, null]);
+  await page.fill("#compact-about", fits);
+  await said.waitFor({ state: "hidden" });
+  await page.click("dialog button:has-text('Preview')");
+  await page.waitForSelector("dialog .difference");
+  assert.ok((await page.locator("dialog li.new").textContent()).includes(fits));
+  await page.keyboard.press("Escape");
+  // The same behind a command, and where a branch is left.
+  await say(page, `/compact ${tooLong}`);
+  await page.waitForSelector(".toast.error:has-text('too long by about')");
+  assert.equal(await page.inputValue("#input"), `/compact ${tooLong}`);
+  await page.fill("#input", "");
+  const row = page.locator("#log .message.assistant").first();
+  await row.hover();
+  await row.locator("[aria-label='Continue from here']").click();
+  await page.check("dialog [name=summarize]");
+  await page.fill("dialog .summary-choice .field", tooLong);
+  await page.click("dialog .primary");
+  await page.waitForSelector("dialog .summary-choice .said:has-text('too long by about')");
+  await page.uncheck("dialog [name=summarize]");
+  await page.click("dialog .primary");
+  await page.waitForSelector("dialog", { state: "detached" });
+});
+
 onPage("a preview that expired, or whose history moved, says so and offers another", {}, async ({ page, world }) => {
   await talk(page, ["one", "two", "three"]);
   await preview(page, "very soon");

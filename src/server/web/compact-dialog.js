@@ -13,7 +13,7 @@
 import { CommandError, explainError } from "./connection.js";
 import { detailsOf } from "./toasts.js";
 import { previewView } from "./difference-view.js";
-import { INSTRUCTIONS_CHARS_MAX } from "./dialogs.js";
+import { instructionsField } from "./dialogs.js";
 import { el } from "./dom.js";
 import { STRATEGIES } from "./strategies.js";
 
@@ -38,14 +38,16 @@ export class CompactDialog {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.expiry = undefined;
 
-    this.about = el("textarea", { class: "field", id: "compact-about", rows: 2, dir: "auto", maxlength: INSTRUCTIONS_CHARS_MAX, placeholder: "What should the summary dwell on? (optional)", autofocus: true });
+    this.about = el("textarea", { class: "field", id: "compact-about", rows: 2, dir: "auto", placeholder: "What should the summary focus on? (optional)", autofocus: true });
     this.about.value = instructions;
+    const { said: tooLong, look: lookAtAbout } = instructionsField(this.about);
+    lookAtAbout();
     this.strategy = el("select", { class: "field", id: "compact-strategy" },
       el("option", { value: "" }, `As the chat does (${app.state?.strategy ?? ""})`),
       ...STRATEGIES.filter(({ name }) => name !== "manual").map(({ name, does }) => el("option", { value: name, title: does }, name)));
     this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
     this.form = el("form", {},
-      el("label", { for: "compact-about" }, "Instructions"), this.about,
+      el("label", { for: "compact-about" }, "Instructions"), this.about, tooLong,
       ...(app.can("strategies") ? [
         el("label", { for: "compact-strategy" }, "In the way of"), this.strategy,
         el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything anew, instead of adding to the summary there is")),
@@ -97,6 +99,13 @@ export class CompactDialog {
       ...(this.strategy.value ? { strategy: this.strategy.value } : {}),
       ...(this.rebuild.checked ? { rebuild: true } : {}),
     };
+  }
+
+  /** Whether the server takes the instructions; if not, their field says so. */
+  fits() {
+    if (this.about.validity.valid) return true;
+    this.toForm();
+    return false;
   }
 
   // What is shown
@@ -167,6 +176,7 @@ export class CompactDialog {
   // What is done
 
   async preview() {
+    if (!this.fits()) return;
     clearTimeout(this.expiry);
     this.asked += 1;
     const mine = this.asked;
@@ -221,6 +231,7 @@ export class CompactDialog {
   }
 
   async compactNow() {
+    if (!this.fits()) return;
     await this.doing(async () => {
       await this.app.context.order(this.wishes());
       this.later();

@@ -1,10 +1,39 @@
 /** Questions and longer texts over the page. Each dialog is made when it is needed and goes when it is closed. */
 
 import { COMMANDS } from "./commands.js";
-import { el } from "./dom.js";
+import { el, number } from "./dom.js";
 
-/** Characters of what a summary should dwell on: the server takes as many bytes, and a character has one or more. */
-export const INSTRUCTIONS_CHARS_MAX = 16_384;
+/** Bytes of UTF-8 that the server takes of what a summary should focus on. */
+const INSTRUCTIONS_BYTES_MAX = 16_384;
+
+/**
+ * What is wrong with such instructions; empty where nothing is. Nothing of them is ever cut.
+ * @param {string} text
+ */
+export function instructionsFault(text) {
+  const bytes = new TextEncoder().encode(text.trim()).length;
+  const over = bytes - INSTRUCTIONS_BYTES_MAX;
+  if (over <= 0) return "";
+  // A letter has one byte or more: how many are too many depends on what is written.
+  const letters = Math.ceil((over * text.trim().length) / bytes);
+  return `These instructions are too long by about ${letters === 1 ? "one character" : `${number(letters)} characters`}. Shorten them and try again.`;
+}
+
+/**
+ * Holds a field to what the server takes of instructions: says below it what is wrong, and its form is not sent meanwhile.
+ * @param {HTMLInputElement | HTMLTextAreaElement} field
+ */
+export function instructionsField(field) {
+  const said = el("p", { class: "said wrong", role: "status", hidden: true });
+  const look = () => {
+    const fault = field.hidden ? "" : instructionsFault(field.value);
+    field.setCustomValidity(fault);
+    said.textContent = fault;
+    said.hidden = fault === "";
+  };
+  field.addEventListener("input", look);
+  return { said, look };
+}
 
 /**
  * Shows a dialog and waits for its end.
@@ -57,14 +86,14 @@ export async function confirm(title, text, action) {
 
 /**
  * Asks for a line of text.
- * @param {{ title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number, mayBeEmpty?: boolean }} options
+ * @param {{ title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number, instructs?: boolean, mayBeEmpty?: boolean }} options
  * @returns {Promise<string | null>} null when it was dismissed, or left empty where it may not be
  */
-export async function prompt({ title, text, label, action, value = "", secret = false, charsMax, mayBeEmpty = false }) {
+export async function prompt({ title, text, label, action, value = "", secret = false, charsMax, instructs = false, mayBeEmpty = false }) {
   const input = el("input", { class: "field", id: "dialog-input", type: secret ? "password" : "text", maxlength: charsMax, autocomplete: "off", autofocus: true });
   input.value = value;
   const submit = el("button", { type: "submit", class: "button primary" }, action);
-  const form = el("form", {}, el("label", { for: "dialog-input" }, label), input);
+  const form = el("form", {}, el("label", { for: "dialog-input" }, label), input, instructs && instructionsField(input).said);
   /** @type {HTMLDialogElement} */
   const dialog = make(title, [...(text ? [el("p", {}, text)] : []), form], []);
   form.append(el("div", { class: "actions" }, closer(() => dialog, "Cancel"), submit));
@@ -84,12 +113,14 @@ export async function prompt({ title, text, label, action, value = "", secret = 
  */
 export function summaryChoice(what) {
   const box = el("input", { type: "checkbox", name: "summarize" });
-  const about = el("input", { class: "field", type: "text", placeholder: "What should the summary focus on? (optional)", "aria-label": "What the summary should focus on", maxlength: INSTRUCTIONS_CHARS_MAX, hidden: true, autocomplete: "off" });
+  const about = el("input", { class: "field", type: "text", placeholder: "What should the summary focus on? (optional)", "aria-label": "What the summary should focus on", hidden: true, autocomplete: "off" });
+  const { said, look } = instructionsField(about);
   box.addEventListener("change", () => {
     about.hidden = !box.checked;
+    look();
     if (box.checked) about.focus();
   });
-  const node = el("div", { class: "summary-choice" }, el("label", { class: "check" }, box, el("span", {}, what)), about);
+  const node = el("div", { class: "summary-choice" }, el("label", { class: "check" }, box, el("span", {}, what)), about, said);
   /** @returns {import("./moves.js").Leaving} */
   const chosen = () => (box.checked ? { summarize: true, ...(about.value.trim() ? { instructions: about.value.trim() } : {}) } : {});
   return { node, chosen };

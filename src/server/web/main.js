@@ -5,7 +5,7 @@ import { ChatView } from "./chat.js";
 import { parseCommand } from "./commands.js";
 import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
-import { INSTRUCTIONS_CHARS_MAX, askToGo, confirm, help, prompt } from "./dialogs.js";
+import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
 import { byId } from "./dom.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
@@ -140,7 +140,8 @@ async function run(name, rest) {
     case "new": await app.show(null); break;
     case "tree": tree.show(); break;
     case "label":
-      if (app.state?.leafId) await app.moves.label(app.tree.saidAt(app.state.leafId) ?? app.state.leafId, rest.slice(0, NAME_CHARS_MAX));
+      if (!nameFits(rest)) return false;
+      if (app.state?.leafId) await app.moves.label(app.tree.saidAt(app.state.leafId) ?? app.state.leafId, rest);
       break;
     case "help": await help(); break;
     case "model":
@@ -154,7 +155,8 @@ async function run(name, rest) {
       if (name === "steer") return app.send(rest, "steer");
       if (name === "model") await app.setModel(rest);
       else if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
-      else if (app.target) await app.rename(app.target, rest.slice(0, NAME_CHARS_MAX));
+      else if (!nameFits(rest)) return false;
+      else if (app.target) await app.rename(app.target, rest);
   }
   return true;
 }
@@ -164,8 +166,18 @@ async function run(name, rest) {
  * @param {string} text
  */
 function instructionsFit(text) {
-  if (new TextEncoder().encode(text).length <= INSTRUCTIONS_CHARS_MAX) return true;
-  toast({ kind: "error", message: "What the summary should focus on is too long: it may have about 16,000 characters. Shorten it and try again." });
+  const message = instructionsFault(text);
+  if (message) toast({ kind: "error", message });
+  return message === "";
+}
+
+/**
+ * Whether a name is as short as one may be; if not, says so.
+ * @param {string} text
+ */
+function nameFits(text) {
+  if (text.length <= NAME_CHARS_MAX) return true;
+  toast({ kind: "error", message: `A name has at most ${NAME_CHARS_MAX} characters, this one has ${text.length}. Shorten it and try again.` });
   return false;
 }
 
@@ -262,7 +274,7 @@ async function switchTo(entryId, index, count) {
   const bring = async () => {
     const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";
     const about = "What should the summary focus on? (optional)";
-    const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", charsMax: INSTRUCTIONS_CHARS_MAX, mayBeEmpty: true });
+    const instructions = await prompt({ title: "Bring a summary along", text, label: about, action: "Bring it along", instructs: true, mayBeEmpty: true });
     if (instructions !== null) await app.moves.bringSummary(left, here, { summarize: true, instructions });
   };
   toast({ kind: "info", message: `Version ${index + 1} of ${count}.`, action: { label: "Bring a summary along", run: () => void bring() } });
