@@ -96,6 +96,28 @@ onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, s
   assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 
+onPage("a compaction that was asked for and gains nothing says so; one that nobody asked for is quiet", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const [world] = server.worlds.values();
+  for (const trigger of ["threshold", "manual"]) {
+    world.startCompaction(trigger);
+    world.failCompaction("nothing_to_compact", "ModelSummary: not_smaller");
+  }
+  await page.waitForSelector(".toast.info:has-text('nothing worth summarising')");
+  assert.equal(await page.locator(".toast").count(), 1);
+  assert.equal(await page.locator("[data-trace]").count(), 0);
+});
+
+onPage("what is said of a command goes when something else is sent", {}, async ({ page }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  await say(page, "/nonsense");
+  await page.waitForSelector(".toast.error:has-text('/nonsense')");
+  await say(page, "then not");
+  await page.waitForSelector(".toast", { state: "detached" });
+});
+
 for (const [name, viewport] of Object.entries(SCREENS)) {
   onPage(`notices cover nothing and go with the chat: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
     await page.click("#notice-line button");

@@ -180,6 +180,23 @@ onPage("the tree panel shows the branches, and moves to them by mouse and by key
   assert.equal(await page.evaluate(() => document.activeElement.id), "tree-open");
 });
 
+onPage("every kind of row of the tree shows its words beside its sign", {}, async ({ page }) => {
+  await talk(page, ["one", "two"]);
+  await say(page, "/compact");
+  await page.waitForSelector("#log .compaction");
+  await say(page, "use a tool");
+  await settled(page, 4);
+  await page.click("#tree-open");
+  await page.waitForFunction(() => document.querySelectorAll("#tree-rows > li").length >= 8);
+  const wrong = await page.evaluate(() => [...document.querySelectorAll("#tree-rows > li")].filter((row) => {
+    const words = row.querySelector(".what").getBoundingClientRect();
+    const box = row.getBoundingClientRect();
+    return words.height < 10 || words.width < 50 || words.top < box.top - 1 || words.bottom > box.bottom + 1;
+  }).map((row) => row.className));
+  assert.deepEqual(wrong, []);
+  assert.equal(await page.locator("#tree-rows > li.compaction").count(), 1);
+});
+
 onPage("a large tree is folded, and its lower levels come on demand", { nodesMax: 30 }, async ({ page, server }) => {
   const world = server.make();
   for (let count = 1; count <= 100; count += 1) world.say(`message ${count}`, `command-${count}`);

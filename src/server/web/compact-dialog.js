@@ -49,8 +49,8 @@ export class CompactDialog {
     this.form = el("form", {},
       el("label", { for: "compact-about" }, "Instructions"), this.about, tooLong,
       ...(app.can("strategies") ? [
-        el("label", { for: "compact-strategy" }, "In the way of"), this.strategy,
-        el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything anew, instead of adding to the summary there is")),
+        el("label", { for: "compact-strategy" }, "Strategy"), this.strategy,
+        el("label", { class: "check" }, this.rebuild, el("span", {}, "Summarise everything again, instead of adding to the summary there is")),
       ] : []));
     this.said = el("p", { class: "said", role: "status" });
     this.progress = el("progress", { "aria-label": "Making the preview", hidden: true });

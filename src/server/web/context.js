@@ -138,13 +138,16 @@ export class Context {
         if (event.payload.phase !== SUMMARISING_BRANCH && state?.compaction?.jobId !== event.payload.jobId) this.onPreviewProgress?.(event.payload);
         break;
       case "compaction_failed": {
-        const { commandId, code, background, failedRungs = [] } = event.payload;
+        const { commandId, code, background, trigger, failedRungs = [] } = event.payload;
         // Whoever asked is told by the reply; what was only prepared is made again when it is due.
         if (code === "compaction_void" || (commandId && moves.asked.has(commandId))) break;
+        // That there was nothing to gain is told to whoever asked for it.
+        const isNothing = code === "nothing_to_compact";
+        if (isNothing && trigger !== "manual") break;
         const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
         const { text, details = "" } = explain(event.payload);
         // What failed while somebody waited stands in the chat.
-        if (background || code === "compaction_cancelled") listeners.onNotice({ kind: "info", message: text, details: details + tried });
+        if (isNothing || background || code === "compaction_cancelled") listeners.onNotice({ kind: "info", message: text, details: details + tried });
         else listeners.onAnnounce(text);
         void this.refresh();
         break;

@@ -11,7 +11,7 @@ import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { RequestView } from "./request-view.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
-import { clearToasts, toast } from "./toasts.js";
+import { clearToasts, clearTyped, toast } from "./toasts.js";
 import { TreeView } from "./tree-view.js";
 
 /** Characters of an answer that a screen reader reads by itself; the rest is in the chat. */
@@ -104,12 +104,13 @@ function render() {
  */
 async function submit(text, whenBusy) {
   const command = parseCommand(text);
+  clearTyped();
   if (!command) {
     chat.toEnd();
     return app.send(text, whenBusy);
   }
   if (!command.known) {
-    toast({ kind: "error", message: `There is no command /${command.name}. Type /help to see what there is.` });
+    toast({ kind: "error", message: `There is no command /${command.name}. Type /help to see what there is.` }, true);
     return false;
   }
   return run(command.name, command.rest);
@@ -149,7 +150,7 @@ async function run(name, rest) {
     case "strategy":
     case "rename":
       if (!rest) {
-        toast({ kind: "error", message: `Write ${name === "steer" ? "a text" : "a name"} after /${name}.` });
+        toast({ kind: "error", message: `Write ${name === "steer" ? "a text" : "a name"} after /${name}.` }, true);
         return false;
       }
       if (name === "steer") return app.send(rest, "steer");
@@ -167,7 +168,7 @@ async function run(name, rest) {
  */
 function instructionsFit(text) {
   const message = instructionsFault(text);
-  if (message) toast({ kind: "error", message });
+  if (message) toast({ kind: "error", message }, true);
   return message === "";
 }
 
@@ -177,7 +178,7 @@ function instructionsFit(text) {
  */
 function nameFits(text) {
   if (text.length <= NAME_CHARS_MAX) return true;
-  toast({ kind: "error", message: `A name has at most ${NAME_CHARS_MAX} characters, this one has ${text.length}. Shorten it and try again.` });
+  toast({ kind: "error", message: `A name has at most ${NAME_CHARS_MAX} characters, this one has ${text.length}. Shorten it and try again.` }, true);
   return false;
 }
 

@@ -24,7 +24,7 @@ export class StrategyView {
     const form = el("form", {},
       el("label", { for: "strategy-name" }, "Strategy"), this.select, this.does, this.fields, this.said,
       el("div", { class: "actions" }, this.save));
-    this.node = el("details", { class: "section strategy" }, el("summary", {}, "How room is made"), form);
+    this.node = el("details", { class: "section strategy" }, el("summary", {}, "Compaction strategy"), form);
     this.select.addEventListener("change", () => this.choose());
     form.addEventListener("input", () => (this.said.textContent = ""));
     form.addEventListener("submit", (event) => {

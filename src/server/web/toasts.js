@@ -13,13 +13,17 @@ const INFO_MS = 6000;
 /** The same, for one that something can be done about. */
 const ACTION_MS = 10_000;
 
-/** @param {import("./app.js").Notice} notice */
-export function toast({ kind, message, details, action }) {
+/**
+ * @param {import("./app.js").Notice} notice
+ * @param {boolean} [typed] whether it is about what stands in the message field
+ */
+export function toast({ kind, message, details, action }, typed = false) {
   const root = byId("toasts", HTMLElement);
   const node = el("div", { class: `toast ${kind}`, role: kind === "error" ? "alert" : "status" },
     el("div", {}, el("span", {}, message), detailsOf(details),
       action && el("button", { type: "button", class: "button small", onclick: () => (node.remove(), action.run()) }, action.label)),
     iconButton("close", "Close notice", () => node.remove()));
+  node.toggleAttribute("data-typed", typed);
   // The same thing twice is one thing.
   for (const old of root.children) if (old.textContent === node.textContent) old.remove();
   while (root.children.length >= TOASTS_MAX) root.firstElementChild?.remove();
@@ -36,6 +40,11 @@ export function toast({ kind, message, details, action }) {
 /** Removes the notices of the chat that is left. */
 export function clearToasts() {
   byId("toasts", HTMLElement).replaceChildren();
+}
+
+/** Removes the notices about what stood in the message field: something else is sent now. */
+export function clearTyped() {
+  for (const node of byId("toasts", HTMLElement).querySelectorAll("[data-typed]")) node.remove();
 }
 
 /**
