@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, newPage, say, settled } from "./browser.mjs";
+import { SCREENS } from "./mock-page.mjs";
 import { MockServer } from "./mock.mjs";
 import { compactDialog, pin, preview, talk } from "./steps.mjs";
 
@@ -152,6 +153,19 @@ onPage("instructions are measured in bytes, as the server does, and never cut", 
   await page.uncheck("dialog [name=summarize]");
   await page.click("dialog .primary");
   await page.waitForSelector("dialog", { state: "detached" });
+});
+
+onPage("what is wrong with a preview is in view at 200 % zoom", { viewport: SCREENS.zoom }, async ({ page }) => {
+  await talk(page, ["one"]);
+  await compactDialog(page);
+  await page.click("dialog button:has-text('Preview')");
+  await page.waitForSelector("dialog .said.wrong:has-text('nothing worth summarising')");
+  const seen = await page.evaluate(() => {
+    const said = document.querySelector("dialog > .said");
+    const { left, top, bottom } = said.getBoundingClientRect();
+    return [top + 2, bottom - 2].map((y) => said.contains(document.elementFromPoint(left + 12, y)));
+  });
+  assert.deepEqual(seen, [true, true]);
 });
 
 onPage("a preview that expired, or whose history moved, says so and offers another", {}, async ({ page, world }) => {

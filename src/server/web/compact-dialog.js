@@ -142,6 +142,7 @@ export class CompactDialog {
     this.said.replaceChildren(text, detailsOf(details) ?? "");
     this.said.hidden = false;
     this.said.classList.add("wrong");
+    this.said.scrollIntoView({ block: "nearest" });
   }
 
   /**
