@@ -12,16 +12,19 @@ use super::{
     effects::{Asker, Effects},
     feed::Feed,
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict},
+    load::path_to,
     shared::Shared,
     watch::{Compactions, Row},
 };
 use crate::{
     core::{
         agent_loop::{AgentLoop, Append, Effect, Input, Mark, Seed},
+        context::counter::Counter,
         hook::HookPlace,
+        session::{Session, SessionTree},
     },
     metrics::OpenSession,
-    store::{Head, Lease},
+    store::{Head, Lease, SessionStore},
 };
 use reseed_protocol::{
     CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
@@ -272,8 +275,11 @@ impl Actor {
                 }
                 Effect::Reseed => {
                     let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
-                    let generation = old.generation() + 1;
+                    let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
                     let mut seed = old.into_seed();
+                    if is_stale {
+                        seed.session.tree = path_of(&*self.shared.store, &seed.session).await?;
+                    }
                     seed.calibration = self.shared.calibration_of(&seed.session);
                     tracing::debug!(session = %self.id, generation, "loop seeded");
                     let mut agent = Box::new(AgentLoop::seeded(generation, seed));
@@ -331,6 +337,18 @@ impl Actor {
         [tools, alone].into_iter().flatten().min()
     }
 }
+
+/// The path to where the session stands, as the store has it.
+async fn path_of(store: &dyn SessionStore, session: &Session) -> Result<SessionTree, End> {
+    let (state, none) = (&session.state, SessionTree::default());
+    let counter = Counter::for_model(&state.model);
+    let path = path_to(store, &session.id, state.leaf.clone(), state, &counter, &none).await;
+    path.map_err(|error| {
+        tracing::error!(session = %session.id, %error, "read path; the session is closed and must be opened again");
+        End::Close(CloseCode::Internal)
+    })
+}
+
 /// Tells the loop what happened. Where that takes long, the other tasks of this worker thread go on elsewhere.
 fn handled(agent: &mut AgentLoop, now: Timestamp, input: Input) -> Vec<Effect> {
     let has_other_workers = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;

@@ -58,6 +58,7 @@ impl AgentLoop {
             tree.recount(&self.counter);
             self.session.tree = tree;
         }
+        self.pinned_before_move |= self.leaving_by().is_some();
         self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
         Ok(())
     }

@@ -339,6 +339,8 @@ pub struct AgentLoop {
     deadlines: BTreeMap<CallId, Deadline>,
     /// Model or strategy changed: this loop ends at the next request.
     reseed_due: bool,
+    /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
+    pinned_before_move: bool,
     /// The user was told that the window is nearly full.
     warned: bool,
     /// What was said in the middle of the turn is to be counted and told.
@@ -402,6 +404,7 @@ impl AgentLoop {
             stage: Stage::Idle,
             deadlines: BTreeMap::new(),
             reseed_due: false,
+            pinned_before_move: false,
             warned: false,
             meter_due: false,
             metered: None,
@@ -501,6 +504,13 @@ impl AgentLoop {
             _ => None,
         };
         tools.into_iter().chain(self.compaction_deadline()).chain(self.next_hook_deadline()).min()
+    }
+
+    /// Returns true if the path in memory may lack what the log makes the model see: the next loop is seeded with the path
+    /// as it is read from the store.
+    #[must_use]
+    pub fn has_stale_path(&self) -> bool {
+        self.pinned_before_move && matches!(self.stage, Stage::Done)
     }
 
     /// The session as this loop knows it.

@@ -175,9 +175,12 @@ impl World {
             &mut self.agent,
             AgentLoop::seeded(0, Seed::new(unwritten(), deployment(Vec::new()), calibration, ids)),
         );
+        let is_stale = old.has_stale_path();
         let mut seed = old.into_seed();
         if self.rng.bool() {
             seed.session = self.read_back();
+        } else if is_stale {
+            seed.session.tree = self.path_to(seed.session.state.leaf.as_ref());
         }
         seed
     }

@@ -260,11 +260,6 @@ impl World {
             self.command(command);
             return;
         }
-        let is_leaving = self.agent.snapshot().compaction.is_some_and(|job| job.phase == "summarising_branch");
-        if is_leaving {
-            // The place that the move goes to was read before. A pin that is set now is seen there once it is read again.
-            return;
-        }
         // As the actor does: the unit is found on the way back, and read with the path.
         let under = path.iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
         let mut state = self.folded();
