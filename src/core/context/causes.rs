@@ -74,6 +74,28 @@ impl Area {
         }
     }
 
+    /// The ops that change something, without what they put there: all that is needed to tell later what they changed, and
+    /// why.
+    #[must_use]
+    pub fn bare(patch: Vec<PatchOp>) -> Vec<PatchOp> {
+        let mut patch: Vec<PatchOp> = patch.into_iter().filter(|op| Self::of(op).is_some()).collect();
+        for op in &mut patch {
+            match op {
+                PatchOp::SystemPartSet { text, .. } => *text = String::new(),
+                PatchOp::SystemPartsReplace { parts, .. } => *parts = Vec::new(),
+                PatchOp::ToolsReplace { tools, .. } => *tools = Vec::new(),
+                PatchOp::MessagesCachedReplace { messages, .. } => *messages = Vec::new(),
+                PatchOp::MessagesCachedEdit { edits, .. } => *edits = Vec::new(),
+                PatchOp::CompactionApply { summary, .. } => *summary = String::new(),
+                PatchOp::SystemPartRemove { .. }
+                | PatchOp::ToolsRemove { .. }
+                | PatchOp::MessagesUncachedAppend { .. }
+                | PatchOp::OptionsSet { .. } => {}
+            }
+        }
+        patch
+    }
+
     fn holds(&self, place: &Place) -> bool {
         match (self, place) {
             (Self::Tools, Place::Tools) | (Self::Messages, Place::Message(_)) => true,
@@ -99,9 +121,17 @@ impl Causes {
             // Perhaps since that answer. What was let go of since is known to nobody.
             this.add(Cause::Pins);
         }
-        let answered = path.iter().rposition(|node| node.entry.message().is_some_and(|said| said.receipt.is_some()));
+        let is_answer = |node: &Arc<Node>| node.entry.message().is_some_and(|said| said.receipt.is_some());
+        let answered = path.iter().rposition(is_answer);
         if path.iter().any(|node| node.undone) {
             this.add(Cause::CompactionUndone);
+        }
+        if let Some(answered) = answered {
+            // What was changed for that answer's request alone is as it was.
+            let before = path[..answered].iter().rposition(is_answer).map_or(0, |at| at + 1);
+            let mut then = Self::default();
+            path[before..answered].iter().for_each(|node| then.entry(&node.entry.data));
+            this.follow(then.past());
         }
         for node in &path[answered.map_or(0, |at| at + 1)..] {
             match (&node.entry.data, &node.patch) {
@@ -403,6 +433,32 @@ mod tests {
         causes.follow(Causes { noted: vec![Cause::Tools] });
         assert_eq!(causes.noted[0], Cause::Tools);
         assert_eq!(causes.past(), Causes::default());
+    }
+
+    #[test]
+    fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
+        let counter = Counter::for_model("test");
+        let answer = |name: &str| {
+            let mut entry = path(&[&format!("{name}:assistant one")], &counter)[0].entry.clone();
+            let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
+            message.receipt = Some(Box::default());
+            entry
+        };
+        let change = |part: &str| {
+            let mut entry = answer(part);
+            let change = EphemeralChange { transformer_name: "clock".to_owned(), patch: vec![set(part)] };
+            entry.data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
+            entry
+        };
+        let entries = [change("older"), answer("a"), change("time"), answer("b"), change("newer")];
+        let path: Vec<Arc<Node>> = entries.into_iter().map(|entry| Arc::new(Node::counted(entry, &counter))).collect();
+        let causes = Causes::read(&path);
+        let by_patch = (BreakReason::Patch, Some("clock: new policy".to_owned()));
+        let table =
+            [("older", (BreakReason::Unknown, None)), ("time", (BreakReason::Uncached, None)), ("newer", by_patch)];
+        for (part, expected) in table {
+            assert_eq!(causes.of(&Place::System(part.to_owned()), "m"), expected, "{part}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use super::{SessionState, fingerprint::message_fingerprint};
 use crate::core::context::{
     Context,
+    causes::Area,
     counter::{Counter, Estimator, MessageTokens},
     patch::{Carried, StoredPatch},
     replay::Replay,
@@ -189,7 +190,8 @@ fn without_ballast(mut entry: Entry) -> Entry {
         }
         EntryData::Ephemeral(kept) => {
             if let Kept::Known(change) = &mut **kept {
-                change.patch = Vec::new();
+                // What it changed says why the request after it begins otherwise.
+                change.patch = Area::bare(std::mem::take(&mut change.patch));
             }
         }
         _ => {}
