@@ -1,8 +1,9 @@
 //! Every series that can be named beforehand is there from the start, at zero. Without that an alert on an increase misses
 //! the first one: a series that appears with the value 1 has not increased.
 //!
-//! Commands and hooks are told by type and by error code; those products have thousands of members, of which a server sees
-//! a few. Of them the series of successes are there from the start, and each code appears with its first error.
+//! Commands are told by type and by error code; that product has thousands of members, of which a server sees a few. Of
+//! them the successes are there from the start, the errors that every command can be answered with, and those that belong
+//! to one command ([`is_possible`]); another appears with its first time.
 
 use super::{
     compaction,
@@ -23,7 +24,10 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         }
         ("reseed_frames_refused_total", "code") => codes().collect(),
         ("reseed_commands_total", "type") => Command::NAMES.to_vec(),
-        ("reseed_commands_total", "outcome") | ("reseed_hook_calls_total", "outcome") => vec!["ok"],
+        ("reseed_commands_total", "outcome") => ["ok"].into_iter().chain(codes()).collect(),
+        ("reseed_hook_calls_total", "outcome") => {
+            vec!["ok", "cancelled", "passed_over", "hook_failed", "hook_timeout", "hook_unavailable"]
+        }
         ("reseed_turns_total", "status") => vec!["completed", "failed", "cancelled", "interrupted"],
         (_, "purpose") => vec!["turn", "summary"],
         ("reseed_held_tokens_unused_total", "kind") => vec!["input", "output"],
@@ -73,11 +77,55 @@ pub(super) fn series(metric: &str, labels: &[&str]) -> Vec<Vec<&'static str>> {
     all
 }
 
-/// Leaves out what cannot happen: a compaction has made room where it was committed, and nowhere else.
+/// Leaves out what cannot happen, or hardly: a compaction has made room where it was committed, and nowhere else.
 fn is_possible(metric: &str, values: &[&str]) -> bool {
     match (metric, values) {
         ("reseed_compactions_total", [_, rung, outcome, _]) => (*rung == "none") == (*outcome != "committed"),
+        ("reseed_commands_total", [command, outcome]) => is_expected(command, outcome),
+        ("reseed_hook_calls_total", [kind, _, outcome]) => !(*kind == "rust" && *outcome == "hook_unavailable"),
         _ => true,
+    }
+}
+
+/// Whether a command may well be answered so.
+fn is_expected(command: &str, outcome: &str) -> bool {
+    match outcome {
+        "ok"
+        | "invalid_field"
+        | "missing_field"
+        | "unknown_field"
+        | "invalid_id"
+        | "no_session"
+        | "read_only"
+        | "forbidden"
+        | "rate_limited"
+        | "idempotency_conflict"
+        | "overloaded"
+        | "shutting_down"
+        | "store_failed"
+        | "session_damaged"
+        | "internal" => true,
+        "empty_input" | "input_too_large" | "queue_full" | "leaf_moved" => command == "user_input",
+        "unsupported_version" | "unauthenticated" | "already_greeted" => command == "hello",
+        "session_owned" | "session_already_open" => command == "open_session",
+        "session_not_found" => matches!(command, "open_session" | "delete_session" | "fork_session"),
+        "nothing_to_compact" | "compaction_running" => matches!(command, "manual_compact" | "preview_compact"),
+        "preview_not_found" | "history_moved" => command == "manual_compact",
+        "no_compaction" => command == "cancel_compaction",
+        "nothing_to_undo" => command == "undo_compaction",
+        "too_many_pins" => command == "pin_entry",
+        "no_turn" => command == "cancel_turn",
+        "nothing_to_retry" => command == "retry_turn",
+        "unknown_call" => matches!(command, "tool_result" | "hook_result" | "call_progress"),
+        "invalid_tools" => command == "register_tools",
+        "invalid_hooks" => command == "register_hooks",
+        "unknown_strategy" => matches!(command, "set_context_strategy" | "manual_compact" | "preview_compact"),
+        "unknown_model" => command == "set_model",
+        "navigation_cancelled" => command == "navigate",
+        "entry_not_found" => matches!(command, "navigate" | "pin_entry" | "unpin_entry" | "set_label"),
+        "turn_running" => matches!(command, "navigate" | "undo_compaction" | "retry_turn" | "user_input"),
+        "hook_failed" | "hook_timeout" | "hook_unavailable" => matches!(command, "user_input" | "navigate"),
+        _ => false,
     }
 }
 
@@ -117,17 +165,30 @@ mod tests {
     }
 
     #[test]
+    fn the_errors_of_commands_and_hooks_are_there_before_the_first_one() {
+        let text = rendered(begin);
+        for line in [
+            r#"reseed_commands_total{type="user_input",outcome="store_failed"} 0"#,
+            r#"reseed_commands_total{type="get_entries",outcome="store_failed"} 0"#,
+            r#"reseed_commands_total{type="manual_compact",outcome="nothing_to_compact"} 0"#,
+            r#"reseed_hook_calls_total{kind="webhook",event="context",outcome="hook_timeout"} 0"#,
+            r#"reseed_hook_calls_total{kind="client",event="message",outcome="passed_over"} 0"#,
+        ] {
+            assert!(text.lines().any(|rendered| rendered == line), "{line} is not there");
+        }
+        // What is expected of a command is a code and a command that there are.
+        let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+        let reached = |code: &&&str| Command::NAMES.iter().any(|command| is_expected(command, code));
+        assert!(codes.iter().filter(reached).count() > 40, "a code that is misspelt is of no command");
+    }
+
+    #[test]
     fn the_values_are_those_that_are_recorded() {
         let text = rendered(crate::metrics::tests::record_all);
-        // Errors of commands and hooks, and what this module's head says of them.
-        let is_error = |line: &str| {
-            (line.starts_with("reseed_commands_total") || line.starts_with("reseed_hook_calls_total"))
-                && !line.contains("outcome=\"ok\"")
-        };
         let zero = rendered(begin);
         let named: std::collections::BTreeSet<&str> =
             zero.lines().filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series).collect();
-        for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty() && !is_error(line)) {
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let (series, _) = line.rsplit_once(' ').unwrap();
             assert!(named.contains(series), "{series} is not there from the start");
         }
