@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use reseed_protocol::{
-    ErrorCode, JobId, SessionId, Timestamp, UsageSource,
+    ErrorCode, JobId, Role, SessionId, Timestamp, UsageSource,
     context::BreakerReason,
     event::{
         CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent,
@@ -117,8 +117,8 @@ impl Measure {
                         tracing::info!(%session, %turn, status = ?finished.status, millis, tokens = info.token_count, "turn finished")
                     }
                     Some(error) => {
-                        // What an earlier request of the turn failed with is not why this one did.
-                        let fault = self.fault.take().filter(|fault| fault.0.code == error.code);
+                        // Also where the turn then failed with the code of what was tried against it, a compaction.
+                        let fault = self.fault.take();
                         let origin = fault.as_ref().map(|fault| &fault.0.origin);
                         tracing::warn!(
                             %session,
@@ -136,11 +136,19 @@ impl Measure {
                 }
             }
             Event::EntryAppended(appended) if appended.turn_id.is_some() => {
+                if appended.entry.message().is_some_and(|message| message.role == Role::Assistant) {
+                    // What an earlier request of the turn failed with is not why a later one does.
+                    self.fault = None;
+                }
                 if let Some(receipt) = appended.entry.message().and_then(|message| message.receipt.as_deref()) {
                     metrics::request_shared(receipt);
                 }
             }
-            Event::ContextCompacted(compacted) => self.compacted(now, compacted),
+            Event::ContextCompacted(compacted) => {
+                // That request is made again, smaller.
+                self.fault = None;
+                self.compacted(now, compacted);
+            }
             Event::CompactionFailed(failed) => self.came_to_nothing(now, failed),
             Event::CompactionUndone(undone) => {
                 compaction::compaction_undone();
@@ -392,6 +400,28 @@ mod tests {
         assert_eq!(told("request_id"), Some(json!("req_1")));
         assert_eq!((lines.len(), lines[1].get("http_status"), lines[1].get("model")), (2, None, None));
         assert!(!lines.iter().any(|line| line.to_string().contains("secret")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_turn_that_fails_with_its_compaction_names_the_refusal_that_it_was_made_for() {
+        let error = json!({ "code": "upstream_timeout", "message": "m", "retriable": true });
+        let failed = event("turn_finished.failed", json!({ "error": error }));
+        let failed: Event = serde_json::from_value(failed).unwrap();
+        let committed: Event = serde_json::from_value(event("context_compacted", json!({}))).unwrap();
+        let answered: Event = serde_json::from_value(event("entry_appended.answer", json!({}))).unwrap();
+        let origin = FaultOrigin { http_status: Some(413), ..FaultOrigin::default() };
+        let fault = ModelFault { origin, ..ModelFault::new(ErrorCode::ContextOverflow, "secret words") };
+        // What was compacted for, or answered since, is not why.
+        for (meanwhile, status) in [(None, Some(json!(413))), (Some(&committed), None), (Some(&answered), None)] {
+            let lines = logged(|measure| {
+                measure.turn_failed(&fault, "gpt-4.1-mini");
+                meanwhile.into_iter().for_each(|event| measure.appended(Timestamp(4), event));
+                measure.appended(Timestamp(5), &failed);
+            });
+            let line = lines.iter().find(|line| line["message"] == "turn finished").unwrap();
+            assert_eq!(line["code"], "upstream_timeout");
+            assert_eq!(line.get("http_status").cloned(), status, "{line}");
+        }
     }
 
     #[test]
