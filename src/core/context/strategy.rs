@@ -61,7 +61,7 @@ pub trait ContextManager: Send + std::fmt::Debug {
         self.compact_at_tokens(window_tokens).filter(|at| *at == tokens).map(|_| rule)
     }
 
-    /// From which count on a compaction is prepared in the background; `None` where none is.
+    /// Above which count a compaction is prepared in the background; `None` where none is.
     fn prepare_at_tokens(&self, window_tokens: u64) -> Option<u64> {
         let (soft, _) = self.options().limits_in(window_tokens);
         self.compact_at_tokens(window_tokens).filter(|trigger| soft < *trigger).map(|_| soft)

@@ -131,8 +131,8 @@ export class GaugeView {
     const facts = [
       ["Free", number(Math.max(0, info.maxTokens - info.tokenCount))],
       ["Kept free for the answer", number(info.reservedTokens)],
-      ["Prepared in the background from", info.prepareAtTokens === undefined ? null : number(info.prepareAtTokens)],
-      ["Compacts by itself at", info.compactAtTokens === undefined ? "never" : number(info.compactAtTokens)],
+      ["Prepared in the background above", info.prepareAtTokens === undefined ? null : number(info.prepareAtTokens)],
+      ["Compacts by itself above", info.compactAtTokens === undefined ? "never" : number(info.compactAtTokens)],
       ["Strategy", info.strategy],
       ["Model", state.model],
       ["Counted", (SOURCES[info.source] ?? info.source) + (info.errorBoundTokens > 0 ? `, ± ${number(info.errorBoundTokens)}` : "")],
@@ -182,8 +182,8 @@ function sentBefore({ usage, receipt }) {
 function limitsOf({ prepareAtTokens: prepare, compactAtTokens: compact, maxTokens, tokenCount }) {
   const whole = Math.max(maxTokens, tokenCount, 1);
   const limits = [];
-  if (prepare !== undefined && prepare < (compact ?? 0)) limits.push({ kind: "soft", name: "prepared from", count: prepare });
-  if (compact !== undefined) limits.push({ kind: "hard", name: "compacted at", count: compact });
+  if (prepare !== undefined && prepare < (compact ?? 0)) limits.push({ kind: "soft", name: "prepared above", count: prepare });
+  if (compact !== undefined) limits.push({ kind: "hard", name: "compacted above", count: compact });
   return limits.map((limit) => ({ ...limit, at: Math.min(100, (limit.count / whole) * 100) }));
 }
 

@@ -53,7 +53,7 @@ export class LinesView {
     // What the server says of a window nearly full may count on a compaction that rests.
     const rests = breaker ? `${breakerText(breaker, clock)}${percent >= WARN_PERCENT ? ` ${fullness}` : ""}` : null;
     // The server's own sentence names what programs send.
-    const next = state?.contextInfo.compactAtTokens === undefined ? "Compact it to make room." : "The older part is summarised before the next answer.";
+    const next = nextStep(state?.contextInfo);
     const warning = rests ?? (state?.warning || full ? `${fullness} ${next}` : null);
     this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
   }
@@ -107,4 +107,14 @@ export class LinesView {
       ...actions.map(([label, onclick]) => el("button", { type: "button", class: "button small", onclick }, label)));
     if (hadFocus) line.querySelector("button")?.focus();
   }
+}
+
+/**
+ * What makes room next.
+ * @param {import("reseed-protocol").ContextInfo | undefined} info
+ */
+function nextStep(info) {
+  if (info?.compactAtTokens === undefined) return "Compact it to make room.";
+  if (info.tokenCount > info.compactAtTokens) return "The older part is summarised before the next answer.";
+  return `Above ${Math.round((info.compactAtTokens / Math.max(1, info.maxTokens)) * 100)} % the older part is summarised.`;
 }
