@@ -92,13 +92,13 @@ pub struct ContextInfo {
     pub error_bound_tokens: u64,
     /// Tokens left free for an answer.
     pub reserved_tokens: u64,
-    /// From this count on the strategy compacts by itself; absent where it never does.
+    /// The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
     /// Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_rule: Option<CompactAtRule>,
-    /// From this count on a compaction is prepared while turns go on; absent where none is.
+    /// Above this count a compaction is prepared while turns go on; absent where none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_at_tokens: Option<u64>,
     /// Of the last request, tokens that the provider took from its cache.

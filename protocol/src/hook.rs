@@ -71,7 +71,9 @@ impl HookPoint {
             Self::Context => &["patch", "transformerName", "display"],
             Self::Message => &["message"],
             Self::BeforeAgentStart => &["systemPrompt", "customMessage", "entries"],
-            Self::BeforeCompact => &["cancel", "summary", "firstKeptEntryId", "details", "model", "instructions"],
+            Self::BeforeCompact => {
+                &["cancel", "summary", "firstKeptEntryId", "details", "model", "instructions", "replaceInstructions"]
+            }
             Self::BeforeNavigate => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
             Self::ToolCall => &["block", "reason", "arguments"],
             Self::ToolResult => &["output", "isError"],
@@ -395,7 +397,7 @@ answers! {
     model = "model": String,
     /// `before_compact`, `before_navigate`: what the summary should look at.
     instructions = "instructions": String,
-    /// `before_navigate`: whether these take the place of the usual ones.
+    /// `before_compact`, `before_navigate`: whether these take the place of the usual ones.
     replace_instructions = "replaceInstructions": bool,
     /// `before_navigate`: a name for the place.
     label = "label": String,

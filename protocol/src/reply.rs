@@ -5,7 +5,7 @@ use crate::{
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
     entry::SummaryForm,
-    event::{CompactionRung, FailedRung, Retained, TurnStatus},
+    event::{CompactionPrepared, CompactionRung, FailedRung, Retained, TurnStatus},
     receipt::Receipt,
 };
 use serde::{Deserialize, Serialize};
@@ -160,6 +160,9 @@ replies! {
         /// The running compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compaction: Option<RunningCompaction>,
+        /// The compaction that was prepared and is held until it is due, counted as of now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<CompactionPrepared>,
         /// Inputs that wait.
         queue: Vec<QueueItem>,
         /// Tool calls without an answer.

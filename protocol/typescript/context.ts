@@ -49,11 +49,11 @@ export interface ContextInfo {
   errorBoundTokens: number;
   /** Tokens left free for an answer. */
   reservedTokens: number;
-  /** From this count on the strategy compacts by itself; absent where it never does. */
+  /** The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does. */
   compactAtTokens?: number;
   /** Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1. */
   compactAtRule?: CompactAtRule;
-  /** From this count on a compaction is prepared while turns go on; absent where none is. */
+  /** Above this count a compaction is prepared while turns go on; absent where none is. */
   prepareAtTokens?: number;
   /** Of the last request, tokens that the provider took from its cache. */
   cachedTokens: number;

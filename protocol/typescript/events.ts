@@ -43,6 +43,29 @@ export interface Retained {
 /** How a turn ended. */
 export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
+/** Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was. */
+export interface CompactionPrepared {
+  /** The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped. */
+  jobId: JobId;
+  /** Why it was begun. */
+  trigger: CompactionTrigger;
+  /** Which way of making room it takes. */
+  rung: CompactionRung;
+  /** Tokens of the next request now. */
+  tokenCount: number;
+  /** Tokens of the next request if it were committed now. */
+  newTokenCount: number;
+  /**
+   * It is committed before the first request of more tokens than this; absent where the strategy never compacts
+   * by count.
+   */
+  compactAtTokens?: number;
+  /** Milliseconds it took. */
+  durationMs: number;
+  /** What the summary requests cost together; absent where the model was not asked. */
+  summaryUsage?: Usage;
+}
+
 /** A durable event: one stored record, under `seq` in the envelope. */
 export type Event =
   | { type: "entry_appended"; payload: EntryAppended }
@@ -368,29 +391,6 @@ export interface CompactionProgress {
   done: number;
   /** Steps in all. */
   total: number;
-}
-
-/** Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was. */
-export interface CompactionPrepared {
-  /** The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped. */
-  jobId: JobId;
-  /** Why it was begun. */
-  trigger: CompactionTrigger;
-  /** Which way of making room it takes. */
-  rung: CompactionRung;
-  /** Tokens of the next request now. */
-  tokenCount: number;
-  /** Tokens of the next request if it were committed now. */
-  newTokenCount: number;
-  /**
-   * It is committed before the first request of more tokens than this; absent where the strategy never compacts
-   * by count.
-   */
-  compactAtTokens?: number;
-  /** Milliseconds it took. */
-  durationMs: number;
-  /** What the summary requests cost together; absent where the model was not asked. */
-  summaryUsage?: Usage;
 }
 
 /** Payload of `context_warning`. */

@@ -74,7 +74,7 @@ export interface HookAnswerFields {
   context: "patch" | "transformerName" | "display";
   message: "message";
   before_agent_start: "systemPrompt" | "customMessage" | "entries";
-  before_compact: "cancel" | "summary" | "firstKeptEntryId" | "details" | "model" | "instructions";
+  before_compact: "cancel" | "summary" | "firstKeptEntryId" | "details" | "model" | "instructions" | "replaceInstructions";
   before_navigate: "cancel" | "summary" | "details" | "instructions" | "replaceInstructions" | "label";
   tool_call: "block" | "reason" | "arguments";
   tool_result: "output" | "isError";

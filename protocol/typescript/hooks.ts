@@ -78,7 +78,7 @@ export interface HookResult {
   model?: string;
   /** `before_compact`, `before_navigate`: what the summary should look at. */
   instructions?: string;
-  /** `before_navigate`: whether these take the place of the usual ones. */
+  /** `before_compact`, `before_navigate`: whether these take the place of the usual ones. */
   replaceInstructions?: boolean;
   /** `before_navigate`: a name for the place. */
   label?: string;
@@ -291,7 +291,7 @@ export interface HookAnswer {
   model?: string;
   /** `before_compact`, `before_navigate`: what the summary should look at. */
   instructions?: string;
-  /** `before_navigate`: whether these take the place of the usual ones. */
+  /** `before_compact`, `before_navigate`: whether these take the place of the usual ones. */
   replaceInstructions?: boolean;
   /** `before_navigate`: a name for the place. */
   label?: string;

@@ -6,7 +6,7 @@ import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
-import type { CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
+import type { CompactionPrepared, CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
 
 /** A reply with its payload. */
@@ -115,6 +115,8 @@ export interface SessionOpened {
   failedCompactions?: Array<FailedCompaction>;
   /** The running compaction. */
   compaction?: RunningCompaction;
+  /** The compaction that was prepared and is held until it is due, counted as of now. */
+  held?: CompactionPrepared;
   /** Inputs that wait. */
   queue: Array<QueueItem>;
   /** Tool calls without an answer. */

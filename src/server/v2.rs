@@ -406,6 +406,7 @@ fn session_opened(
         unanswered_turns: attached.snapshot.unanswered_turns.clone(),
         failed_compactions: attached.snapshot.failed_compactions.clone(),
         compaction,
+        held: attached.snapshot.held.clone(),
         queue,
         pending,
         pins: attached.snapshot.pins.clone(),

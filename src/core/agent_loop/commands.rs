@@ -213,11 +213,13 @@ impl AgentLoop {
             self.proceed(now);
             return Ok(());
         }
+        // What is held by its name at any time, otherwise where nothing is at work; what is made from it goes with it.
         let held = self.session.state.held.as_ref().map(|held| &held.job_id);
-        if self.running_job().is_none()
-            && cancel.job_id.as_ref().is_none_or(|asked| Some(asked) == held)
-            && held.is_some()
-        {
+        let is_meant = match &cancel.job_id {
+            Some(asked) => held == Some(asked),
+            None => held.is_some() && self.running_job().is_none(),
+        };
+        if is_meant {
             self.remember(caller);
             self.guards.declined(self.context_info().token_count);
             self.drop_held(cancelled());

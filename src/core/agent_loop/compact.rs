@@ -2,7 +2,7 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Needs};
+use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source};
 use crate::core::{
     context::{
         RequestCount,
@@ -40,8 +40,8 @@ pub(super) struct Running {
     pub(super) background: bool,
     /// Since when somebody waits for it.
     pub(super) waited_since: Option<Timestamp>,
-    /// It is made from the compaction that is held, whose place it takes.
-    pub(super) merges: bool,
+    /// What it is made from.
+    pub(super) source: Source,
 }
 
 /// A compaction that is made.
@@ -85,8 +85,8 @@ impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
     pub(super) fn start_ordered(&mut self, now: Timestamp, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
-        let merging = self.is_plain(&order) && self.held_needs(now, true) == Needs::Merging;
-        match self.start_job(now, order.clone(), Use::Commit { background: false }, true, merging) {
+        let source = self.source_of(now, &order);
+        match self.start_job(now, order.clone(), Use::Commit { background: false }, true, source) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction_failed(&order, Spent::default(), error);
@@ -140,7 +140,7 @@ impl AgentLoop {
     }
 
     /// Begins a staged job.
-    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use, merges: bool) -> Advanced {
+    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use, source: Source) -> Advanced {
         let (background, shown) = match use_ {
             Use::Commit { background } => (background, true),
             Use::Preview(_) => (true, false),
@@ -155,7 +155,7 @@ impl AgentLoop {
         let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
         let request = RequestId(0);
         let waited_since = is_waited_for.then_some(now);
-        let running = Running { request, job, use_, background, waited_since, merges };
+        let running = Running { request, job, use_, background, waited_since, source };
         match self.before_compaction(now, running) {
             Some(running) => self.advance(now, running),
             None => Advanced::Asked,
@@ -333,16 +333,16 @@ impl AgentLoop {
 
     /// What a job came to does.
     fn made(&mut self, now: Timestamp, running: Running, outcome: Box<Outcome>) -> Advanced {
-        let Running { job, use_, background, waited_since, merges, .. } = running;
-        let basis = job.basis();
+        let Running { job, use_, background, waited_since, source, .. } = running;
+        let (basis, merges) = (job.basis(), source == Source::Held);
         if let Use::Preview(caller) = use_ {
             self.show_preview(now, &caller, basis, outcome, merges);
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
         if background && !matches!(self.stage, Stage::Compacting) {
-            // One that is made by rule takes the place of another without being made from it.
-            let remade = merges || self.session.held.is_some();
+            // Also one that is not made from another takes its place.
+            let remade = source != Source::Seen || self.session.held.is_some();
             return match self.hold(now, basis, outcome, remade) {
                 Ok(()) => Advanced::Made,
                 Err(error) => Advanced::Failed(trigger, error),
@@ -361,7 +361,7 @@ impl AgentLoop {
 
     /// The job came to nothing.
     pub(super) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, background, waited_since, merges, .. } = running;
+        let Running { job, use_, background, waited_since, source, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.reply(&caller, Reply::Error(error));
             return Advanced::Made;
@@ -369,7 +369,7 @@ impl AgentLoop {
         // Not tried again before the turn is over.
         self.gave_up |= self.session.state.turn.is_some();
         self.compaction_failed(&job.order, self.spent(&job.basis(), background, waited_since), error.clone());
-        if merges {
+        if source != Source::Seen {
             self.keep_held_as_it_is();
         }
         Advanced::Failed(job.order.trigger, error)

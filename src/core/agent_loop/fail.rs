@@ -4,6 +4,7 @@
 use super::{
     AgentLoop, Effect, Stage,
     compact::{Running, Use},
+    held::Source,
 };
 use crate::core::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
@@ -74,7 +75,7 @@ impl AgentLoop {
             self.stage = Stage::Idle;
         }
         self.cancel_compaction_hooks();
-        if let Some(Running { request, job, use_, background, waited_since, .. }) = self.running.take() {
+        if let Some(Running { request, job, use_, background, waited_since, source, .. }) = self.running.take() {
             self.out.push(Effect::CancelModel(request));
             match use_ {
                 Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
@@ -85,6 +86,9 @@ impl AgentLoop {
                         error.clone(),
                     );
                 }
+            }
+            if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
+                self.keep_held_as_it_is();
             }
             return Some(job.order.trigger);
         }

@@ -9,7 +9,7 @@ use crate::core::{
     agent_loop::Summaries,
     context::{
         Decision, RequestCount,
-        compaction::{Basis, Held, Outcome, read_key},
+        compaction::{Basis, Held, Order, Outcome, read_key},
         guards::Leave,
         strategy::{Options, Step},
     },
@@ -31,15 +31,15 @@ pub(super) enum Need {
     Refused,
 }
 
-/// What should be prepared beside what is held.
+/// What a compaction is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// Nothing: it will do, or nothing better can be made.
-    Nothing,
-    /// A compaction of what the model sees.
-    Fresh,
-    /// One of what the model would see with the one that is held: too much was said since.
-    Merging,
+pub(super) enum Source {
+    /// What the model sees.
+    Seen,
+    /// The same, in the place of one that is held, which cost nothing to make: too much was said since.
+    SeenAgain,
+    /// What the model would see with the one that is held: too much was said since.
+    Held,
 }
 
 impl AgentLoop {
@@ -76,26 +76,37 @@ impl AgentLoop {
             read,
             settings: self.made_with(),
             remade,
+            wishes: basis.wishes,
             outcome: *outcome,
         };
         self.append(vec![info::session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
         let count = self.count(&self.context());
-        let new_token_count = self.after_held(now, &held, &count);
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(Box::new(CompactionPrepared {
-            job_id: held.job_id.clone(),
-            trigger: held.trigger,
-            rung: held.outcome.rung,
-            token_count: count.tokens,
-            new_token_count,
-            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
-            duration_ms: held.basis().duration_ms(now),
-            summary_usage: held.outcome.usage.clone(),
-        }))));
+        let prepared = Box::new(self.prepared(now, &held, &count));
+        self.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
         let decision = self.manager.before_request(&count, self.window_tokens());
         if matches!(self.stage, Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(now, Need::Due);
         }
         Ok(())
+    }
+
+    /// What is held, as it is told when it is made and to a client that joins.
+    pub(super) fn shown_held(&self) -> Option<CompactionPrepared> {
+        let held = self.session.held.as_ref()?;
+        Some(self.prepared(self.now, held, &self.count(&self.context())))
+    }
+
+    fn prepared(&self, now: Timestamp, held: &Held, count: &RequestCount) -> CompactionPrepared {
+        CompactionPrepared {
+            job_id: held.job_id.clone(),
+            trigger: held.trigger,
+            rung: held.outcome.rung,
+            token_count: count.tokens,
+            new_token_count: self.after_held(now, held, count),
+            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
+            duration_ms: held.basis().duration_ms(now),
+            summary_usage: held.outcome.usage.clone(),
+        }
     }
 
     /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
@@ -114,7 +125,7 @@ impl AgentLoop {
         };
         let makes_room = after <= self.manager.compact_at_tokens(window).unwrap_or(window);
         let leave = self.guards.leave(now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
-        let will_do = self.needs_beside(now, &held, after, true) == Needs::Nothing
+        let will_do = self.source_beside(now, &held, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.gave_up
             || leave != Leave::Free;
@@ -130,29 +141,41 @@ impl AgentLoop {
         self.commit(now, Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
     }
 
-    /// What should be prepared, with the next request above the trigger or still below it.
-    pub(super) fn held_needs(&mut self, now: Timestamp, is_due: bool) -> Needs {
+    /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`: what
+    /// is held will do, or nothing better can be made.
+    pub(super) fn source(&mut self, now: Timestamp, is_due: bool) -> Option<Source> {
         self.check_held();
-        let Some(held) = self.session.held.clone() else { return Needs::Fresh };
+        let Some(held) = self.session.held.clone() else { return Some(Source::Seen) };
         let before = self.count(&self.context());
         let after = self.after_held(now, &held, &before);
-        self.needs_beside(now, &held, after, is_due)
+        self.source_beside(now, &held, after, is_due)
     }
 
-    fn needs_beside(&self, now: Timestamp, held: &Held, after: u64, is_due: bool) -> Needs {
+    /// From what the compaction is made that somebody waits for: what is held does not do, where something is.
+    pub(super) fn source_now(&mut self, now: Timestamp) -> Source {
+        self.source(now, true).unwrap_or(Source::Seen)
+    }
+
+    /// From what a compaction is made that a person ordered: from what is held where that needs merging.
+    pub(super) fn source_of(&mut self, now: Timestamp, order: &Order) -> Source {
+        let merges = self.is_plain(order) && self.source(now, true) == Some(Source::Held);
+        if merges { Source::Held } else { Source::Seen }
+    }
+
+    fn source_beside(&self, now: Timestamp, held: &Held, after: u64, is_due: bool) -> Option<Source> {
         // Whoever gave a summary has decided.
         let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
         if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
-            return Needs::Nothing;
+            return None;
         }
         // Made again only where it is committed at once: until then still more may be said.
         if held.remade || !is_due {
-            return Needs::Nothing;
+            return None;
         }
         if held.is_free() {
-            return Needs::Fresh;
+            return Some(Source::SeenAgain);
         }
-        if self.can_merge(now, held) { Needs::Merging } else { Needs::Nothing }
+        self.can_merge(now, held).then_some(Source::Held)
     }
 
     /// Whether what was said since is worth a summary of its own.
@@ -226,7 +249,7 @@ impl AgentLoop {
             (None, Some(held)) => self.tell_dropped(&held, error.clone()),
             (None, None) => self.tell_unreadable(held.job_id, error.clone()),
         }
-        let Some(running) = self.running.as_ref().filter(|running| running.merges) else { return };
+        let Some(running) = self.running.as_ref().filter(|running| running.source == Source::Held) else { return };
         let (trigger, is_waited_for) = (running.job.order.trigger, matches!(self.stage, Stage::Compacting));
         self.void_running("the compaction that it was to be merged with is not held any more");
         if is_waited_for {

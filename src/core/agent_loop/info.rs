@@ -5,7 +5,7 @@ use crate::core::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, Timestamp, TurnId,
     context::{BreakerReason, ContextInfo},
-    event::{ContextUpdated, EphemeralEvent, Event, SessionUpdated},
+    event::{CompactionPrepared, ContextUpdated, EphemeralEvent, Event, SessionUpdated},
     reply::{
         Done, EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings,
         SessionState, UnansweredTurn,
@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub failed_compactions: Vec<FailedCompaction>,
     /// The running compaction.
     pub compaction: Option<RunningCompaction>,
+    /// The compaction that is held until it is due.
+    pub held: Option<CompactionPrepared>,
     /// Inputs that wait.
     pub queue: Vec<QueueItem>,
     /// Tool calls without an answer.
@@ -164,6 +166,7 @@ impl AgentLoop {
             unanswered_turns: state.unanswered_turns.clone(),
             failed_compactions: state.failed_compactions.clone(),
             compaction,
+            held: self.shown_held(),
             queue: state.queue.clone(),
             pending: state.pending.clone(),
             pins: state.pins.clone(),

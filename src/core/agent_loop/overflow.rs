@@ -1,11 +1,6 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
-use super::{
-    AgentLoop, Asked, Effect, Stage,
-    compact::Use,
-    held::{Need, Needs},
-    info,
-};
+use super::{AgentLoop, Asked, Effect, Stage, compact::Use, held::Need, info};
 use crate::core::{
     context::{
         RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
@@ -53,9 +48,9 @@ impl AgentLoop {
             }
             let order = Order::automatic(self.ids.next_id(), CompactionTrigger::Overflow);
             let leave = self.guards.leave(now, count.tokens, None, true);
-            let (use_, merging) = (Use::Commit { background: false }, self.held_needs(now, true) == Needs::Merging);
+            let (use_, source) = (Use::Commit { background: false }, self.source_now(now));
             if leave != Leave::Rest
-                && self.start_job(now, order, use_, leave == Leave::Free, merging).is_ok()
+                && self.start_job(now, order, use_, leave == Leave::Free, source).is_ok()
                 && self.is_held_up()
             {
                 return;

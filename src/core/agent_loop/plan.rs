@@ -3,7 +3,7 @@
 use super::{
     AgentLoop, Stage,
     compact::Use,
-    held::{Need, Needs},
+    held::{Need, Source},
 };
 use crate::core::{
     context::{
@@ -36,13 +36,10 @@ impl AgentLoop {
         if self.guards.leave(now, count.tokens, rest, false) != Leave::Free {
             return;
         }
-        let merging = match self.held_needs(now, is_due) {
-            Needs::Nothing => return,
-            needs => needs == Needs::Merging,
-        };
+        let Some(source) = self.source(now, is_due) else { return };
         let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
         // Where nothing can be cut yet there is nothing to prepare.
-        let _ = self.start_job(now, order, Use::Commit { background: true }, true, merging);
+        let _ = self.start_job(now, order, Use::Commit { background: true }, true, source);
     }
 
     /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
@@ -76,10 +73,14 @@ impl AgentLoop {
             Leave::Rest => false,
             leave => {
                 let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
-                let merging = self.held_needs(now, true) == Needs::Merging;
+                let source = self.source_now(now);
                 let use_ = Use::Commit { background: false };
-                let started = self.start_job(now, order, use_, leave == Leave::Free, merging);
-                started.is_ok() && self.is_held_up()
+                let started = self.start_job(now, order, use_, leave == Leave::Free, source);
+                match started {
+                    Ok(()) => self.is_held_up(),
+                    // What cannot be made again is committed as it is.
+                    Err(_) => source != Source::Seen && self.commit_held(now, Need::Room),
+                }
             }
         }
     }
@@ -147,8 +148,7 @@ impl AgentLoop {
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
-    /// Stages a compaction and takes its first step: of what the model sees, or (`merging`) of what it would see with the
-    /// compaction that is held.
+    /// Stages a compaction and takes its first step.
     ///
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
@@ -158,8 +158,9 @@ impl AgentLoop {
         order: Order,
         use_: Use,
         asks_model: bool,
-        merging: bool,
+        source: Source,
     ) -> Result<(), ErrorBody> {
+        let merging = source == Source::Held;
         let with_held = if merging { self.with_held(now) } else { None };
         let tree = with_held.as_ref().unwrap_or(&self.session.tree);
         let context = tree.context();
@@ -168,6 +169,9 @@ impl AgentLoop {
             steps.retain(|step| matches!(step, Step::Summarise(_)));
         }
         if steps.is_empty() {
+            if source != Source::Seen {
+                self.keep_held_as_it_is();
+            }
             let message = "too few tokens are older than the last turn";
             return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
         }
@@ -176,7 +180,7 @@ impl AgentLoop {
         if let Some(held) = self.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
-        let _ = self.begin(now, Box::new(job), use_, merging);
+        let _ = self.begin(now, Box::new(job), use_, source);
         Ok(())
     }
 

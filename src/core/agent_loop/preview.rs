@@ -4,7 +4,6 @@ use super::{
     AgentLoop, Stage,
     commands::Caller,
     compact::{Ready, Use},
-    held::Needs,
     info,
 };
 use crate::core::{
@@ -118,8 +117,8 @@ impl AgentLoop {
         }
         self.check_worth(&order)?;
         self.void_running("a preview was asked for");
-        let merging = self.is_plain(&order) && self.held_needs(now, true) == Needs::Merging;
-        self.start_job(now, order, Use::Preview(caller.clone()), true, merging)
+        let source = self.source_of(now, &order);
+        self.start_job(now, order, Use::Preview(caller.clone()), true, source)
     }
 
     fn ordered_by(

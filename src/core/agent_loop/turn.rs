@@ -76,7 +76,8 @@ impl AgentLoop {
                     return;
                 }
                 self.prepare(now, &count, true);
-                if self.is_held_up() || self.gave_up && self.commit_held(now, Need::Due) {
+                // Where it cannot be made again it is committed as it is.
+                if self.is_held_up() || self.running.is_none() && self.commit_held(now, Need::Due) {
                     return;
                 }
             }

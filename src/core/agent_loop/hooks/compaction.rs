@@ -4,12 +4,15 @@ use super::{
     super::{
         AgentLoop, Stage,
         compact::{Running, Use},
+        held::Source,
+        instructions::check_replaced,
     },
     Subject,
+    request::refused,
 };
 use crate::core::{
     context::{
-        compaction::Given,
+        compaction::{Given, Wishes},
         counter::Counter,
         cut::{Cut, cut_from},
         structure::Structure,
@@ -31,8 +34,6 @@ pub(in crate::core::agent_loop) struct Decision {
     /// The hook that does not want it.
     cancelled_by: Option<String>,
     given: Given,
-    model: Option<String>,
-    instructions: Option<String>,
 }
 
 impl Decision {
@@ -41,9 +42,9 @@ impl Decision {
             self.cancelled_by = Some(hook.to_owned());
             return Ok(true);
         }
-        let HookAnswer { summary, details, model, instructions, .. } = answer;
-        let changed =
-            summary.is_some() || details.is_some() || model.is_some() || instructions.is_some() || cut.is_some();
+        let HookAnswer { summary, details, model, instructions, replace_instructions, .. } = answer;
+        let told = [summary.is_some(), details.is_some(), model.is_some(), instructions.is_some(), cut.is_some()];
+        let changed = told.contains(&true) || replace_instructions.is_some();
         let by = || hook.to_owned();
         self.given.cut = match (&summary, cut) {
             (_, Some(cut)) => Some(cut),
@@ -52,10 +53,11 @@ impl Decision {
             (None, None) => self.given.cut.take(),
         };
         self.given.summary = summary.map(|summary| (by(), summary)).or(self.given.summary.take());
-        self.given.details = details.map(|details| (by(), details)).or(self.given.details.take());
-        self.given.model_by = model.as_ref().map(|_| by()).or(self.given.model_by.take());
-        self.model = model.or(self.model.take());
-        self.instructions = instructions.or(self.instructions.take());
+        let wishes = &mut self.given.wishes;
+        wishes.details = details.map(|details| (by(), details)).or(wishes.details.take());
+        wishes.model = model.map(|model| (by(), model)).or(wishes.model.take());
+        wishes.replaces = replace_instructions.unwrap_or(wishes.replaces && instructions.is_none());
+        wishes.instructions = instructions.or(wishes.instructions.take());
         Ok(changed)
     }
 
@@ -87,12 +89,18 @@ pub(super) fn check_summary(
 }
 
 impl AgentLoop {
-    /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for.
+    /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the place
+    /// of the one that is held is made as they wished when that was prepared: they are asked once.
     pub(in crate::core::agent_loop) fn before_compaction(
         &mut self,
         now: Timestamp,
-        running: Running,
+        mut running: Running,
     ) -> Option<Running> {
+        if running.source != Source::Seen {
+            let wishes = self.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
+            self.follow(&mut running, Given { wishes, ..Given::default() });
+            return Some(running);
+        }
         if !self.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
@@ -111,6 +119,7 @@ impl AgentLoop {
 
     pub(super) fn compaction_event(&self, decision: &Decision) -> HookEvent {
         let window_tokens = self.window_tokens();
+        let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
             trigger: reseed_protocol::event::CompactionTrigger::Manual,
@@ -128,7 +137,7 @@ impl AgentLoop {
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
                 strategy: self.manager.name().to_owned(),
-                model: decision.model.clone().unwrap_or_else(|| self.summariser().0),
+                model: wishes.model.as_ref().map_or_else(|| self.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
                 reserve_tokens: self.manager.reserved_tokens(window_tokens),
                 keep_recent_tokens: self.manager.keep_tokens(window_tokens),
@@ -143,7 +152,7 @@ impl AgentLoop {
             preparation.trigger = order.trigger;
             preparation.background = running.background;
             preparation.preview = matches!(running.use_, Use::Preview(_));
-            preparation.custom_instructions = decision.instructions.clone().or(order.instructions.clone());
+            preparation.custom_instructions = wishes.instructions.clone().or(order.instructions.clone());
             if let Some(strategy) = order.strategy {
                 strategy.clone_into(&mut preparation.settings.strategy);
             }
@@ -168,6 +177,8 @@ impl AgentLoop {
         if let Some(message) = answer.instructions.as_deref().and_then(|text| self.too_long(text)) {
             return Err(HookFault::failed(format!("its {message}")));
         }
+        let instructions = answer.instructions.as_ref().or(decision.given.wishes.instructions.as_ref());
+        check_replaced(instructions.map(String::as_str), answer.replace_instructions).map_err(refused)?;
         let first_kept = answer.first_kept_entry_id.as_ref().filter(|_| answer.cancel != Some(true));
         let has_summary = answer.summary.is_some() || decision.given.summary.is_some();
         let cut = first_kept.map(|id| self.cut_at(id, has_summary)).transpose()?;
@@ -179,10 +190,7 @@ impl AgentLoop {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
         }
-        // What the job was staged from: with what is held where it is made from that.
-        let merges = self.running.as_ref().is_some_and(|running| running.merges);
-        let with_held = if merges { self.with_held(self.now) } else { None };
-        let context = with_held.map_or_else(|| self.context(), |tree| tree.context());
+        let context = self.context();
         let structure = Structure::of(&context);
         let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
@@ -213,23 +221,31 @@ impl AgentLoop {
             let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
             self.fail(running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
-            if let Some(instructions) = decision.instructions {
-                running.job.focus(instructions);
-            }
-            if let Some(model) = decision.model.filter(|model| model != running.job.model()) {
-                let own = model == self.session.state.model;
-                let counter = if own { self.counter } else { Counter::chosen(self.deployment.estimator, &model) };
-                let window_tokens = self.deployment.windows.tokens(&model);
-                let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
-                running.job.ask_instead(model, window_tokens, counter);
-            }
-            running.job.give(decision.given);
+            self.follow(&mut running, decision.given);
             // Its time begins now: hooks have their own limits.
             let hooks_took_ms = now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(now, running)
         };
         self.after(now, advanced);
+    }
+
+    /// Has a compaction made as hooks wish.
+    fn follow(&self, running: &mut Running, given: Given) {
+        let Wishes { model, instructions, replaces, details: _ } = given.wishes.clone();
+        if let Some(instructions) = instructions {
+            running.job.focus(instructions, replaces);
+        }
+        let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
+        // After a restart its window may not be known any more.
+        if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
+            let own = model == self.session.state.model;
+            let counter = if own { self.counter } else { Counter::chosen(self.deployment.estimator, &model) };
+            let window_tokens = self.deployment.windows.tokens(&model);
+            let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
+            running.job.ask_instead(model, window_tokens, counter);
+        }
+        running.job.give(given);
     }
 
     /// When the compaction at work has taken too long; never while hooks look at it.

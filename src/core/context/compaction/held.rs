@@ -1,6 +1,6 @@
 //! Compactions that are made and not yet committed: what they were made from, and how the log keeps one that is held.
 
-use super::{Order, Outcome};
+use super::{Order, Outcome, Wishes};
 use crate::core::{
     context::Context,
     session::fingerprint::{chain, chained, fingerprint},
@@ -28,6 +28,8 @@ pub struct Basis {
     pub failed: Vec<FailedRung>,
     /// The summary is made anew: it need not gain anything.
     pub is_rebuild: bool,
+    /// What its hooks wished.
+    pub wishes: Wishes,
 }
 
 impl Basis {
@@ -69,6 +71,9 @@ pub struct Held {
     /// It was made from one that was held before: that is done once a cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remade: bool,
+    /// What its hooks wished. They are asked once, so it holds for one that is made from this, too.
+    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
+    pub wishes: Wishes,
     /// What it came to.
     pub outcome: Outcome,
 }
@@ -98,6 +103,7 @@ impl Held {
             last_read: self.last_read.clone(),
             failed: self.outcome.failed.clone(),
             is_rebuild: false,
+            wishes: self.wishes.clone(),
         }
     }
 

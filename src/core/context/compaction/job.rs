@@ -4,7 +4,7 @@ mod hooked;
 mod outcomes;
 mod said;
 
-pub use hooked::Given;
+pub use hooked::{Given, Wishes};
 
 use super::{
     Basis, Held, Order, Outcome, Raw, Writing,
@@ -328,6 +328,7 @@ impl Job {
         if let At::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
             if asking.settle() {
+                self.tried = asking.is_done().then_some(Tried::Summarised);
                 return;
             }
             if asking.get_off() || asking.halve() {
@@ -345,6 +346,7 @@ impl Job {
             && (self.asks_model || asking.next_request().is_none())
         {
             // What the model wrote first is a summary, also without the sections that it was asked for again.
+            self.tried = asking.is_done().then_some(Tried::Summarised);
             return;
         }
         if let At::Asking(asking, _) = &mut self.at
@@ -426,6 +428,7 @@ impl Job {
             last_read: self.last_read().cloned(),
             failed: self.failed.clone(),
             is_rebuild: self.is_rebuild(),
+            wishes: self.given.wishes.clone(),
         }
     }
 

@@ -15,7 +15,7 @@ mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
 pub use held::{Basis, Held, read_key};
-pub use job::{Given, Job, Next, Surroundings, Tried};
+pub use job::{Given, Job, Next, Surroundings, Tried, Wishes};
 pub use raw::Raw;
 
 use reseed_protocol::{

@@ -1,7 +1,7 @@
 //! Half of what is made is stored and read back before it is committed, as what is held is.
 
 use super::{
-    super::compaction::{Held, Outcome, read_key},
+    super::compaction::{Held, Outcome, Wishes, read_key},
     World,
 };
 use reseed_protocol::{Role, Timestamp, event::CompactionTrigger};
@@ -24,6 +24,7 @@ impl World {
             read,
             settings: "settings".into(),
             remade: false,
+            wishes: Wishes { instructions: Some("mind the gulls".into()), ..Wishes::default() },
             outcome,
         };
         let written = serde_json::to_string(&held.record()).unwrap();

@@ -152,6 +152,25 @@ fn a_hook_may_have_another_model_summarise_with_other_instructions() {
 }
 
 #[test]
+fn a_hook_may_have_its_instructions_take_the_place_of_the_prompt() {
+    let mut world = long(before(&["one", "two"]));
+    world.compact_with(Some("mind the boats"));
+    world.answer(json!({ "instructions": "One line about the gulls.", "replaceInstructions": true })).took();
+    world.answer(json!({})).check(&["summary"]);
+    let text: String = world.sent[0].messages().map(|message| message.message.text()).collect();
+    let system = &world.sent[0].envelope.system.compiled;
+    assert!(format!("{system}{text}").contains("One line about the gulls."), "{text}");
+    assert!(!text.contains("mind the boats") && !text.contains("## Constraints & Preferences"), "{text}");
+    world.summary_says("The gulls were loud, and the ferry left at noon.");
+    world.check(&["+ compaction", "compacted model_summary", "reseed"]);
+    assert_eq!(world.compacted().0.form, Some(reseed_protocol::entry::SummaryForm::Free));
+    // Without instructions there is nothing to take the place of ours.
+    let mut world = long(optional(&["one"]));
+    world.compact().took();
+    world.answer(json!({ "replaceInstructions": true })).check(&["one failed hook_failed", "summary"]);
+}
+
+#[test]
 fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones() {
     let mut world = long(before(&["one", "two", "three"]));
     world.compact_with(Some("mind the boats"));

@@ -322,7 +322,15 @@ fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
 /// what was said since is no more than its summary might have had: 1/8 for the summary, 1/12 for its files and a tenth
 /// of the target, 0.02, for facts that are put back: together 0.23.
 fn outgrown() -> World {
-    let mut world = World::full(Vec::new(), "threshold", 60);
+    let mut world = outgrowing(Vec::new());
+    world.say("hello").model("hello").summary();
+    assert!(world.held().is_some_and(|held| !held.remade), "{:?}", world.took());
+    world
+}
+
+/// The same before the compaction is prepared.
+fn outgrowing(hooks: Vec<HookSpec>) -> World {
+    let mut world = World::full(hooks, "threshold", 60);
     world.agent.deployment = {
         let mut deployment = Deployment::clone(&world.agent.deployment);
         deployment.options.reserve_tokens = Some(64);
@@ -331,8 +339,7 @@ fn outgrown() -> World {
         deployment.options.background = 0.7;
         Arc::new(deployment)
     };
-    world.restart(|_| ()).say("hello").model("hello").summary();
-    assert!(world.held().is_some_and(|held| !held.remade), "{:?}", world.took());
+    world.restart(|_| ());
     world
 }
 
@@ -383,4 +390,122 @@ fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
     world.summary().model("so");
     assert!(world.took().contains(&"end completed".to_owned()));
     assert_eq!(world.agent.session.state.compactions, 1);
+}
+
+#[test]
+fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds() {
+    let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompact)]);
+    world.say("hello");
+    let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
+    world.answer(wishes).model("hello").summary().took();
+    // Read back from the log it is the same.
+    world.restart(|_| ()).say(&hundredths(15)).model("so").took();
+    world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
+    let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
+    let text: String = asked.messages().map(|message| message.message.text()).collect();
+    assert_eq!(asked.model, "cheaper");
+    assert!(text.contains("mind the gulls") && text.contains("to the north"), "{text}");
+    world.model("so").summary();
+    assert_eq!(world.committed().rung, CompactionRung::ModelSummary);
+    let EntryData::Compaction(entry) = &world.newest("compaction").data else { panic!("another entry") };
+    assert_eq!((entry.hook.as_deref(), &entry.hook_details), (Some("one"), &Some(json!({ "n": 1 }))));
+    // The next cycle is another preparation.
+    world.took();
+    world.say(&hundredths(60)).model("so");
+    assert!(world.took().contains(&"ask one before_compact".to_owned()));
+}
+
+#[test]
+fn one_that_cost_nothing_is_made_again_once() {
+    let mut world = outgrowing(Vec::new());
+    world.say("hello").model("hello").summary_fails(ErrorCode::ContentFiltered);
+    assert!(world.held().is_some_and(|held| held.is_free() && !held.remade), "{:?}", world.took());
+    world.say(&hundredths(15)).model("so").took();
+    world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
+    world.summary_fails(ErrorCode::UpstreamError).check(&["compaction failed upstream_error"]);
+    assert!(world.held().unwrap().remade, "it was tried");
+    let told = world.model("so").took();
+    assert!(told.contains(&"compacted extract".to_owned()) && !told.contains(&"summary".to_owned()), "{told:?}");
+}
+
+#[test]
+fn what_is_held_is_cancelled_by_its_name_also_while_it_is_made_again() {
+    let mut world = outgrown();
+    world.say(&hundredths(15)).model("so");
+    world.say(&hundredths(15)).took();
+    assert!(world.summarising.is_some());
+    let job_id = Some(world.held().unwrap().job_id.clone());
+    world.command(Command::CancelCompaction(CancelCompaction { job_id }));
+    assert!(matches!(world.reply(), Reply::Ok(_)), "{:?}", world.reply());
+    world.check(&["compaction failed compaction_cancelled", "hang up", "compaction failed compaction_void"]);
+    assert_eq!((world.held(), world.agent.running_job()), (None, None));
+    // Whoever stops the second attempt keeps the first, which is not tried again.
+    let mut world = outgrown();
+    world.say(&hundredths(15)).model("so");
+    world.say(&hundredths(15)).took();
+    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    assert!(world.held().is_some_and(|held| held.remade));
+}
+
+#[test]
+fn whoever_joins_is_told_what_is_held() {
+    let mut world = World::full(Vec::new(), "threshold", 75);
+    assert_eq!(world.agent.snapshot().held, None);
+    world.say("hello").model("hello").summary();
+    let Some(EphemeralEvent::CompactionPrepared(told)) = world.emitted.last().cloned() else { panic!("not told") };
+    assert_eq!(world.agent.snapshot().held, Some(*told.clone()));
+    world.restart(|_| ());
+    assert_eq!(world.agent.snapshot().held.map(|held| held.job_id), Some(told.job_id));
+    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    assert_eq!(world.agent.snapshot().held, None);
+}
+
+/// A session of `tool_results` in which a clearing is held: so many results of so many sentences, at 75 % of the window.
+fn with_results(results: usize, sentences: usize) -> World {
+    let text = "The harbour lies to the west. ".repeat(sentences);
+    let lines = (0..results).flat_map(|n| {
+        [
+            format!("u{n}:user {n}"),
+            format!("c{n}:call k{n}"),
+            format!("r{n}:result k{n} {n} {text}"),
+            format!("a{n}:assistant so"),
+        ]
+    });
+    let lines: Vec<String> = lines.collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let tokens = World::with(Vec::new(), &lines, |_, _| ()).agent.context_info().token_count;
+    World::with(Vec::new(), &lines, |deployment, session| {
+        session.state.strategy = "tool_results".into();
+        deployment.windows = Windows::new(Some(tokens * 100 / 75), Vec::new());
+        deployment.summaries.model = Some("summariser".into());
+    })
+}
+
+#[test]
+fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
+    // Each result has about 280 tokens.
+    let mut world = with_results(20, 40);
+    world.say("hello").model("hello");
+    assert!(
+        world.held().is_some_and(|held| held.outcome.rung == CompactionRung::ClearToolResults),
+        "{:?}",
+        world.took()
+    );
+    // Far more is said than it was made for: above the target it is, and as `tool_results` wants it, enough.
+    let window = world.agent.context_info().max_tokens;
+    let much = "north ".repeat(usize::try_from(window / 5).unwrap());
+    world.took();
+    world.say(&much).check(&["+ user", "turn", "+ compaction", "compacted clear_tool_results", "reseed", "model"]);
+    let asked = world.sent.iter().filter(|sent| sent.purpose == Purpose::Summary).count();
+    assert_eq!((asked, world.committed().summary_usage.as_ref()), (0, None));
+}
+
+#[test]
+fn many_small_results_are_summarised_since_a_note_would_save_nothing() {
+    // Each result has about 70 tokens, as the note in its place would have.
+    let mut world = with_results(80, 10);
+    world.say("hello").model("hello");
+    assert!(world.summarising.is_some(), "{:?}", world.took());
+    world.summary();
+    assert_eq!(world.held().unwrap().outcome.rung, CompactionRung::ModelSummary);
 }

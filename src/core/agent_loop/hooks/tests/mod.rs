@@ -5,6 +5,7 @@
 mod answers;
 mod compaction;
 mod context;
+mod files;
 mod held;
 mod inputs;
 mod limits;
@@ -375,6 +376,21 @@ impl World {
             self.took.retain(|line| line != "summary");
         }
         self
+    }
+
+    /// The summary is this.
+    fn summary_says(&mut self, text: &str) -> &mut Self {
+        let request = self.summarising.take().expect("the model is asked for a summary");
+        let parts = vec![Part::Text { text: text.into() }];
+        let answer = Answer { parts, stop_reason: StopReason::Stop, usage: None };
+        self.took.retain(|line| line != "summary");
+        self.tell(Input::Answered { request, answer })
+    }
+
+    /// The model could not be asked for the summary.
+    fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
+        let request = self.summarising.take().expect("the model is asked for a summary");
+        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no") })
     }
 
     fn summary_piece(&mut self, request: RequestId) {

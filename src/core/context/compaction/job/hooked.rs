@@ -3,6 +3,7 @@
 use super::{At, Job, Outcome, Step};
 use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What hooks give a compaction, each with the hook that gave it.
@@ -12,10 +13,35 @@ pub struct Given {
     pub summary: Option<(String, String)>,
     /// What it takes out and what it keeps, where that is not what was planned.
     pub cut: Option<Cut>,
+    /// What holds for whatever summary is made.
+    pub wishes: Wishes,
+}
+
+/// What hooks wish of a summary that they do not give themselves, each with the hook that wished it. It is kept with a
+/// compaction that is held, so that they need not be asked again where that one is made again.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Wishes {
     /// What is kept with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<(String, Value)>,
-    /// Who named the model that makes the summary.
-    pub model_by: Option<String>,
+    /// The model that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<(String, String)>,
+    /// What it should dwell on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// That takes the place of the usual prompt.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+}
+
+impl Wishes {
+    /// Returns true if nothing is wished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Job {
@@ -47,7 +73,10 @@ impl Job {
     }
 
     /// What the summary should dwell on, beside or in place of what was asked for.
-    pub fn focus(&mut self, instructions: String) {
+    pub fn focus(&mut self, instructions: String, replaces: bool) {
+        if replaces {
+            (self.order.free_form, self.task.is_clients, self.task.instructions) = (true, true, None);
+        }
         if self.order.free_form {
             self.task.prompt = Some(instructions.as_str().into());
         } else {
@@ -99,18 +128,18 @@ impl Job {
             summary: summary.trim().to_owned(),
             details: self.details(cut),
             constraints: self.with_said(cut, summary::stated),
-            hook_details: self.given.details.as_ref().map(|(_, details)| details.clone()),
+            hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };
         // What it keeps with its summary is kept with no other.
-        self.given.details.take_if(|(by, _)| *by == hook);
+        self.given.wishes.details.take_if(|(by, _)| *by == hook);
         Some(Outcome { hook: Some(hook), ..outcome })
     }
 
     /// The hook to which a summary is owed that the hooks did not give, and what is kept with it.
     pub(super) fn owed(&self) -> (Option<String>, Option<Value>) {
-        let details = self.given.details.clone();
-        let by = self.given.model_by.clone().or(details.as_ref().map(|(by, _)| by.clone()));
+        let Wishes { details, model, .. } = self.given.wishes.clone();
+        let by = model.map(|(by, _)| by).or(details.as_ref().map(|(by, _)| by.clone()));
         (by, details.map(|(_, details)| details))
     }
 }
