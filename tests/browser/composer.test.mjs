@@ -46,6 +46,26 @@ for (const [name, viewport] of Object.entries(SCREENS)) {
   });
 }
 
+onPage("what is refused is put back, also where it was to begin a chat", {}, async ({ page }) => {
+  // The second time the chat is there; a long text stands beside the field.
+  const long = "too much ".repeat(3000).trim();
+  for (const [text, field] of [["this is too much", "this is too much"], [long, ""]]) {
+    await say(page, text);
+    await page.waitForSelector(".toast.error:has-text('too long for the model')");
+    await page.waitForFunction(() => !document.querySelector("#send").disabled);
+    assert.equal(await page.inputValue("#input"), field);
+    assert.equal(await page.locator("#long-texts li").count(), field ? 0 : 1);
+    await page.click(".toast .icon-button");
+    await page.fill("#input", "");
+  }
+  await page.click("#long-texts button");
+  await say(page, "less");
+  await settled(page, 1);
+  await page.click("#new-session");
+  await page.waitForSelector("#welcome:not([hidden])");
+  assert.equal(await page.inputValue("#input"), "");
+});
+
 onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({ page }) => {
   await page.focus("#input");
   await page.keyboard.type("/re");

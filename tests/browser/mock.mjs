@@ -235,6 +235,7 @@ export class MockServer {
   on_user_input({ client, id, payload, world, reply, refuse }) {
     if (client.role !== "owner") return refuse("read_only", "observers may only read");
     if (payload.input.trim() === "") return refuse("empty_input", "say something");
+    if (/\btoo much\b/.test(payload.input)) return refuse("input_too_large", "the input has about 89004 tokens, the window 8000");
     if (world.turn || world.heldUp) {
       if (payload.parentId !== undefined) return refuse("turn_running", "the session is busy");
       reply("accepted", { queued: true, asOfSeq: world.seq });

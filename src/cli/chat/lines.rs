@@ -18,7 +18,7 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/pin N", "keep a line of the tree word for word; /unpin N lets it go"),
     ("/unpin N", "let a pinned line go"),
     ("/strategy NAME", "choose how this session is compacted"),
-    ("/cancel", "stop the answer or the compaction (Ctrl-C does the same)"),
+    ("/cancel", "stop the answer or the compaction (Ctrl-C does the same; pressed again, it leaves)"),
     ("/retry", "ask again after a failure"),
     ("/steer TEXT", "say something to the running turn"),
     ("/queue", "what waits; /queue remove N, /queue first N"),

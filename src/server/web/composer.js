@@ -26,6 +26,8 @@ export class ComposerView {
     /** @type {Map<string, string>} what was begun, by session */
     this.drafts = new Map();
     this.draftOf = "";
+    /** @type {Set<{ session: string }>} what is being sent, and to which session it is put back if it is refused */
+    this.sending = new Set();
 
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -62,10 +64,13 @@ export class ComposerView {
   async submit(whenBusy) {
     const { text } = this;
     if (text.trim() === "" || this.send.disabled) return;
-    const session = this.draftOf;
+    const sent = { session: this.draftOf };
+    this.sending.add(sent);
     this.put("");
     const taken = await this.onSubmit(text, whenBusy);
+    this.sending.delete(sent);
     if (taken) return;
+    const { session } = sent;
     if (session === this.draftOf && this.text === "") this.put(text);
     else if (!this.drafts.get(session)) this.drafts.set(session, text);
   }
@@ -147,7 +152,10 @@ export class ComposerView {
     const made = this.draftOf === "" && this.app.state?.entries.length === 0;
     const before = this.draftOf;
     this.draftOf = session;
-    if (made) return;
+    if (made) {
+      for (const sent of this.sending) if (sent.session === before) sent.session = session;
+      return;
+    }
     this.drafts.set(before, this.text);
     this.put(this.drafts.get(session) ?? "");
   }
