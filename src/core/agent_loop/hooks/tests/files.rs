@@ -10,11 +10,12 @@ use reseed_protocol::{
 
 /// A session in which `look` reads the file `where`, and `edit` writes the file `path`.
 fn filing() -> World {
-    let mut world = World::full(Vec::new(), "manual", 20);
-    let mut deployment = Deployment::clone(&world.agent.deployment);
     let tool = |name: &str, path: &str| (name.to_owned(), path.to_owned());
-    deployment.file_tools = FileTools { reads: vec![tool("look", "where")], writes: vec![tool("edit", "path")] };
-    world.agent.deployment = Arc::new(deployment);
+    let mut world = World::with(Vec::new(), &["e0:user where is the harbour", "e1:assistant to the west"], |d, _| {
+        d.file_tools = FileTools { reads: vec![tool("look", "where")], writes: vec![tool("edit", "path")] };
+        // What a turn before the last one said is summarised.
+        d.options.keep_recent_tokens = 200;
+    });
     world.offer_tool();
     world
 }

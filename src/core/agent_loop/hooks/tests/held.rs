@@ -493,9 +493,10 @@ fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
     );
     // Far more is said than it was made for: above the target it is, and as `tool_results` wants it, enough.
     let window = world.agent.context_info().max_tokens;
-    let much = "north ".repeat(usize::try_from(window / 5).unwrap());
+    let much = "north ".repeat(usize::try_from(window / 8).unwrap());
     world.took();
-    world.say(&much).check(&["+ user", "turn", "+ compaction", "compacted clear_tool_results", "reseed", "model"]);
+    let took = world.say(&much).took();
+    assert!(took.contains(&"compacted clear_tool_results".to_owned()), "{took:?}");
     let asked = world.sent.iter().filter(|sent| sent.purpose == Purpose::Summary).count();
     assert_eq!((asked, world.committed().summary_usage.as_ref()), (0, None));
 }
