@@ -171,6 +171,7 @@ const SYNONYMS: [(Slot, &[&str]); 6] = [
             "important details",
             "kontext",
             "wichtiger kontext",
+            "kritischer kontext",
             "contexte",
             "contexte critique",
             "contexto",
@@ -234,6 +235,9 @@ const PROGRESS_SYNONYMS: [(Slot, &[&str]); 3] = [
     ),
 ];
 
+/// Words that join a second name to that of a section.
+const JOINING: [&str; 12] = ["&", "and", "und", "et", "y", "e", "en", "и", "oraz", "i", "与", "和"];
+
 /// The section that this line opens by one of its own names, and what stands behind it on the same line.
 pub(super) fn named(line: &str) -> Option<(Slot, &str)> {
     let line = Line::of(line);
@@ -250,6 +254,12 @@ pub(super) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
 /// The section that this line opens by another name, of those that are wanted.
 pub(super) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
     Line::of(line).longest(&SYNONYMS, wanted)
+}
+
+/// Returns true if a line has the marks of a heading, or is bold from its beginning.
+pub(super) fn is_marked(line: &str) -> bool {
+    let line = Line::of(line);
+    line.is_heading || line.is_bold
 }
 
 /// Returns true if this text, in folded characters and without marks in front, begins with a heading of a summary.
@@ -277,9 +287,11 @@ impl<'a> Line<'a> {
         let line = line.trim();
         let bare = line.trim_start_matches('#').trim_start();
         let is_heading = bare.len() < line.len();
-        let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')']).trim_start();
-        let inner = bare.strip_prefix("**").or_else(|| bare.strip_prefix("__"));
-        Self { bare: inner.unwrap_or(bare), is_heading, is_bold: inner.is_some() }
+        let inner = |text: &'a str| text.strip_prefix("**").or_else(|| text.strip_prefix("__"));
+        // `1. **Goal**` and `**1. Goal**`.
+        let bare = unnumbered(bare);
+        let bold = inner(bare);
+        Self { bare: bold.map_or(bare, unnumbered), is_heading, is_bold: bold.is_some() }
     }
 
     /// What stands behind a name with which the line begins, if that makes it a heading.
@@ -291,8 +303,15 @@ impl<'a> Line<'a> {
         let after = text.as_str();
         let rest = after.trim_start_matches(['*', '_', ':', '：', ' ', '\t', '#']);
         let gap = &after[..after.len() - rest.len()];
-        let ends = rest.is_empty() || gap.contains([':', '：']) || (self.is_heading && !gap.is_empty());
-        ends.then_some(rest)
+        if gap.contains([':', '：']) {
+            return Some(rest);
+        }
+        // `Restricciones y preferencias`: what is joined to the name is a part of the heading.
+        let is_joined = rest.split_whitespace().next().is_some_and(|word| JOINING.contains(&word));
+        match (self.is_heading || self.is_bold) && is_joined {
+            true => Some(rest.split_once([':', '：']).map_or("", |(_, behind)| behind.trim_matches(['*', '_', ' ']))),
+            false => (rest.is_empty() || self.is_heading && !gap.is_empty()).then_some(rest),
+        }
     }
 
     fn longest(&self, names: &[(Slot, &[&str])], wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &'a str)> {
@@ -306,6 +325,11 @@ impl<'a> Line<'a> {
     }
 }
 
+/// A line without the number in front.
+fn unnumbered(text: &str) -> &str {
+    text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')']).trim_start()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +341,9 @@ mod tests {
             ("#### goals ##", Some((Slot::Goal, ""))),
             ("**Goal**: build it", Some((Slot::Goal, "build it"))),
             ("1. Goal: build it", Some((Slot::Goal, "build it"))),
+            ("1. **Goal**", Some((Slot::Goal, ""))),
+            ("**1. Goal**", Some((Slot::Goal, ""))),
+            ("## **2) Goal:** build it", Some((Slot::Goal, "build it"))),
             ("Goal", Some((Slot::Goal, ""))),
             ("## Progress (so far)", Some((Slot::InProgress, "(so far)"))),
             ("Goalkeeper: none", None),
@@ -338,7 +365,10 @@ mod tests {
             ("**Ziel:** ein Boot", Some((Slot::Goal, "ein Boot"))),
             ("### Nächste Schritte", Some((Slot::NextSteps, ""))),
             ("## NÄCHSTE SCHRITTE:", Some((Slot::NextSteps, ""))),
-            ("## Ограничения и предпочтения", Some((Slot::Constraints, "и предпочтения"))),
+            ("## Ограничения и предпочтения", Some((Slot::Constraints, ""))),
+            ("## Einschränkungen & Präferenzen", Some((Slot::Constraints, ""))),
+            ("**Restricciones y preferencias:** sin tiburones", Some((Slot::Constraints, "sin tiburones"))),
+            ("## Kritischer Kontext", Some((Slot::Context, ""))),
             ("## Key facts", Some((Slot::Context, ""))),
             ("## 约束条件", Some((Slot::Constraints, ""))),
             ("Status: fine", None),

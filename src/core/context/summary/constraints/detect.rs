@@ -3,12 +3,17 @@
 //! Nothing is understood: a sentence is taken for an order by the phrases in it. What is missed here is found by the model
 //! that summarises, and then taken word for word from what was said.
 
-use super::phrases::{AS_WRITTEN, CONTAINS, LEADING, NEGATIONS, NEGATIONS_UNSPACED, NONE, STARTS};
+use super::phrases::{
+    ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,
+    NEGATIONS_UNSPACED, NO_BEHIND, NO_WITHIN, NONE, REPORTERS, REPORTING, STARTS,
+};
 use crate::core::context::extract::{among, contains_words, is_question, is_unspaced, words};
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// Characters of a sentence that is taken whole. What is longer is no order but a document.
-const SENTENCE_CHARS_MAX: usize = 600;
+/// Characters of a sentence that is looked at. What is longer is no order but a document.
+pub(super) const SENTENCE_CHARS_MAX: usize = 2_000;
+/// Words of a sentence that forbids by "no" and nothing else; a longer one tells something.
+const NO_WORDS_MAX: usize = 8;
 
 /// Phrases by their first word, so that a sentence is held against few of them.
 static BY_WORD: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
@@ -45,7 +50,7 @@ pub(super) fn is_constraint(sentence: &str) -> bool {
     // At the beginning "also" and "please" are no part of the order; elsewhere they may be.
     let whole = words.join(" ");
     let rest = words[lead..].join(" ") + " ";
-    let is_none = || NONE.iter().any(|none| contains_words(&whole, none));
+    let is_none = || NONE.iter().any(|none| contains_words(&whole, none)) || is_reported(&words) || is_guess(&words);
     let starts = STARTS
         .iter()
         .any(|start| rest.strip_prefix(start).is_some_and(|after| start.ends_with(' ') || after.starts_with(' ')));
@@ -53,7 +58,77 @@ pub(super) fn is_constraint(sentence: &str) -> bool {
         let phrases = words.iter().filter_map(|word| BY_WORD.get(word.as_str())).flatten();
         phrases.into_iter().any(|phrase| contains_words(&whole, phrase))
     };
-    (starts || contains()) && !is_none()
+    let words = &words[lead..];
+    (starts
+        || contains()
+        || chooses(words)
+        || is_exclusive(words)
+        || forbids(sentence, words)
+        || is_habit(words)
+        || is_bound(words))
+        && !is_none()
+}
+
+/// Returns true if a line introduces a list of rules.
+pub(super) fn opens_rules(line: &str) -> bool {
+    let line = line.trim_end().trim_end_matches(['*', '_']);
+    line.ends_with([':', '：'])
+        && (words(line).iter().any(|word| among(LIST_HEADS, word))
+            || LIST_HEADS_UNSPACED.iter().any(|head| line.contains(head)))
+}
+
+/// Returns true if something else says it, such as a document: that is told, not ordered.
+fn is_reported(words: &[String]) -> bool {
+    words.windows(2).any(|pair| among(REPORTERS, &pair[0]) && among(REPORTING, &pair[1]))
+}
+
+/// Returns true for "it must have rained": what must have been is guessed.
+fn is_guess(words: &[String]) -> bool {
+    const IRREGULAR: &str =
+        "been gone done come left lost made said seen got had put run broken fallen forgotten taken felt";
+    words.windows(3).any(|three| {
+        three[0] == "must" && three[1] == "have" && (three[2].ends_with("ed") || among(IRREGULAR, &three[2]))
+    })
+}
+
+/// Returns true for "use this, not that".
+fn chooses(words: &[String]) -> bool {
+    const OTHERWISE: &str = "not never instead nicht statt pas jamais nunca mai niet";
+    words.first().is_some_and(|first| among(CHOOSING, first)) && words.iter().any(|word| among(OTHERWISE, word))
+}
+
+/// Returns true for "only Anna may see it".
+fn is_exclusive(words: &[String]) -> bool {
+    const ONLY: &str = "only nur solo sólo seulement alleen apenas";
+    const MAY: &str =
+        "may can should must darf dürfen kann soll puede pueden peut peuvent può possono pode podem mag mogen";
+    words.first().is_some_and(|first| among(ONLY, first)) && words.iter().any(|word| among(MAY, word))
+}
+
+/// Returns true for "no emojis", and not for "no problem" or "no, thanks".
+fn forbids(sentence: &str, words: &[String]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let after = sentence.to_lowercase();
+    let is_joined = after.split_once("no").is_some_and(|(_, after)| after.starts_with(' '));
+    first == "no"
+        && is_joined
+        && (2..=NO_WORDS_MAX).contains(&words.len())
+        && !rest.first().is_some_and(|next| among(NO_BEHIND, next))
+        && !rest.iter().any(|word| among(NO_WITHIN, word))
+}
+
+/// Returns true if a sentence that begins with no subject says what is done always or never.
+fn is_habit(words: &[String]) -> bool {
+    words.len() >= 3
+        && words[1..].iter().any(|word| among(ADVERBS, word))
+        && !words.iter().any(|word| among(NARRATING, word))
+}
+
+/// Returns true for "max. 80 columns".
+fn is_bound(words: &[String]) -> bool {
+    const BOUNDS: &str = "max min maximum minimum maximal minimal";
+    words.len() <= NO_WORDS_MAX
+        && words.windows(2).any(|pair| among(BOUNDS, &pair[0]) && pair[1].starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn is_ordered_as_written(sentence: &str) -> bool {
@@ -78,7 +153,10 @@ fn is_output(sentence: &str) -> bool {
 
 /// Returns true if a sentence says that something must not be. A bound is none: "no more than 3" is "at most 3".
 pub(super) fn is_negated(sentence: &str) -> bool {
-    const BOUNDS: [&str; 8] = [
+    const BOUNDS: [&str; 11] = [
+        "not exceed",
+        "t exceed",
+        "cannot exceed",
         "no more than",
         "not more than",
         "no longer than",
@@ -129,6 +207,21 @@ mod tests {
             "테스트 파일은 절대 수정하지 마세요.",
             "لا تستخدم مكتبات خارجية",
             "हमेशा हिंदी में जवाब दें।",
+            "No nuts, I am allergic.",
+            "No external crates",
+            "I'm vegetarian.",
+            "Use Postgres, not MySQL.",
+            "Nenne mich niemals Bob.",
+            "Call me Bob, never Robert.",
+            "No puedes usar Docker.",
+            "We can't exceed 40 kg.",
+            "I would rather not use React.",
+            "Leave the header as it is.",
+            "max. 80 columns",
+            "Only Anna may see the report.",
+            "I want it in blue, nothing else.",
+            "The app must have a dark mode.",
+            "As I said, you must not push to main.",
         ] {
             assert!(is_constraint(sentence), "{sentence}");
         }
@@ -145,6 +238,21 @@ mod tests {
             "The weather was nice.",
             "我的猫叫咪咪。",
             "Keine Ahnung.",
+            "You must be kidding!",
+            "Never mind.",
+            "It must have rained.",
+            "In the story the knight must not speak.",
+            "The error says the key must not be empty.",
+            "The function must not return null, according to the docs.",
+            "Don't get me wrong, I like it.",
+            "No, I was at home.",
+            "No problem at all.",
+            "No decision on the mast yet.",
+            "No sé qué hacer.",
+            "We never went there again.",
+            "I always forget my keys.",
+            "Ich war nie in Bremen.",
+            "The sign said: never feed the ducks.",
             "ok",
             "",
         ] {

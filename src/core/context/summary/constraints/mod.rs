@@ -17,20 +17,20 @@ use super::{
     unseed,
 };
 use crate::core::context::{
-    extract::{is_question, is_unspaced, whole_sentences, words},
+    extract::{among, is_question, is_unspaced, whole_sentences, words},
     serialize::{TEXT_CHARS_MAX, clip},
 };
-use detect::{is_constraint, is_negated};
+use detect::{SENTENCE_CHARS_MAX, is_constraint, is_negated, opens_rules};
 use reseed_protocol::{Message, Part, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands in front of a line that nobody said.
 pub const INFERRED: &str = "(inferred) ";
 
-/// Constraints of one session, the newest: more would leave no room for anything else.
-pub const CONSTRAINTS_MAX: usize = 128;
-/// Characters of one of them.
-const CONSTRAINT_CHARS_MAX: usize = 600;
+/// Constraints of one session, the newest. An entry repeats those of the one before it, so they are bounded.
+pub const CONSTRAINTS_MAX: usize = 256;
+/// Characters of all of them together, the newest.
+const CONSTRAINTS_CHARS_MAX: usize = 65_536;
 /// Lines of a model's section that are looked at; a section with more is no list of constraints.
 const LINES_MAX: usize = 64;
 /// Words of a line that are compared.
@@ -39,6 +39,8 @@ const WORDS_MAX: usize = 64;
 const SHARED_PERCENT_MIN: usize = 50;
 /// Letters of a word that are compared, so that "pushing" is "push".
 const STEM_CHARS: usize = 4;
+/// Who says it is no part of what is said.
+const SPEAKERS: &str = "user users nutzer nutzerin benutzer utilisateur usuario utente usuário";
 
 /// What was said that constraints can come from.
 #[derive(Debug, Clone, Copy)]
@@ -71,8 +73,8 @@ pub struct Settled {
 pub fn stated(said: Said<'_>) -> Vec<String> {
     let mut kept = Kept::of(said.noted);
     for sentence in users_sentences(said.messages) {
-        if is_constraint(&sentence) {
-            kept.add(&sentence);
+        if sentence.is_order() {
+            kept.add(&sentence.text);
         }
     }
     kept.into_list()
@@ -92,26 +94,27 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     let mut found = Search::new(&lines);
     let mut kept = Kept::of(said.noted);
     for noted in said.noted {
-        found.look_at(noted, Origin::User);
+        found.look_at(noted, Origin::User, true);
     }
     for sentence in users_sentences(said.messages) {
-        if is_constraint(&sentence) {
-            kept.add(&sentence);
+        let is_order = sentence.is_order();
+        if is_order {
+            kept.add(&sentence.text);
         }
-        found.look_at(&sentence, Origin::User);
+        found.look_at(&sentence.text, Origin::User, is_order);
     }
     for sentence in users_sentences(said.kept) {
-        found.look_at(&sentence, Origin::Other);
+        found.look_at(&sentence.text, Origin::Other, false);
     }
     for text in said.rules.iter().flat_map(|rules| whole_sentences(rules)) {
-        found.look_at(text, Origin::Other);
+        found.look_at(text, Origin::Other, false);
     }
     let earlier = said.previous.map(Sections::parse).unwrap_or_default();
     let records: Vec<Sections> = said.messages.iter().filter_map(|message| record(message)).collect();
     for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
         let line = item_text(line);
         if !line.starts_with(INFERRED) {
-            found.look_at(line, Origin::Other);
+            found.look_at(line, Origin::Other, false);
         }
     }
     let mut others = Kept::default();
@@ -185,13 +188,18 @@ fn write(summary: &str, mut sections: Sections, is_whole: bool, lines: Vec<Strin
 fn without_constraints(summary: &str) -> (String, Vec<&str>) {
     let mut within = false;
     let (mut text, mut lines) = (String::new(), Vec::new());
+    // A name without the marks of a heading, as in `Constraints: no sharks`, opens a line and the list right below it.
+    let mut is_heading = false;
     for line in summary.lines() {
         let opened = headings::named(line).or_else(|| headings::named_otherwise(line, |_| true));
-        let ends = line.trim_start().starts_with('#');
+        let ends = line.trim_start().starts_with('#') || !is_heading && !is_item(line);
         within = match opened {
             Some((slot, _)) => slot == Slot::Constraints,
             None => within && !ends,
         };
+        if opened.is_some() {
+            is_heading = headings::is_marked(line);
+        }
         match opened {
             Some((_, rest)) if within => lines.push(rest),
             None if within => lines.push(line),
@@ -202,6 +210,19 @@ fn without_constraints(summary: &str) -> (String, Vec<&str>) {
         }
     }
     (text.trim().to_owned(), lines)
+}
+
+/// Returns true for a line of a list.
+fn is_item(line: &str) -> bool {
+    line.trim_start().starts_with(['-', '*', '•', '+']) || numbered(line).is_some()
+}
+
+/// What stands behind the number of a line such as `1. Tests first`.
+fn numbered(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let text = rest.strip_prefix(['.', ')'])?;
+    (rest.len() < line.len() && text.starts_with(' ')).then(|| text.trim())
 }
 
 /// Constraints in the order in which they were said, each once.
@@ -219,7 +240,7 @@ impl Kept {
     }
 
     fn add(&mut self, text: &str) {
-        let text = clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), CONSTRAINT_CHARS_MAX);
+        let text = clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), SENTENCE_CHARS_MAX);
         let text = text.replace('\n', " ");
         if self.seen.insert(normal(&text)) {
             self.list.push(text);
@@ -227,7 +248,12 @@ impl Kept {
     }
 
     fn into_list(mut self) -> Vec<String> {
-        let excess = self.list.len().saturating_sub(CONSTRAINTS_MAX);
+        let mut chars = 0;
+        let newest = self.list.iter().rev().take(CONSTRAINTS_MAX).take_while(|text| {
+            chars += text.chars().count();
+            chars <= CONSTRAINTS_CHARS_MAX
+        });
+        let excess = self.list.len() - newest.count();
         self.list.drain(..excess);
         self.list
     }
@@ -245,6 +271,8 @@ struct Line {
     text: String,
     stems: Vec<String>,
     numbers: Vec<String>,
+    words: Vec<String>,
+    names: BTreeSet<String>,
     is_negated: bool,
     is_unspaced: bool,
 }
@@ -257,15 +285,27 @@ impl Line {
         }
         let mut stems: Vec<String> = Vec::new();
         let found = words(text);
-        for stem in found.iter().filter_map(|word| stem(word)) {
+        for stem in found.iter().filter(|word| !among(SPEAKERS, word)).filter_map(|word| stem(word)) {
             if stems.len() < WORDS_MAX && !stems.contains(&stem) {
                 stems.push(stem);
             }
         }
-        let numbers = found.into_iter().filter(|word| word.contains(char::is_numeric)).collect();
+        let numbers = found.iter().filter(|word| word.contains(char::is_numeric)).cloned().collect();
         let is_unspaced = text.chars().filter(|c| is_unspaced(*c)).count() * 2 > text.chars().count();
-        Self { text: text.to_owned(), stems, numbers, is_negated: is_negated(text), is_unspaced }
+        let (names, is_negated) = (names(text).collect(), is_negated(text));
+        Self { text: text.to_owned(), stems, numbers, words: found, names, is_negated, is_unspaced }
     }
+}
+
+/// Words with a digit, and words with a capital letter that no sentence begins with, in lower case. They stay as they
+/// are in a translation.
+fn names(text: &str) -> impl Iterator<Item = String> {
+    text.split_whitespace().enumerate().filter_map(|(at, word)| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let inner = word.chars().skip(usize::from(at == 0)).any(char::is_uppercase);
+        let counts = word.contains(char::is_numeric) || inner && word.chars().count() > 1;
+        counts.then(|| word.to_lowercase())
+    })
 }
 
 /// What of a word is compared; short words are grammar.
@@ -303,8 +343,9 @@ impl<'a> Search<'a> {
         Self { lines, by_stem, best: vec![None; lines.len()] }
     }
 
-    fn look_at(&mut self, sentence: &str, origin: Origin) {
-        if self.by_stem.is_empty() {
+    /// Looks at a sentence; `is_order`: a rule knows it as a constraint.
+    fn look_at(&mut self, sentence: &str, origin: Origin, is_order: bool) {
+        if self.lines.is_empty() {
             return;
         }
         let said = words(sentence);
@@ -333,11 +374,43 @@ impl<'a> Search<'a> {
                 self.best[at] = Some(Source { text, origin, shared_percent });
             }
         }
+        if is_order {
+            self.look_for_names(sentence, &said);
+        }
+    }
+
+    /// A line that says in other words, or in another language, what was ordered still has its names and numbers.
+    fn look_for_names(&mut self, sentence: &str, said: &[String]) {
+        let named: BTreeSet<String> = names(sentence).collect();
+        let is_negated = is_negated(sentence);
+        for (at, line) in self.lines.iter().enumerate().filter(|(_, line)| line.is_negated == is_negated) {
+            let shares =
+                line.names.iter().any(|name| said.contains(name)) || line.words.iter().any(|word| named.contains(word));
+            let has_numbers = line.numbers.iter().all(|number| said.contains(number));
+            if shares && has_numbers && self.best[at].is_none() {
+                let text = item_text(sentence).to_owned();
+                self.best[at] = Some(Source { text, origin: Origin::User, shared_percent: 0 });
+            }
+        }
     }
 }
 
-/// What the user said, a sentence each. What stands in code fences is not said, nor is the record of a branch.
-fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = String> {
+/// A sentence of the user's.
+struct Sentence {
+    text: String,
+    /// It stands in a list that the user gave as rules.
+    is_rule: bool,
+}
+
+impl Sentence {
+    fn is_order(&self) -> bool {
+        self.is_rule || is_constraint(&self.text)
+    }
+}
+
+/// What the user said, a sentence each; of a list of rules, a line each. What stands in code fences is not said, nor is
+/// the record of a branch.
+fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sentence> {
     let texts = messages.iter().filter(|message| message.role == Role::User && record(message).is_none());
     let texts = texts.flat_map(|message| &message.content).filter_map(|part| match part {
         Part::Text { text } => Some(clip(&presentable(text), TEXT_CHARS_MAX)),
@@ -345,14 +418,21 @@ fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Stri
     });
     texts.flat_map(|text| {
         let mut within = false;
-        let mut said: Vec<String> = Vec::new();
+        let mut in_rules = false;
+        let mut said: Vec<Sentence> = Vec::new();
         for line in text.lines() {
             if line.trim_start().starts_with("```") {
                 within = !within;
             } else if !within {
+                in_rules = in_rules && (line.trim().is_empty() || is_item(line));
+                if in_rules && !line.trim().is_empty() {
+                    said.push(Sentence { text: numbered(line).unwrap_or(item_text(line)).to_owned(), is_rule: true });
+                    continue;
+                }
+                in_rules = in_rules || opens_rules(line);
                 // What was asked is not what was ordered.
                 let told = whole_sentences(line).into_iter().filter(|text| !is_question(text, &words(text)));
-                said.extend(told.map(|sentence| item_text(sentence).to_owned()));
+                said.extend(told.map(|text| Sentence { text: item_text(text).to_owned(), is_rule: false }));
             }
         }
         said

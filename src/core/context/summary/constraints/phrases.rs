@@ -7,7 +7,19 @@ pub(super) const LEADING: &str = "\
     just again bitte und aber also auch noch et mais aussi y pero también e ma anche mas também и но также пожалуйста";
 
 /// Beginnings of orders.
-pub(super) const STARTS: [&str; 62] = [
+pub(super) const STARTS: [&str; 74] = [
+    "answer only",
+    "reply only",
+    "respond only",
+    "write only",
+    "leave the",
+    "leave my",
+    "leave all",
+    "leave our",
+    "leave every",
+    "lass den ",
+    "lass die ",
+    "lass das ",
     "never",
     "always",
     "do not",
@@ -73,7 +85,50 @@ pub(super) const STARTS: [&str; 62] = [
 ];
 
 /// What makes a sentence an order wherever it stands.
-pub(super) const CONTAINS: [&str; 138] = [
+pub(super) const CONTAINS: [&str; 181] = [
+    "nothing else",
+    "no later",
+    "no earlier",
+    "no sooner",
+    "not exceed",
+    "t exceed",
+    "cannot exceed",
+    "can t use",
+    "cannot use",
+    "can t afford",
+    "d rather not",
+    "would rather not",
+    "prefer not",
+    "allergic",
+    "allergisch",
+    "allergique",
+    "alérgico",
+    "alérgica",
+    "i m vegetarian",
+    "i am vegetarian",
+    "i m vegan",
+    "i am vegan",
+    "ich bin vegetarier",
+    "ich bin vegetarierin",
+    "ich bin vegan",
+    "je suis végétarien",
+    "je suis végétarienne",
+    "soy vegetariano",
+    "soy vegetariana",
+    "no puedes",
+    "no podemos",
+    "no se puede",
+    "no debes",
+    "tu ne peux pas",
+    "vous ne pouvez pas",
+    "on ne peut pas",
+    "darfst nicht",
+    "darfst nur",
+    "darfst kein",
+    "darfst keine",
+    "não pode",
+    "non puoi",
+    "non si può",
     "must not",
     "must never",
     "must be",
@@ -307,7 +362,34 @@ pub(super) const AS_WRITTEN: [&str; 88] = [
 ];
 
 /// What looks like an order and is none: what people say of themselves and of what they guess.
-pub(super) const NONE: [&str; 26] = [
+pub(super) const NONE: [&str; 53] = [
+    "must be kidding",
+    "must be joking",
+    "must be nice",
+    "must be tired",
+    "must be hard",
+    "must be fun",
+    "must be crazy",
+    "must be wrong",
+    "must be a joke",
+    "never mind",
+    "never thought",
+    "never knew",
+    "never ever",
+    "don t get me wrong",
+    "don t bother",
+    "according to the docs",
+    "according to the documentation",
+    "according to the manual",
+    "according to the log",
+    "according to the error",
+    "in the story",
+    "in the book",
+    "in the film",
+    "in the movie",
+    "in the novel",
+    "laut der doku",
+    "laut dokumentation",
     "i must",
     "i should",
     "we should talk",
@@ -360,3 +442,41 @@ pub(super) const NEGATIONS_UNSPACED: [&str; 16] = [
     "금지",
     "절대",
 ];
+
+/// What is said to be done always or never: an order where nobody is told of who does so.
+pub(super) const ADVERBS: &str = "\
+    never niemals nie immer jamais toujours nunca siempre mai sempre nooit altijd";
+/// Words of a sentence that tells what somebody does, did or is.
+pub(super) const NARRATING: &str = "\
+    i ve have has had was were been is are am did does he she they it we who there that which the a an my our his her \
+    their this these those ich habe hat hatte war waren ist sind wir er sie es der die das ein eine mein meine unser \
+    unsere je j ai a avait était est sont il elle nous on ils elles le la les un une mon ma yo he ha había era fue es son \
+    él ella nosotros el los las una mi io ho ha era è sono lui lei noi lo gli uno mio eu não ele ela nós o os as um uma \
+    meu ik heb heeft had was is zijn wij hij zij het een mijn";
+/// Verbs that choose one thing before another.
+pub(super) const CHOOSING: &str = "\
+    use take choose pick write call nimm nutze verwende benutze utilise utilisez prends usa utiliza use usate usare gebruik";
+/// What follows "no" where nothing is forbidden.
+pub(super) const NO_BEHIND: &str = "\
+    problem problems idea worries thanks thank doubt way one matter rush hurry wonder it that this these those i we you \
+    he she they there but and not so because need luck clue big sense point reason news comment offence offense question \
+    questions change decision progress answer answers response result results update updates word sign trace surprise \
+    error errors warning warnings is was are were es está hay me te se lo la le les puedo puede quiero sé tengo creo fue \
+    era ha he había veo entiendo importa pasa todo como estoy soy somos";
+/// What stands in a sentence with "no" that tells something.
+pub(super) const NO_WITHIN: &str = "\
+    yet today yesterday anymore is was are were has had came went got found happened";
+/// What says something that is no order of the user's, and how.
+pub(super) const REPORTERS: &str = "\
+    error message compiler log docs documentation manual article book story film movie novel linter warning test output \
+    page tutorial sign poster joke";
+/// Words behind such a thing.
+pub(super) const REPORTING: &str = "says said states stated tells told claims reads";
+/// Words in the line above a list of rules.
+pub(super) const LIST_HEADS: &str = "\
+    rule rules constraint constraints requirement requirements guideline guidelines convention conventions preference \
+    preferences restriction restrictions regel regeln vorgabe vorgaben anforderungen einschränkungen règle règles \
+    contrainte contraintes regla reglas requisitos restricciones regole vincoli requisiti regra regras restrições regels \
+    eisen правила требования ограничения zasady kurallar";
+/// The same in scripts without spaces.
+pub(super) const LIST_HEADS_UNSPACED: [&str; 8] = ["规则", "規則", "要求", "约束", "ルール", "条件", "규칙", "요구"];

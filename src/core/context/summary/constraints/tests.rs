@@ -158,3 +158,57 @@ fn a_section_in_prose_is_written_anew() {
     assert_eq!(settled.text, "The user asks: Bitte keine Emojis.");
     assert_eq!(settled.constraints, ["Bitte keine Emojis."]);
 }
+
+#[test]
+fn a_list_of_rules_is_kept_whole() {
+    let user = Message::user(
+        "Here are my rules:\n- never use tabs\n- max. 80 columns\n1. Tests first\n\n* no unwrap()\nThanks",
+    );
+    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    assert_eq!(stated(said), ["never use tabs", "max. 80 columns", "Tests first", "no unwrap()"]);
+    let shopping = Message::user("I bought these things:\n- oak\n- pine");
+    assert_eq!(stated(Said { messages: &[&shopping], ..said }), <[String; 0]>::default());
+}
+
+#[test]
+fn what_is_said_otherwise_or_in_another_language_is_not_said_twice() {
+    let user = Message::user("Nenne mich niemals Bob. We can't exceed 40 kg. I would rather not use React.");
+    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let lines =
+        ["Never call the user Bob", "Weight limit 40 kg", "Prefers not to use React", "Never call the user Tom"];
+    let settled = settle(&summary(&lines.map(str::to_owned)), said, BOUNDS);
+    assert_eq!(
+        section(&settled.text),
+        [
+            "Nenne mich niemals Bob.",
+            "We can't exceed 40 kg.",
+            "I would rather not use React.",
+            "(inferred) Never call the user Tom"
+        ]
+    );
+}
+
+#[test]
+fn a_line_of_constraints_in_prose_ends_where_it_ends() {
+    let user = Message::user("Never mention sharks.");
+    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let text = "Ann builds a boat.\n\nConstraints: no sharks, 9000 EUR.\nNext: mast.\n\nThe keel is laid.";
+    let settled = settle(text, said, BOUNDS);
+    assert_eq!(
+        settled.text,
+        "Ann builds a boat.\n\nNext: mast.\n\nThe keel is laid.\n\n## Constraints & Preferences\n- Never mention sharks.\n- \
+         (inferred) no sharks, 9000 EUR."
+    );
+}
+
+#[test]
+fn long_orders_are_kept_whole_and_the_newest_of_too_many() {
+    let long = format!("You must never {}.", "paint plank number seven in red or ".repeat(40).trim());
+    let orders: Vec<String> = (0..300).map(|n| format!("Never touch the file number {n}.")).collect();
+    for (said, first, count) in [(std::slice::from_ref(&long), &long, 1), (&orders, &orders[44], CONSTRAINTS_MAX)] {
+        let messages: Vec<Message> = said.iter().map(|text| Message::user(text.as_str())).collect();
+        let messages: Vec<&Message> = messages.iter().collect();
+        let stated = stated(Said { messages: &messages, kept: &[], noted: &[], rules: &[], previous: None });
+        assert_eq!((&stated[0], stated.len()), (first, count));
+    }
+}
