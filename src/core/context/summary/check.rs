@@ -51,7 +51,7 @@ pub fn check(text: &str) -> Result<String, Unusable> {
     if text.is_empty() {
         return Err(Unusable::Empty);
     }
-    let sections = Sections::parse(&text);
+    let sections = Sections::parse(prose::without_offer(&text));
     match sections.missing() {
         Some(_) if is_refusal_text(&text) => Err(Unusable::Refused),
         Some(name) => Err(Unusable::Missing(name)),
@@ -98,6 +98,7 @@ pub fn check_prose<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> Resul
         return Err(Unusable::Continued);
     }
     match prose::bare(&text) {
+        text if prose::is_too_short(text) => Err(Unusable::Empty),
         text if prose::is_cut_off(text) => Err(Unusable::CutOff),
         text if prose::is_unrelated(text, told) => Err(Unusable::Unrelated),
         text => Ok(text.to_owned()),
@@ -169,6 +170,7 @@ mod tests {
         accepted(&format!("  ```markdown\n{GOOD}\n```\n"));
         accepted(&format!("<think>## Goal\n- think</think>\n{GOOD}"));
         accepted(&format!("Here is the summary:\n\n{GOOD}"));
+        accepted(&format!("{GOOD}\n\nLet me know if you need more!"));
         accepted(&GOOD.replace("## ", "# "));
         accepted(&GOOD.replace("## Goal", "**Goal:**").replace("### Done", "**Done**:"));
         accepted(&GOOD.replace("Constraints & Preferences", "constraints and preferences:"));

@@ -9,12 +9,20 @@ use std::collections::BTreeSet;
 /// How an answer to the user begins, in lower case, with straight apostrophes.
 const OPENERS: &str = "\
     sure|of course|certainly|absolutely|great question|good question|you're welcome|you are welcome|no problem|thanks \
-    for|thank you for|yes|no|ok|okay|alright|hi|hello|let me|let's|i'll|i will|i can|i'd be happy|i would be happy|happy \
-    to|here's|here is|here are|to answer|you can|you could|you should|klar|gerne|natürlich|sicher|ja|nein|gute frage|hier \
-    ist|hier sind|du kannst|sie können|ich werde|ich kann|danke|bien sûr|certainement|oui|non|d'accord|voici|vous \
-    pouvez|tu peux|je vais|bonne question|merci|claro|por supuesto|sí|de acuerdo|aquí tienes|puedes|voy a|gracias|buena \
-    pregunta|certo|certamente|ecco|puoi|grazie|com certeza|sim|aqui está|você pode|obrigado|конечно|да|нет|хорошо|вы \
-    можете|спасибо|好的|当然|當然|没问题|沒問題|是的|您可以|你可以|我来|我來|我会|我會|はい|もちろん|承知|かしこまり|わかりました|네|물론|알겠습니다";
+    for|thank you for|hi|hello|let me|let's|i'll|i will|i can|i'd be happy|i would be happy|happy to|to answer|you \
+    can|you could|you should|klar|gerne|natürlich|sicher|gute frage|du kannst|sie können|ich werde|ich kann|danke|bien \
+    sûr|certainement|vous pouvez|tu peux|je vais|bonne question|merci|claro|por supuesto|puedes|voy a|gracias|buena \
+    pregunta|certo|certamente|puoi|grazie|com certeza|você pode|obrigado|конечно|вы \
+    можете|спасибо|好的|当然|當然|没问题|沒問題|您可以|你可以|我来|我來|我会|我會|はい|もちろん|承知|かしこまり|わかりました|네|물론|알겠습니다";
+/// Beginnings that an answer and a summary share: the rest tells which it is.
+const OPENERS_OF_BOTH: &str = "\
+    yes|no|ok|okay|alright|here's|here is|here are|ja|nein|hier ist|hier sind|oui|non|d'accord|voici|sí|de acuerdo|aquí \
+    tienes|ecco|sim|aqui está|да|нет|хорошо|是的";
+/// How one speaks to somebody.
+const ADDRESSES: &str = "\
+    you|your|yours|yourself|du|dir|dich|dein|deine|deinen|vous|votre|vos|usted|ustedes|tú|você|vocês|вы|вам|ваш|ты|тебе";
+/// The same in scripts without spaces.
+const ADDRESSES_UNSPACED: [&str; 7] = ["您", "你", "ください", "ですね", "ましょう", "세요", "드릴"];
 /// How an answer to the user ends: with an offer or a question.
 const OFFERS: &str = "\
     let me know|would you like|do you want|shall i|should i|feel free|how can i help|is there anything|what would you \
@@ -23,7 +31,7 @@ const OFFERS: &str = "\
     saber|avísame|vuoi che|fammi sapere|gostaria que|quer que|me avise|дайте знать|хотите|请告诉我|請告訴我|需要我|您需要|希望这|お知らせ|しましょうか|알려주세요|원하시면";
 /// How a summary speaks of the user, of the other side, and of itself.
 const TELLS: &str = "\
-    user|users|conversation|summary|summarised|summarized|summarise|summarize|discussion|assistant|nutzer|nutzerin|benutzer|\
+    conversation|summary|summarised|summarized|summarise|summarize|discussion|assistant|nutzer|nutzerin|benutzer|\
     zusammenfassung|gespräch|utilisateur|utilisatrice|résumé|usuario|usuaria|resumen|conversación|utente|riassunto|\
     usuário|resumo|conversa|пользователь|пользователя|пользователю|резюме|gebruiker|samenvatting";
 /// The same in scripts without spaces.
@@ -33,6 +41,11 @@ const TELLS_UNSPACED: [&str; 11] =
 const SPEAKERS: &str = "\
     user|human|assistant|ai|model|system|nutzer|benutzer|assistent|utilisateur|usuario|asistente|utente|assistente|\
     usuário|пользователь|ассистент|用户|助手|ユーザー|アシスタント|사용자";
+
+/// Words in front of "user" where it is the one who speaks here, and not any user of something.
+const THE: &str = "the|this|our|der|die|den|dem";
+/// Least words of a summary in a form of its own, and the least characters of a script without spaces.
+const LEAST: (usize, usize) = (4, 8);
 
 /// Share in percent of the words of a summary that must occur in what it is of. A translation shares few with it, and has
 /// its names and numbers.
@@ -46,6 +59,11 @@ pub(super) fn bare(text: &str) -> &str {
         Some((first, rest)) if is_introduction(first) && !rest.trim().is_empty() => rest.trim(),
         _ => text,
     };
+    without_offer(text)
+}
+
+/// The text without an offer to the user behind it.
+pub(super) fn without_offer(text: &str) -> &str {
     match sentences(text).last() {
         Some(last) if offers(last) && last.len() < text.len() => {
             let at = last.as_ptr() as usize - text.as_ptr() as usize;
@@ -63,7 +81,13 @@ fn is_introduction(line: &str) -> bool {
 /// Returns true if a text ends where no text ends.
 pub(super) fn is_cut_off(text: &str) -> bool {
     let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
-    fences % 2 == 1 || text.trim_end().ends_with([',', ';', ':', '(', '[', '，', '：', '；', '、', '（', '–', '—'])
+    fences % 2 == 1 || text.trim_end().ends_with([',', ';', '(', '[', '，', '；', '、', '（', '–', '—'])
+}
+
+/// Returns true if a text is too short to stand for a conversation.
+pub(super) fn is_too_short(text: &str) -> bool {
+    let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+    words < LEAST.0 && text.chars().filter(|c| is_unspaced(*c)).count() < LEAST.1
 }
 
 /// Returns true if a text goes on with the conversation: it answers the user, plays a turn or calls a tool.
@@ -77,7 +101,20 @@ pub(super) fn continues(text: &str) -> bool {
     }
     let found = sentences(text);
     let offers = found.last().is_some_and(|last| offers(last));
-    offers || found.first().is_some_and(|first| begins_with_one_of(first, OPENERS)) || is_code(text)
+    let begins = |openers| found.first().is_some_and(|first| begins_with_one_of(first, openers));
+    offers || begins(OPENERS) || begins(OPENERS_OF_BOTH) && addresses(text) || is_code(text)
+}
+
+/// Returns true if a text speaks to somebody.
+fn addresses(text: &str) -> bool {
+    ADDRESSES_UNSPACED.iter().any(|word| text.contains(word)) || has_word(text, ADDRESSES)
+}
+
+fn has_word(text: &str, list: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| {
+        let word = word.to_lowercase();
+        !word.is_empty() && list.split('|').any(|listed| listed == word)
+    })
 }
 
 fn offers(sentence: &str) -> bool {
@@ -111,11 +148,17 @@ fn is_code(text: &str) -> bool {
 
 /// Returns true if a text speaks of the user, the conversation or itself in the third person.
 fn tells(text: &str) -> bool {
-    TELLS_UNSPACED.iter().any(|word| text.contains(word))
-        || text.split(|c: char| !c.is_alphanumeric()).any(|word| {
-            let word = word.to_lowercase();
-            !word.is_empty() && TELLS.split('|').any(|told| told == word)
-        })
+    TELLS_UNSPACED.iter().any(|word| text.contains(word)) || has_word(text, TELLS) || names_the_user(text)
+}
+
+/// Returns true for "the user", and for "User" at the beginning of a sentence: "a user" is anybody.
+fn names_the_user(text: &str) -> bool {
+    sentences(text).iter().any(|sentence| {
+        let words: Vec<String> = words(sentence);
+        let user = |word: &str| matches!(word, "user" | "users");
+        let begins = words.first().is_some_and(|word| user(word));
+        begins || words.windows(2).any(|pair| THE.split('|').any(|the| the == pair[0]) && user(&pair[1]))
+    })
 }
 
 fn begins_with_one_of(text: &str, list: &str) -> bool {
@@ -194,6 +237,14 @@ mod tests {
             ("```rust\nfn main() {\n    println!(\"boat\");\n}\n```", true),
             ("Yesterday the keel was laid.", false),
             ("Notes: the keel is of oak.", false),
+            ("Here's a recap: Ann is building a boat called Aurora from oak.", false),
+            ("Hier ist der Stand: Das Boot Aurora ist aus Eiche.", false),
+            ("OK. The boat Aurora is of oak. The mast is ordered.", false),
+            ("No decision on the mast yet. The boat is of oak.", false),
+            ("Sure! To add a user, open the settings and click Add. Let me know if it works.", true),
+            ("You can create a user with CREATE ROLE.", true),
+            ("Yes. You add users in the settings.", true),
+            ("Here is how you add one: open the settings.", true),
         ] {
             assert_eq!(continues(text), expected, "{text}");
         }
@@ -211,6 +262,20 @@ mod tests {
             assert_eq!(bare(&text), body, "{text}");
         }
         assert_eq!(bare("Shall I go on?"), "Shall I go on?");
+    }
+
+    #[test]
+    fn one_word_is_no_summary() {
+        for (text, expected) in [
+            ("Aurora.", true),
+            ("- The boat", true),
+            ("", true),
+            ("The boat is Aurora.", false),
+            ("用户想造一艘橡木船。", false),
+            ("船。", true),
+        ] {
+            assert_eq!(is_too_short(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -237,7 +302,7 @@ mod tests {
             ("- the keel\n- the mast", false),
             ("The keel is of", false),
             ("The keel is of oak,", true),
-            ("Still to do:", true),
+            ("The keel is of oak. Next step:", false),
             ("```\nlet x", true),
             ("```\nlet x\n```", false),
         ] {
