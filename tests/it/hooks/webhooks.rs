@@ -4,7 +4,7 @@ use crate::support::{
     binary::{self, Binary},
     client::Client,
     server::Server,
-    talk::text_of,
+    talk::{text_of, words},
     webhook::{self, Webhook},
 };
 use reseed::{
@@ -75,6 +75,39 @@ async fn a_context_webhook_that_fails_ends_the_request_and_not_the_session() {
         }
         assert_eq!((webhook.calls().len(), model.requests().len()), (2, 0));
     }
+}
+
+#[tokio::test]
+async fn a_webhook_is_given_the_conversation_before_a_compaction_and_can_read_the_whole_branch() {
+    let webhook = Webhook::answering(|_| (200, json!({ "summary": "The ferry is called Aurora." }))).await;
+    let folder = tempfile::tempdir().unwrap();
+    let hooks = [webhook::hook("summariser", &webhook.url, json!([{ "event": "before_compact" }]))];
+    let file = webhook::file(folder.path(), &hooks);
+    let server = Server::start(answering(), &[("HOOKS_FILE", &file), ("CONTEXT_WINDOW", "8000")]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let strategy = json!({ "strategy": "manual", "settings": { "keepRecentTokens": 200 } });
+    assert_eq!(client.ask("set_context_strategy", strategy).await["type"], "ok");
+    let mut calls = Vec::new();
+    for round in 0..2 {
+        client.turn(&format!("Question {round}, about the ferry.")).await;
+        client.turn(&words(1, 300)).await;
+        client.turn("Thank you.").await;
+        assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok", "{round}");
+        let compacted = client.event("context_compacted").await["payload"].clone();
+        assert_eq!(compacted["rung"], "hook_summary", "{compacted}");
+        calls.push(webhook.calls().pop().unwrap());
+        let said = calls[round]["conversation"].as_str().unwrap();
+        assert!(said.contains(&format!("[User]: Question {round}, about the ferry.")), "{said}");
+        assert!(calls[round]["branchEntries"].to_string().contains(&format!("Question {round}")));
+    }
+    // What the first compaction took out of sight is read page by page, over any socket.
+    let first = calls[1]["branchEntries"][0].clone();
+    assert!(first["parentId"].is_string() && !calls[1]["branchEntries"].to_string().contains("Question 0"), "{first}");
+    let mut reader = Client::v2(&server.ws()).await;
+    reader.ask("open_session", json!({ "sessionId": opened["sessionId"], "role": "observer" })).await;
+    let older = json!({ "path": true, "before": first["entryId"] });
+    let page = reader.ask("get_entries", older).await["payload"]["items"].to_string();
+    assert!(page.contains("Question 0, about the ferry."), "{page}");
 }
 
 #[tokio::test]
