@@ -6,7 +6,7 @@ use crate::{
     command::SessionRole,
     context::{Breakdown, ContextInfo},
     entry::SummaryForm,
-    hook::{HookCall, HookPoint},
+    hook::{HookCall, HookOffer, HookPoint},
     reply::{Pin, QueueItem, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
@@ -185,6 +185,10 @@ events! {
         /// The compaction that is held from now on. For the server, which reads it back after a restart.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         held: Option<HeldCompaction>,
+        /// The required hooks of its client that work of the session needs from now on, all of them: their names and
+        /// where they are asked. For the server, which reads them back after a restart.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hooks: Option<Vec<HookOffer>>,
         /// The command that caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,

@@ -32,6 +32,7 @@ export type ErrorCode =
   | "empty_input"
   | "input_too_large"
   | "queue_full"
+  | "input_cancelled"
   | "not_queued"
   | "turn_running"
   | "no_turn"

@@ -6,7 +6,7 @@ import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
-import type { HookCall, HookPoint } from "./hooks.js";
+import type { HookCall, HookOffer, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
 /** Why a compaction was done. */
@@ -164,6 +164,11 @@ export interface SessionUpdated {
   generation?: number;
   /** The compaction that is held from now on. For the server, which reads it back after a restart. */
   held?: HeldCompaction;
+  /**
+   * The required hooks of its client that work of the session needs from now on, all of them: their names and
+   * where they are asked. For the server, which reads them back after a restart.
+   */
+  hooks?: Array<HookOffer>;
   /** The command that caused it. */
   commandId?: CommandId;
 }

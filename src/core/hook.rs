@@ -96,6 +96,14 @@ impl HookSpec {
             && (always || self.reasons.iter().any(|reason| other.reasons.contains(reason)))
     }
 
+    /// Whether it is required and asked wherever the other hook, of the same name, is.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let reasons = self.reasons.is_empty()
+            || !other.reasons.is_empty() && other.reasons.iter().all(|reason| self.reasons.contains(reason));
+        self.required && self.name == other.name && self.point == other.point && reasons
+    }
+
     /// Whether it is asked there, for that reason.
     #[must_use]
     pub fn is_asked(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {

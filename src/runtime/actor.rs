@@ -58,6 +58,9 @@ struct Actor {
     stopping: bool,
     /// The running turn was ended before its time; what waits must not begin.
     held: bool,
+    /// The session was read from the store with inputs that wait: they begin with the tools and hooks of who opened it,
+    /// which come with its first words.
+    queue_waits: bool,
     /// A record of the session was found damaged.
     quarantined: bool,
     ended: bool,
@@ -95,7 +98,9 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let state = started.seed.session.state.clone();
     let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
-    let agent = Some(Box::new(AgentLoop::seeded(generation, started.seed)));
+    let queue_waits = !started.seed.session.state.queue.is_empty();
+    let seed = Seed { holding: queue_waits, ..started.seed };
+    let agent = Some(Box::new(AgentLoop::seeded(generation, seed)));
     let actor = Box::new(Actor {
         id,
         shared,
@@ -107,6 +112,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         host: None,
         stopping: false,
         held: false,
+        queue_waits,
         quarantined: false,
         ended: false,
         visited: false,
@@ -179,6 +185,7 @@ impl Actor {
 
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
         self.visited |= !matches!(message, Message::Input(_));
+        self.look_again().await?;
         if !self.quarantined && self.shared.damage(&self.id).is_some() {
             // What is running may end; nothing more is begun.
             self.quarantined = true;
@@ -334,7 +341,7 @@ impl Actor {
             .map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(self.shared.clock.now())));
         let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
         let alone = self.detached_since.map(|since| since + alone_for);
-        [tools, alone].into_iter().flatten().min()
+        [tools, alone, self.next_look()].into_iter().flatten().min()
     }
 }
 

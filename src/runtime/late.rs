@@ -6,12 +6,21 @@
 
 use super::{effects::mark_duplicate, handle::Outgoing};
 use crate::core::agent_loop::Origin;
-use reseed_protocol::{CommandId, reply::Reply};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, reply::Reply};
+use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
 /// Commands that may wait in one session. One connection waits for half of
 /// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies at most; the rest is for what connections before it left behind.
 pub(super) const LATE_MAX: usize = 64;
+
+/// Commands of one connection that may wait, further copies included. A connection reads no more commands beyond half of
+/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: what is left of them is for the answers of its hooks, which
+/// the others wait for.
+pub(super) const LATE_OF_ONE_MAX: usize = 24;
+
+/// Commands that waited and are remembered with what they said, so that another one under the same id is told apart.
+const SEEN_MAX: usize = 256;
 
 /// A command that waits.
 #[derive(Debug)]
@@ -39,17 +48,48 @@ pub(super) enum Met {
 
 /// The commands that wait.
 #[derive(Debug, Default)]
-pub(super) struct Late(Vec<Waiting>);
+pub(super) struct Late {
+    waiting: Vec<Waiting>,
+    /// The last [`SEEN_MAX`] that waited, with their fingerprints. In memory only: the store keeps no fingerprint of what
+    /// hooks have changed, as anyone who reads it could try out what was said.
+    seen: VecDeque<(CommandId, u64)>,
+}
 
 impl Late {
-    /// Whether no more may wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= LATE_MAX
+    /// Why no more may wait, or no more of this connection.
+    pub(super) fn is_full(&self, outgoing: &mpsc::Sender<Outgoing>) -> Option<ErrorBody> {
+        let of_one = |waiting: &Waiting| {
+            let copies = std::iter::once(&waiting.first).chain(&waiting.again);
+            copies.filter(|other| other.same_channel(outgoing)).count()
+        };
+        let of_this: usize = self.waiting.iter().map(of_one).sum();
+        let message = if of_this >= LATE_OF_ONE_MAX {
+            format!(
+                "{of_this} commands of this connection wait for hooks, as many as may; wait for a reply, then send it again"
+            )
+        } else if self.waiting.len() >= LATE_MAX {
+            format!(
+                "{LATE_MAX} commands of this session wait for hooks, as many as may; wait for a reply, then send it again"
+            )
+        } else {
+            return None;
+        };
+        Some(ErrorBody::new(ErrorCode::Overloaded, message))
+    }
+
+    /// Whether a command under this id waited that said something else.
+    pub(super) fn was_another(&self, id: &CommandId, fingerprint: u64) -> bool {
+        self.seen.iter().any(|(seen, said)| seen == id && *said != fingerprint)
+    }
+
+    /// Whether this command waits.
+    pub(super) fn waits(&self, id: &CommandId, fingerprint: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.id == *id && waiting.fingerprint == fingerprint)
     }
 
     /// Lets a command that is sent again wait with its first copy.
     pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &mpsc::Sender<Outgoing>) -> Met {
-        match self.0.iter_mut().find(|waiting| waiting.id == *id) {
+        match self.waiting.iter_mut().find(|waiting| waiting.id == *id) {
             None => Met::Nobody,
             Some(waiting) if waiting.fingerprint == fingerprint => {
                 // Whoever hung up sends it again elsewhere.
@@ -63,20 +103,24 @@ impl Late {
 
     /// A command begins to wait.
     pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: mpsc::Sender<Outgoing>) {
-        self.0.push(Waiting { origin, id, fingerprint, first: outgoing, again: Vec::new() });
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.pop_front();
+        }
+        self.seen.push_back((id.clone(), fingerprint));
+        self.waiting.push(Waiting { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
     /// Forgets those that are not among these: nothing will answer them.
     pub(super) fn keep(&mut self, ids: &[CommandId]) {
-        self.0.retain(|waiting| ids.contains(&waiting.id));
+        self.waiting.retain(|waiting| ids.contains(&waiting.id));
     }
 
     /// Answers a command that waits, and everyone who sent it again; whether there is one.
     pub(super) fn answer(&mut self, origin: Origin, id: &CommandId, reply: &Reply) -> bool {
-        let Some(at) = self.0.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
             return false;
         };
-        let Waiting { first, again, .. } = self.0.remove(at);
+        let Waiting { first, again, .. } = self.waiting.remove(at);
         // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
         let _ = first.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
         let mut reply = reply.clone();
@@ -132,18 +176,31 @@ mod tests {
     fn what_waits_is_bounded_and_what_nothing_answers_is_forgotten() {
         let (outgoing, _incoming) = mpsc::channel(1);
         let mut late = Late::default();
+        let mut others = Vec::new();
         for number in 0..LATE_MAX {
-            assert!(!late.is_full(), "{number}");
-            late.wait(Origin(1), id(&format!("command-{number}")), 0, outgoing.clone());
+            if number % LATE_OF_ONE_MAX == 0 {
+                others.push(mpsc::channel(1));
+            }
+            let one = &others.last().unwrap().0;
+            assert!(late.is_full(one).is_none(), "{number}");
+            late.wait(Origin(1), id(&format!("command-{number}")), 0, one.clone());
         }
-        assert!(late.is_full());
+        let full = late.is_full(&others[0].0).unwrap();
+        assert!(full.message.contains("24 commands of this connection") && full.retriable, "{}", full.message);
+        assert!(late.is_full(&outgoing).unwrap().message.contains("64 commands of this session"));
         late.keep(&[id("command-3")]);
-        assert!(!late.is_full());
+        assert!(late.is_full(&others[0].0).is_none());
+        // A copy waits for a reply like the first.
+        for _ in 1..LATE_OF_ONE_MAX {
+            late.join(&id("command-3"), 0, &others[0].0);
+        }
+        assert!(late.is_full(&others[0].0).is_some() && late.is_full(&outgoing).is_none());
+        late.waiting[0].again.clear();
         for _ in 0..3 {
             let (gone, _) = mpsc::channel(1);
             assert_eq!(late.join(&id("command-3"), 0, &gone), Met::Itself);
         }
-        assert!(late.0[0].again.len() <= 2, "who hung up is not kept");
+        assert!(late.waiting[0].again.len() <= 2, "who hung up is not kept");
         assert_eq!(late.join(&id("command-4"), 0, &outgoing), Met::Nobody);
     }
 }

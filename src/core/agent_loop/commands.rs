@@ -132,6 +132,11 @@ impl AgentLoop {
     fn on_cancel_turn(&mut self, now: Timestamp, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
         let running = self.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
+            (None, None) if self.looks_at_input() => {
+                self.remember(caller);
+                self.withdraw_input(now);
+                return Ok(());
+            }
             (None, _) => return Err(ErrorBody::new(ErrorCode::NoTurn, "no turn is running")),
             (Some(running), Some(asked)) if running != asked => {
                 let message = format!("turn `{asked}` is not running, turn `{running}` is");

@@ -85,6 +85,9 @@ pub enum Input {
         /// What it said.
         answer: Box<Result<HookAnswer, HookFault>>,
     },
+    /// Another client owns the session from now on, and the hooks of the one before went with it. What was begun under
+    /// those that are required still needs them.
+    HostLeft,
     /// The client that hosts hooks has come or has left, or offers other hooks: what they are asked is sent to whoever is
     /// here now.
     AskAgain {

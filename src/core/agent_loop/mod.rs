@@ -48,7 +48,7 @@ mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
-pub use hooks::{Added, Inputs, TurnHooks};
+pub use hooks::{Added, Inputs, Owed, TurnHooks};
 pub use info::{Snapshot, usage_percent};
 pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
@@ -222,6 +222,8 @@ pub struct Seed {
     pub preview: Option<Box<Prepared>>,
     /// The hooks of the owner's client. Like its tools they are offered again after a restart.
     pub client_hooks: Arc<[HookSpec]>,
+    /// Required hooks whose client is gone, and the work that needs them.
+    pub owed: Owed,
     /// How far the running turn is with its hooks.
     pub turn_hooks: TurnHooks,
     /// The inputs that hooks look at, and those that wait behind them.
@@ -253,6 +255,7 @@ impl Seed {
             guards: Guards::default(),
             preview: None,
             client_hooks: Arc::default(),
+            owed: Owed::default(),
             turn_hooks: TurnHooks::default(),
             inputs: Inputs::default(),
             hook_runs: Vec::new(),
@@ -317,6 +320,7 @@ pub struct AgentLoop {
     ready: Option<Box<Ready>>,
     preview: Option<Box<Prepared>>,
     client_hooks: ClientHooks,
+    owed: Owed,
     turn_hooks: TurnHooks,
     hook_runs: Vec<HookRun>,
     receipts: Receipts,
@@ -389,6 +393,7 @@ impl AgentLoop {
             ready: None,
             preview: seed.preview,
             client_hooks: seed.client_hooks,
+            owed: seed.owed,
             turn_hooks: seed.turn_hooks,
             hook_runs: seed.hook_runs,
             receipts: seed.receipts,
@@ -435,6 +440,7 @@ impl AgentLoop {
             guards: self.guards,
             preview: self.preview,
             client_hooks: self.client_hooks,
+            owed: self.owed,
             turn_hooks: self.turn_hooks,
             inputs: Inputs { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line },
             hook_runs: self.hook_runs,
@@ -478,6 +484,7 @@ impl AgentLoop {
                 self.on_branch_summary_fault(now, &fault);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(now, &call_id, *answer),
+            (_, Input::HostLeft) => self.on_host_left(),
             (_, Input::AskAgain { only_away }) => self.ask_again(now, only_away),
             (_, Input::Tick) => self.on_tick(now),
             (_, Input::Hold) => self.holding = true,
@@ -493,6 +500,7 @@ impl AgentLoop {
         }
         self.check_held();
         self.tell_meter(now);
+        self.forget_what_is_done();
         std::mem::take(&mut self.out)
     }
 
@@ -579,7 +587,11 @@ impl AgentLoop {
     }
 
     /// Takes events into the session and has them written as one step.
-    fn append(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
+    fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
+        if hooks::begins_work(&events) {
+            self.forget_what_is_done();
+            events.extend(self.hooks_to_keep());
+        }
         for event in &events {
             self.receipts.note(event, &self.session.state);
             self.session.apply(event, &self.counter);

@@ -5,7 +5,7 @@
 //! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
 //! or someone has edited the queue.
 
-use super::{AgentLoop, commands::Caller, info, navigate::Ask, turn::appended};
+use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, info, navigate::Ask, turn::appended};
 use crate::core::session::{Place, input, place::is_message};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
@@ -14,7 +14,6 @@ use reseed_protocol::{
     },
     entry::CustomMessage,
     event::{Event, QueueChanged},
-    hook::HookPoint,
     reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
@@ -91,13 +90,13 @@ impl AgentLoop {
             instructions: command.instructions,
             replace_instructions: command.replace_instructions,
         };
-        if !self.has_hooks(HookPoint::Message, None) {
+        if !self.has_input_hooks(&caller.id) {
             let said = Said { entry_id: self.ids.next_id(), parts };
             return self.take_input(now, caller, said, how);
         }
         // Hooks are not asked about what is refused anyway.
         self.check_input(&how)?;
-        self.look_at_input(now, caller, parts, how);
+        self.look_at_input(now, caller, parts, What::Said(how));
         Ok(())
     }
 
@@ -106,7 +105,7 @@ impl AgentLoop {
         if let Some(expected) = &how.if_leaf {
             self.check_leaf(expected.as_ref())?;
         }
-        if !self.is_busy() {
+        if !self.keeps_waiting() {
             return Ok(());
         }
         if how.parent_id.is_some() {
@@ -118,6 +117,14 @@ impl AgentLoop {
         }
     }
 
+    /// Whether an input has to wait for its turn. Messages that hooks added while they looked at it do not keep it waiting:
+    /// they are told to the model with it.
+    fn keeps_waiting(&self) -> bool {
+        let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
+        let is_at_rest = matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none();
+        !is_at_rest || self.looks_at_input() || (!self.holding && self.session.state.queue.iter().any(waits))
+    }
+
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
     pub(super) fn take_input(
         &mut self,
@@ -127,7 +134,7 @@ impl AgentLoop {
         mut how: How,
     ) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
-        if !self.is_busy() {
+        if !self.keeps_waiting() {
             let Some(place) = how.place.take() else {
                 self.start_turn(now, caller.clone(), said);
                 return Ok(());
@@ -242,7 +249,7 @@ impl AgentLoop {
         let changed = items != self.session.state.queue;
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.append(events, vec![mark]);
-        if matches!(self.stage, super::Stage::Idle) {
+        if matches!(self.stage, Stage::Idle) {
             self.proceed(now);
         }
         Ok(())
@@ -260,11 +267,26 @@ impl AgentLoop {
         super::annotate::check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
         self.check_fits(&parts).map_err(|error| error.with_field("content"))?;
-        let entry_id: EntryId = self.ids.next_id();
-        let as_of_seq = Some(self.session.state.seq);
-        let reply = Reply::Ok(Done { entry_id: Some(entry_id.clone()), as_of_seq, ..Done::default() });
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
-        let custom = QueuedCustom { entry_id, custom_type, display, details };
+        let custom = QueuedCustom { entry_id: self.ids.next_id(), custom_type, display, details };
+        // A hook is not asked about what hooks add: it would wait for itself.
+        if caller.origin == Origin::HOOK || !self.has_input_hooks(&caller.id) {
+            return self.take_custom_message(now, caller, parts, custom);
+        }
+        self.look_at_input(now, caller, parts, What::Custom(Box::new(custom)));
+        Ok(())
+    }
+
+    /// Tells the model a message of a client's that no hook is asked about any more, or puts it in line.
+    pub(super) fn take_custom_message(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        parts: Vec<Part>,
+        custom: QueuedCustom,
+    ) -> Result<(), ErrorBody> {
+        let as_of_seq = Some(self.session.state.seq);
+        let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
         let after = self.meant_for();
         let item = QueueItem {
             command_id: caller.id.clone(),

@@ -311,6 +311,7 @@ impl AgentLoop {
             });
             self.append(vec![founding], Vec::new());
         }
+        self.owe_what_was_kept();
         if self.session.state.turn.is_some() {
             self.drop_unmade_calls(now);
             self.end_turn(now, TurnStatus::Interrupted);

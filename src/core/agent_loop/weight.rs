@@ -31,7 +31,7 @@ impl AgentLoop {
                 orders || is_near()
             }
             Input::Seeded | Input::Recovered | Input::Go => self.ordered.is_some() || is_near(),
-            Input::Cancelled { .. } | Input::AskAgain { .. } | Input::Hold | Input::Stop => false,
+            Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } | Input::Hold | Input::Stop => false,
         }
     }
 }

@@ -10,6 +10,7 @@ use reseed_protocol::{
     context::ContextInfo,
     entry::BranchSummary,
     event::{CompactionFailed, CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
+    hook::HookOffer,
     reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,10 @@ pub struct SessionState {
     /// The compaction that is held until it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldAt>,
+    /// The required hooks of its client under which the turn that is running was begun and the inputs that wait were
+    /// accepted: after a restart these are not gone on with unless those are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookOffer>,
     /// What its requests have cost.
     pub cost: Cost,
     /// Inputs that wait.
@@ -151,6 +156,7 @@ impl Default for SessionState {
             undone: Vec::new(),
             rest_tokens: None,
             held: None,
+            hooks: Vec::new(),
             cost: Cost::default(),
             queue: Vec::new(),
             turn: None,
@@ -247,6 +253,9 @@ impl SessionState {
                 }
                 if let Some(pins) = &updated.pins {
                     self.pins.clone_from(pins);
+                }
+                if let Some(hooks) = &updated.hooks {
+                    self.hooks.clone_from(hooks);
                 }
                 if let Some(leaf) = &updated.leaf_id {
                     if self.leaf != *leaf {

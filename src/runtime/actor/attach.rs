@@ -43,6 +43,8 @@ pub(super) struct Owner {
     pub(super) outgoing: mpsc::Sender<Outgoing>,
     /// Room for events that are for it alone, in bytes; made with the first one, which most never get.
     pub(super) event_room: Option<Arc<Semaphore>>,
+    /// Bytes of a call that it could not be sent because it did not read. It is asked again once there is room.
+    pub(super) unsent_bytes: Option<u32>,
 }
 
 impl Actor {
@@ -94,13 +96,16 @@ impl Actor {
         }
         if attach.role == SessionRole::Owner {
             let client = Client { origin: attach.origin, client_id: attach.client_id };
-            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room: None });
+            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room: None, unsent_bytes: None });
             self.offer_hooks(attach.hooks).await?;
             self.tell(Input::AskAgain { only_away: false }, None).await?;
         }
-        // What waited begins with the tools and hooks of who is here now.
-        if self.held && !self.stopping && !self.quarantined {
-            self.held = false;
+        // What waited begins with the tools and hooks of who is here now. Whoever only watches brings none: what needs those
+        // of its client waits for its owner.
+        let is_owner = attach.role == SessionRole::Owner;
+        let may_begin = is_owner || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
+        if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
+            (self.held, self.queue_waits) = (false, false);
             self.tell(Input::Go, None).await?;
         }
         let resumed = match &attach.resume {

@@ -128,6 +128,13 @@ impl Actor {
         command: &Command,
         outgoing: &mpsc::Sender<Outgoing>,
     ) -> Result<Met, ErrorBody> {
+        let cancels = matches!(command, Command::CancelTurn(_) | Command::CancelCompaction(_));
+        let full = self.effects.late.is_full(outgoing).filter(|_| !cancels);
+        if self.effects.late.waits(id, content)
+            && let Some(full) = full
+        {
+            return Err(full);
+        }
         match self.effects.late.join(id, content, outgoing) {
             late::Met::Itself => return Ok(Met::Waiting),
             late::Met::Another if command.writes() => return Err(conflict(id)),
@@ -135,6 +142,11 @@ impl Actor {
         }
         if command.writes() {
             match self.effects.earlier(id).await? {
+                Some((earlier, _))
+                    if earlier == withheld(command.name()) && self.effects.late.was_another(id, content) =>
+                {
+                    return Err(conflict(id));
+                }
                 Some((earlier, reply)) if earlier == content || earlier == withheld(command.name()) => {
                     return Ok(Met::Answered(Box::new(reply)));
                 }
@@ -142,11 +154,6 @@ impl Actor {
                 None => {}
             }
         }
-        let cancels = matches!(command, Command::CancelTurn(_) | Command::CancelCompaction(_));
-        if self.effects.late.is_full() && !cancels {
-            let message = "too many commands of this session wait for hooks; wait for their replies first";
-            return Err(ErrorBody::new(ErrorCode::Overloaded, message));
-        }
-        Ok(Met::Nothing)
+        full.map_or(Ok(Met::Nothing), Err)
     }
 }

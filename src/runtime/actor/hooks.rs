@@ -25,8 +25,8 @@ use reseed_protocol::{
     frame::encode,
     hook::{HookCall, HookOffer, HookPoint},
 };
-use std::{collections::BTreeMap, sync::Arc};
-use tokio::sync::Semaphore;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{sync::Semaphore, time::Instant};
 
 /// Id of the frames that ask a client's hooks: none is ever answered.
 const HOOK_ID: &str = "s_h";
@@ -34,6 +34,14 @@ const HOOK_ID: &str = "s_h";
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
 /// carries all that would be sent, so a client that does not read would otherwise hold that as often as there are hooks.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Places among what may wait for one connection that events leave free: half for replies, and one for the word that it is
+/// no longer the owner.
+const FOR_OTHERS: usize = REPLIES_MAX / 2 + 1;
+
+/// How often it is looked whether a client reads again that was not sent a call because it did not read. Only while a hook
+/// of such a client is waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls that are measured at once: more than a client has open, whose hooks are asked one after the other.
 const ASKED_MAX: usize = 256;
@@ -74,15 +82,26 @@ impl Owner {
         let frame = encode(HOOK_ID, event);
         let room = self.event_room.get_or_insert_with(|| Arc::new(Semaphore::new(EVENT_BYTES_MAX)));
         let bytes = u32::try_from(frame.len().min(EVENT_BYTES_MAX)).unwrap_or(u32::MAX);
-        // Half for replies, one for the word that it is no longer the owner.
-        let for_others = REPLIES_MAX / 2 + 1;
         match room.clone().try_acquire_many_owned(bytes) {
-            Ok(_room) if self.outgoing.capacity() > for_others => {
+            Ok(_room) if self.outgoing.capacity() > FOR_OTHERS => {
                 let event = Private { session: session.clone(), frame, _room };
                 self.outgoing.try_send(Outgoing::Event(Box::new(event))).map_err(|_| "is not connected")
             }
-            _ => Err("does not read what it is sent"),
+            _ => {
+                self.unsent_bytes = Some(bytes);
+                Err("does not read what it is sent")
+            }
         }
+    }
+
+    /// Whether it reads again: what could not be sent to it would fit now.
+    fn reads_again(&mut self) -> bool {
+        let (Some(bytes), Some(room)) = (self.unsent_bytes, &self.event_room) else { return false };
+        let fits = room.available_permits() >= bytes as usize && self.outgoing.capacity() > FOR_OTHERS;
+        if fits || self.outgoing.is_closed() {
+            self.unsent_bytes = None;
+        }
+        fits
     }
 }
 
@@ -164,6 +183,10 @@ impl Actor {
     pub(super) async fn offer_hooks(&mut self, offers: Option<Vec<HookOffer>>) -> Result<(), End> {
         let Some(client) = self.owner.as_ref().map(|owner| owner.client.clone()) else { return Ok(()) };
         let origin = client.origin;
+        let is_another = self.host.as_ref().is_some_and(|host| !host.client.is_same(&client));
+        if is_another {
+            self.tell(Input::HostLeft, None).await?;
+        }
         let hooks = match (&mut self.host, offers) {
             (_, Some(hooks)) => {
                 self.host = Some(Host::new(client));
@@ -180,6 +203,21 @@ impl Actor {
             (None, None) => return Ok(()),
         };
         self.tell_of_coming(origin, Command::RegisterHooks(RegisterHooks { hooks })).await
+    }
+
+    /// When to look whether the client reads again that hooks are waiting for.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let is_asked = self.owner.as_ref().is_some_and(|owner| owner.unsent_bytes.is_some());
+        let waits = is_asked && self.agent.as_ref().is_some_and(|agent| agent.waits_for_client());
+        waits.then(|| Instant::now() + LOOK_AGAIN)
+    }
+
+    /// Asks the client again that reads again.
+    pub(super) async fn look_again(&mut self) -> Result<(), End> {
+        match self.owner.as_mut().is_some_and(Owner::reads_again) {
+            true => self.tell(Input::AskAgain { only_away: true }, None).await,
+            false => Ok(()),
+        }
     }
 
     /// The owner has left: nothing comes of the calls that wait for its answer, until it is back.
@@ -219,7 +257,7 @@ mod tests {
     fn owner() -> (Owner, mpsc::Receiver<Outgoing>) {
         let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
         let client = Client { origin: Origin(1), client_id: None };
-        (Owner { client, outgoing, event_room: None }, incoming)
+        (Owner { client, outgoing, event_room: None, unsent_bytes: None }, incoming)
     }
 
     #[test]
@@ -231,10 +269,12 @@ mod tests {
             assert_eq!(told, fit, "of {bytes} bytes");
             assert_eq!(owner.outgoing.capacity(), REPLIES_MAX - told);
             // Once they are read there is room again.
+            assert!(owner.unsent_bytes.is_some() && !owner.reads_again(), "of {bytes} bytes");
             for _ in 0..told {
                 let Ok(Outgoing::Event(event)) = incoming.try_recv() else { panic!("calls were sent") };
                 assert!(event.frame.starts_with(r#"{"id":"s_h""#), "{}", &event.frame[..20]);
             }
+            assert!(owner.reads_again() && !owner.reads_again(), "it is asked again once");
             assert!(owner.tell(&session, &call(bytes)).is_ok(), "of {bytes} bytes");
             drop(incoming);
             assert_eq!(owner.tell(&session, &call(bytes)), Err("is not connected"));

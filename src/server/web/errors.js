@@ -48,6 +48,7 @@ const WORDS = {
   empty_input: ["There is nothing to send.", "Write something."],
   queue_full: ["Too many messages are waiting already.", "Wait for an answer, then send this again."],
   not_queued: ["This message is not waiting any more.", ""],
+  input_cancelled: ["This message was not sent.", AGAIN],
   turn_running: ["An answer is being written.", "Wait for it, or stop it."],
   no_turn: ["No answer is being written.", ""],
   nothing_to_retry: ["There is nothing to try again.", "Write a message."],

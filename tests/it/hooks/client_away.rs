@@ -101,7 +101,8 @@ async fn a_required_hook_of_another_client_is_not_asked_of_who_took_over() {
     let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
     let (mut first, opened) = joined(&server, "tab-one", open.clone()).await;
     let call = asked(&mut first, "Is the sea warm?").await;
-    let mut takeover = json!({ "sessionId": opened["sessionId"], "takeover": true, "hooks": [hook("own", "message")] });
+    let mut takeover =
+        json!({ "sessionId": opened["sessionId"], "takeover": true, "hooks": [hook("own", "tool_call")] });
     let (mut second, back) = joined(&server, "tab-two", takeover.clone()).await;
     assert_eq!(back["state"], "running", "the turn still waits for it");
     assert_eq!(second.ask("ping", json!({})).await["type"], "pong");

@@ -38,8 +38,11 @@ impl AgentLoop {
                 self.next_call(now, *calls);
             }
             Subject::Result(given) => {
-                // The command was taken; what it brought is not kept.
+                // The command was taken; what it brought is not kept. The tool has answered, so its call is not withdrawn.
                 self.remember(&given.caller.without_content("tool_result"));
+                let why =
+                    format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
+                self.drop_result(now, &given.call, why);
                 self.fail_turn(now, error);
             }
             Subject::Compaction(_) => self.uncompacted(now, error),

@@ -1,9 +1,8 @@
-//! `message` hooks on what a user says: asked before the command is accepted, so that what they take out of it is stored
+//! `message` hooks on what a user says, and on the messages that clients add: asked before the command is accepted, so that what they take out of it is stored
 //! nowhere and shown to nobody.
 //!
 //! Inputs of a session are looked at one after the other, in the order in which they came: those that come while hooks look
-//! at one wait in line behind it, and so do messages of clients, which no hook is asked about. Nothing of this is durable:
-//! a process that ends, or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
+//! at one wait in line behind it, and so do messages of clients. Nothing of this is durable: a process that ends, or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
 
 use super::{
     super::{
@@ -19,7 +18,7 @@ use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
     command::{Command, UserInput, WhenBusy},
     hook::{HookAnswer, HookEvent},
-    reply::Reply,
+    reply::{QueuedCustom, Reply},
 };
 use std::collections::VecDeque;
 
@@ -47,9 +46,28 @@ pub(in crate::core::agent_loop) struct Offered {
     pub(in crate::core::agent_loop) caller: Caller,
     entry_id: EntryId,
     parts: Vec<Part>,
-    how: How,
+    what: What,
     /// The session does nothing else meanwhile: it did nothing when the input came.
     pub(super) holds: bool,
+}
+
+/// What becomes of it once hooks have looked at it.
+#[derive(Debug)]
+pub(in crate::core::agent_loop) enum What {
+    /// It begins a turn, or waits for one.
+    Said(How),
+    /// A client's message: the model is told it without being asked.
+    Custom(Box<QueuedCustom>),
+}
+
+impl What {
+    /// The command that brought it.
+    fn command(&self) -> &'static str {
+        match self {
+            Self::Said(_) => "user_input",
+            Self::Custom(_) => "append_custom_message",
+        }
+    }
 }
 
 impl Offered {
@@ -67,10 +85,7 @@ impl AgentLoop {
 
     /// The input that hooks look at, and those behind it.
     pub(in crate::core::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
-        let asked = self.chains.iter().filter_map(|chain| match &chain.subject {
-            Subject::Input(offered) => Some(&offered.caller.id),
-            _ => None,
-        });
+        let asked = self.chains.iter().filter_map(Chain::input_id);
         asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
     }
 
@@ -111,10 +126,14 @@ impl AgentLoop {
         now: Timestamp,
         caller: &Caller,
         parts: Vec<Part>,
-        how: How,
+        what: What,
     ) {
-        let (entry_id, holds) = (self.ids.next_id(), matches!(self.stage, Stage::Idle));
-        let offered = Offered { caller: caller.clone(), entry_id, parts, how, holds };
+        let entry_id = match &what {
+            What::Said(_) => self.ids.next_id(),
+            What::Custom(custom) => custom.entry_id.clone(),
+        };
+        let holds = matches!(self.stage, Stage::Idle);
+        let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
         self.ask_hooks(now, Subject::Input(Box::new(offered)));
     }
 
@@ -139,7 +158,7 @@ impl AgentLoop {
         let changed = message.content != offered.parts;
         if changed {
             // Also what the command is remembered by says nothing of what it said.
-            offered.caller = offered.caller.without_content("user_input");
+            offered.caller = offered.caller.without_content(offered.what.command());
             offered.parts = message.content;
         }
         Ok(changed)
@@ -147,10 +166,11 @@ impl AgentLoop {
 
     /// All hooks have seen an input: it is accepted as they made it.
     pub(super) fn input_seen(&mut self, now: Timestamp, offered: Offered) {
-        let Offered { caller, entry_id, parts, how, holds: _ } = offered;
-        let taken = match self.holding {
-            true => Err(stopping()),
-            false => self.take_input(now, &caller, Said { entry_id, parts }, how),
+        let Offered { caller, entry_id, parts, what, holds: _ } = offered;
+        let taken = match (self.holding, what) {
+            (true, _) => Err(stopping()),
+            (false, What::Said(how)) => self.take_input(now, &caller, Said { entry_id, parts }, how),
+            (false, What::Custom(custom)) => self.take_custom_message(now, &caller, parts, *custom),
         };
         if let Err(error) = taken {
             self.reply(&caller, Reply::Error(error));
@@ -177,6 +197,19 @@ impl AgentLoop {
         while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
             let Some(InLine { caller, command }) = self.line.pop_front() else { return };
             self.on_command(now, caller, command, None);
+        }
+    }
+
+    /// The user does not want the input that hooks look at. Those behind it are looked at next.
+    pub(in crate::core::agent_loop) fn withdraw_input(&mut self, now: Timestamp) {
+        for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
+            if subject.holds_the_stage() {
+                self.stage = Stage::Idle;
+            }
+            if let Subject::Input(offered) = subject {
+                let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
+                self.refuse_input(now, &offered, ErrorBody::new(ErrorCode::InputCancelled, message));
+            }
         }
     }
 

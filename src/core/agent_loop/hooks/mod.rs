@@ -9,6 +9,7 @@
 //! - `request`: the beginning of a turn, the envelope before and after a request
 //! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
+//! - `owed`: what was begun under hooks whose client is gone
 //! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
 //!
 //! Where no hook is registered nothing of this happens: not one value is built.
@@ -19,15 +20,18 @@ mod compaction;
 mod failure;
 mod input;
 mod navigation;
+mod owed;
 mod request;
 mod result;
 mod subject;
 
 pub use added::Added;
 pub(super) use answer::Whole;
-pub(super) use input::InLine;
 pub use input::Inputs;
+pub(super) use input::{InLine, What};
 pub(super) use navigation::{BranchGiven, Wish};
+pub use owed::Owed;
+pub(super) use owed::begins_work;
 pub(super) use result::Given;
 pub(super) use subject::Subject;
 
@@ -89,6 +93,8 @@ struct Open {
     call: Box<HookCall>,
     place: HookPlace,
     spec: HookSpec,
+    /// Whether the question has left: where nobody offers the hook there is none to withdraw.
+    is_sent: bool,
     asked_at: Timestamp,
     deadline: Deadline,
     /// Since when its client is not connected; its time limit stands still meanwhile.
@@ -106,6 +112,7 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         // What is being asked now goes on: the new ones are asked from the next question on.
         self.client_hooks = check_hooks(offers)?.into();
+        self.keep_hooks_of_work();
         self.reply(caller, info::done(None));
         let gone: Vec<CallId> = self.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
         for call_id in gone {
@@ -127,6 +134,7 @@ impl AgentLoop {
                 continue;
             }
             open.returns(now);
+            open.is_sent = true;
             let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
             let place = HookPlace::Client;
             self.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
@@ -134,9 +142,7 @@ impl AgentLoop {
     }
 
     fn has_left(&self, chain: &Chain) -> bool {
-        let open = &chain.open;
-        open.place == HookPlace::Client
-            && !self.client_hooks.iter().any(|spec| spec.name == open.spec.name && spec.point == open.spec.point)
+        self.is_gone(chain.open.place, &chain.open.spec)
     }
 
     pub(super) fn on_hook_result(
@@ -179,6 +185,12 @@ impl AgentLoop {
             .collect()
     }
 
+    /// Whether a client's hook is waited for that is away.
+    #[must_use]
+    pub fn waits_for_client(&self) -> bool {
+        self.chains.iter().any(|chain| chain.open.away_since.is_some())
+    }
+
     /// Whether an answer to this call changes anything.
     #[cfg(test)]
     pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
@@ -197,7 +209,8 @@ impl AgentLoop {
 
     /// The client's hooks without which no answer of the model's goes on, by name. The server's own never leave.
     pub(super) fn guards(&self) -> Vec<String> {
-        let guards = self.client_hooks.iter().filter(|spec| spec.point == HookPoint::Message && spec.required);
+        let guards = self.client_hooks.iter().chain(self.owed_to_turn());
+        let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
         guards.map(|spec| spec.name.clone()).collect()
     }
 
@@ -209,6 +222,11 @@ impl AgentLoop {
     }
 
     fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+        self.hooks_here().chain(self.owed_to_turn().map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// The hooks of the server's and of the client that owns the session.
+    fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
         server.chain(self.client_hooks.iter().map(|spec| (HookPlace::Client, spec)))
     }
@@ -219,8 +237,12 @@ impl AgentLoop {
             self.stage = Stage::Hooking;
         }
         let (point, reason) = subject.point();
-        let rest = self.all_hooks().filter(|(_, spec)| spec.is_asked(point, reason));
-        let rest = rest.map(|(place, spec)| (place, spec.clone())).collect();
+        let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
+        let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
+        let rest = match &subject {
+            Subject::Input(offered) => self.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
+            _ => self.all_hooks().filter(is_asked).map(owned).collect(),
+        };
         self.walk(now, subject, rest);
     }
 
@@ -230,26 +252,31 @@ impl AgentLoop {
         let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
         let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
         for (place, spec) in observers {
-            let _ = self.call_hook(now, subject, place, &spec);
+            let _ = self.call_hook(now, subject, place, &spec, false);
         }
     }
 
     fn walk(&mut self, now: Timestamp, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
-            let (call, deadline) = self.call_hook(now, &subject, place, &spec);
-            if !spec.observe {
-                let open = Open {
-                    call: Box::new(call),
-                    place,
-                    spec,
-                    asked_at: now,
-                    deadline,
-                    away_since: None,
-                    away_left_ms: self.deployment.hook_away_ms,
-                };
-                self.chains.push(Chain { subject, rest, open });
-                return;
+            // Nobody is here who could be asked: a required hook is waited for, any other one passed over.
+            let is_gone = self.is_gone(place, &spec);
+            if is_gone && spec.observe {
+                continue;
             }
+            let (call, deadline) = self.call_hook(now, &subject, place, &spec, is_gone);
+            if spec.observe {
+                continue;
+            }
+            let away_since = is_gone.then_some(now);
+            let away_left_ms = self.deployment.hook_away_ms;
+            let (call, is_sent) = (Box::new(call), !is_gone);
+            let open = Open { call, place, spec, is_sent, asked_at: now, deadline, away_since, away_left_ms };
+            if is_gone && !open.spec.required {
+                self.note_run(now, &subject, &open, HookOutcome::Skipped, None);
+                continue;
+            }
+            self.chains.push(Chain { subject, rest, open });
+            return;
         }
         self.hooked(now, subject);
     }
@@ -260,6 +287,7 @@ impl AgentLoop {
         subject: &Subject,
         place: HookPlace,
         spec: &HookSpec,
+        is_gone: bool,
     ) -> (HookCall, Deadline) {
         let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
         let deadline = Deadline::after(now, timeout_ms);
@@ -271,7 +299,9 @@ impl AgentLoop {
             deadline: (!spec.observe).then_some(deadline.at),
             event: self.hook_event(subject),
         };
-        self.out.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+        if !is_gone {
+            self.out.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+        }
         (call, deadline)
     }
 
@@ -368,10 +398,12 @@ impl AgentLoop {
     /// Hooks whose time is over have failed.
     pub(super) fn on_hook_tick(&mut self, now: Timestamp) {
         let over = |chain: &&Chain| chain.open.due() <= now;
-        let over: Vec<(CallId, HookFault)> =
-            self.chains.iter().filter(over).map(|chain| (chain.call_id(), chain.open.late())).collect();
-        for (call_id, fault) in over {
-            self.out.push(Effect::CancelHook(call_id.clone()));
+        let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
+        let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
+        for (call_id, is_sent, fault) in over {
+            if is_sent {
+                self.out.push(Effect::CancelHook(call_id.clone()));
+            }
             self.on_hook_answer(now, &call_id, Err(fault));
         }
     }
@@ -383,7 +415,9 @@ impl AgentLoop {
         let gone: Vec<Chain> = gone;
         gone.into_iter()
             .map(|chain| {
-                self.out.push(Effect::CancelHook(chain.call_id()));
+                if chain.open.is_sent {
+                    self.out.push(Effect::CancelHook(chain.call_id()));
+                }
                 chain.subject
             })
             .collect()
@@ -408,7 +442,7 @@ impl Chain {
     }
 
     pub(super) fn is_of_input(&self) -> bool {
-        matches!(self.subject, Subject::Input(_))
+        self.input_id().is_some()
     }
 }
 

@@ -138,6 +138,15 @@ impl AgentLoop {
         self.after_results(now);
     }
 
+    /// A call whose tool has answered gets this result in place of the answer.
+    pub(super) fn drop_result(&mut self, now: Timestamp, call: &PendingCall, why: String) {
+        let entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), why, true);
+        let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
+        let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
+        self.deadlines.remove(&call.call_id);
+        self.append(events, Vec::new());
+    }
+
     /// The turn ends: answers that hooks still look at came too late, as those to calls that were dropped.
     pub(in crate::core::agent_loop) fn drop_looked_at(&mut self) -> Vec<Caller> {
         let dropped = self.cancel_hooks(|subject| matches!(subject, Subject::Result(_)));

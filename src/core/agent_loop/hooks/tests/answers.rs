@@ -211,7 +211,7 @@ fn what_a_failure_does_is_a_matter_of_the_point() {
             _ => {}
         }
         if *point == HookPoint::ToolResult {
-            assert_eq!(world.said("tool"), "The turn ended before the tool answered.");
+            assert_eq!(world.said("tool"), "The tool answered, but the hook `one` failed: its answer is not kept.");
         }
         // The session goes on, and asks its hooks again.
         if world.asked.is_some() {

@@ -41,8 +41,11 @@ fn later_inputs_wait_for_the_one_that_is_looked_at_and_come_in_their_order() {
     assert!(world.agent.is_busy() && world.replies.is_empty() && world.events.is_empty());
     world.answer(json!({})).check(&["+ user", "turn", "model withheld", "ask one message:user"]);
     assert_eq!(world.asked_for()["message"]["content"][0]["text"], "second");
-    // The message of a client waits for its place, and no hook is asked about it.
-    world.answer(json!({})).check(&["queue 1", "queue 2", "ask one message:user"]);
+    world.answer(json!({})).check(&["queue 1", "ask one message:user"]);
+    // The message of a client is looked at like an input.
+    let asked = world.asked_for();
+    assert_eq!(asked["message"]["content"][0]["text"], "a note");
+    world.answer(instead("user", "a better note")).check(&["queue 2", "ask one message:user"]);
     world.answer(json!({})).check(&["queue 3"]);
     world.model("yes").pass().model("yes").pass().model("yes").pass();
     let said: Vec<String> =
@@ -50,7 +53,7 @@ fn later_inputs_wait_for_the_one_that_is_looked_at_and_come_in_their_order() {
     let expected = [
         "user first",
         "assistant yes",
-        "custom_message a note",
+        "custom_message a better note",
         "user second",
         "assistant yes",
         "user third",

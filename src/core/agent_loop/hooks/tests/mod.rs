@@ -11,6 +11,7 @@ mod inputs;
 mod limits;
 mod navigation;
 mod order;
+mod owed;
 mod sent_tools;
 mod stopping;
 

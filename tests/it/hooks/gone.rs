@@ -1,0 +1,198 @@
+//! Required hooks of a client that is gone when they are needed: over a restart, after a takeover; and what may be said to a
+//! session that waits for hooks.
+
+use super::client::{FAR_MS, answer, finished, hook, joined, offered};
+use crate::support::server::Server;
+use reseed::{
+    provider::scripted::{Gate, Reply, Scripted},
+    store::sqlite::SqliteStore,
+};
+use reseed_protocol::Part;
+use serde_json::{Value, json};
+use std::{path::Path, sync::Arc};
+
+async fn over(folder: &Path, model: &Scripted) -> Server {
+    let store = Arc::new(SqliteStore::open(&folder.join("reseed.db")).unwrap());
+    Server::over(model.clone(), store, &[("SHUTDOWN_GRACE_SECS", "0"), ("HOOK_AWAY_SECS", "1")]).await
+}
+
+/// A server that was stopped while an input waited that was accepted under these hooks, and the session.
+async fn stopped_with_a_queue(folder: &Path, hooks: &Value) -> Value {
+    let (model, never) = (Scripted::new(), Gate::new());
+    model.push(Reply::text("It is.").held_by(&never));
+    let server = over(folder, &model).await;
+    let (mut client, opened) = joined(&server, "tab-one", json!({ "hooks": hooks })).await;
+    client.send("user_input", json!({ "input": "Is the sea warm?" })).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    answer(&mut client, &call, json!({})).await;
+    model.wait_for_requests(1).await;
+    assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["payload"]["queued"], true);
+    server.service.stop().await;
+    opened["sessionId"].clone()
+}
+
+#[tokio::test]
+async fn an_input_that_waited_over_a_restart_is_asked_with_the_hooks_of_its_client() {
+    for required in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut policy = hook("policy", "before_agent_start");
+        policy["required"] = json!(required);
+        let hooks = json!([policy]);
+        let session = stopped_with_a_queue(folder.path(), &hooks).await;
+        let model = Scripted::answering(|_| Reply::text("It is."));
+        let server = over(folder.path(), &model).await;
+        if required {
+            // Whoever only watches brings no hooks.
+            let watching = json!({ "sessionId": session, "role": "observer" });
+            let (mut observer, seen) = joined(&server, "watcher", watching).await;
+            assert_eq!(seen["queue"].as_array().unwrap().len(), 1, "{seen}");
+            assert_eq!(observer.ask("ping", json!({})).await["type"], "pong");
+        }
+        let open = json!({ "sessionId": session, "hooks": hooks });
+        let (mut client, _) = joined(&server, "tab-one", open).await;
+        let call = client.event("hook_call").await["payload"].clone();
+        assert_eq!(call["input"][0]["text"], "And now?", "required: {required}");
+        assert!(model.requests().is_empty(), "required: {required}");
+        answer(&mut client, &call, json!({ "systemPrompt": "Be brief." })).await;
+        assert_eq!(finished(&mut client).await["status"], "completed", "required: {required}");
+        assert_eq!(model.requests()[0].envelope.system.compiled, "Be brief.");
+        server.service.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_input_that_waited_over_a_restart_fails_where_nobody_offers_its_hooks() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = stopped_with_a_queue(folder.path(), &json!([hook("policy", "before_agent_start")])).await;
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = over(folder.path(), &model).await;
+    let (mut client, _) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
+    let ended = finished(&mut client).await;
+    assert_eq!((&ended["error"]["code"], &ended["error"]["retriable"]), (&json!("hook_unavailable"), &json!(true)));
+    assert!(model.requests().is_empty(), "the model was not asked");
+    // Who asks again without them wants it so.
+    assert_eq!(client.ask("retry_turn", json!({})).await["type"], "accepted");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_was_taken_over_does_not_go_on_without_its_required_hooks() {
+    for offers in [json!(null), json!([]), json!([hook("own", "before_compact")])] {
+        let (model, gate) = (Scripted::new(), Gate::new());
+        model.push(Reply::text("The number is 4711.").held_by(&gate));
+        model.push(Reply::text("Gladly."));
+        let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
+        let mut archive = hook("archive", "context");
+        archive["reasons"] = json!(["turn_end"]);
+        let (mut first, opened) = joined(&server, "tab-one", json!({ "hooks": [archive] })).await;
+        first.ask("user_input", json!({ "input": "Which number?" })).await;
+        model.wait_for_requests(1).await;
+        let mut open = json!({ "sessionId": opened["sessionId"], "takeover": true });
+        if !offers.is_null() {
+            open["hooks"] = offers.clone();
+        }
+        let (mut second, _) = joined(&server, "tab-two", open).await;
+        gate.open();
+        let ended = finished(&mut second).await;
+        assert_eq!(ended["status"], "failed", "{offers}: {ended}");
+        assert_eq!(ended["error"]["details"]["hook"], "archive", "{offers}: {ended}");
+        assert_eq!(ended["error"]["code"], "hook_unavailable", "{offers}: {ended}");
+        assert_eq!(second.turn("And now?").await["status"], "completed", "{offers}: its own turn has other hooks");
+    }
+}
+
+#[tokio::test]
+async fn an_input_that_waits_for_a_hook_can_be_withdrawn() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [hook("redact", "message")] })).await;
+    let call = offered(&mut client, "Is the sea warm?").await;
+    assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
+    let refused = client.until(|frame| frame["type"] == "error").await["payload"].clone();
+    assert_eq!((&refused["code"], &refused["retriable"]), (&json!("input_cancelled"), &json!(true)), "{refused}");
+    assert_eq!(client.event("hook_cancelled").await["payload"]["callId"], call["callId"]);
+    assert_eq!(client.ask("cancel_turn", json!({})).await["payload"]["code"], "no_turn");
+    let entries = client.ask("get_entries", json!({})).await;
+    assert!(!entries.to_string().contains("Is the sea warm?"), "{entries}");
+}
+
+#[tokio::test]
+async fn many_tool_results_at_once_do_not_keep_the_answers_of_their_hook_out() {
+    const CALLS: usize = 40;
+    let model = Scripted::new();
+    let call = |at: usize| Part::ToolCall {
+        call_id: format!("call_{at}").parse().unwrap(),
+        name: "look".into(),
+        arguments: "{}".into(),
+    };
+    model.push(Reply::parts((0..CALLS).map(call).collect()));
+    model.push(Reply::text("I saw them all."));
+    let server = Server::start(model.clone(), &[]).await;
+    let look =
+        json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" }, "timeoutMs": FAR_MS });
+    let open = json!({ "tools": [look], "hooks": [hook("redact", "tool_result")] });
+    let (mut client, _) = joined(&server, "tab-one", open).await;
+    client.ask("user_input", json!({ "input": "Look." })).await;
+    let mut sent = std::collections::BTreeMap::new();
+    for _ in 0..CALLS {
+        let called = client.event("tool_call").await["payload"]["callId"].clone();
+        let (id, result) = (client.id(), json!({ "callId": called, "output": "a cat" }));
+        sent.insert(id, result);
+    }
+    for (id, result) in sent.clone() {
+        client.send_as(&id, "tool_result", result).await;
+    }
+    let mut overloaded = 0;
+    loop {
+        let frame = client.next_frame().await.expect("the server does not hang up");
+        match frame["type"].as_str().unwrap() {
+            "turn_finished" => {
+                assert_eq!(frame["payload"]["status"], "completed", "{frame}");
+                break;
+            }
+            "hook_call" => {
+                client.send("hook_result", json!({ "callId": frame["payload"]["callId"], "output": "a dog" })).await;
+            }
+            "error" => {
+                let error = &frame["payload"];
+                assert_eq!((&error["code"], &error["retriable"]), (&json!("overloaded"), &json!(true)), "{frame}");
+                overloaded += 1;
+                let id = frame["id"].as_str().unwrap().to_owned();
+                let result = sent[&id].clone();
+                client.send_as(&id, "tool_result", result).await;
+            }
+            _ => {}
+        }
+    }
+    assert!(overloaded > 0, "the bound was reached");
+    let results: Vec<String> = model.requests()[1].messages().map(|message| format!("{:?}", message.message)).collect();
+    assert_eq!(results.iter().filter(|said| said.contains("a dog")).count(), CALLS);
+    assert!(results.iter().all(|said| !said.contains("a cat")));
+}
+
+#[tokio::test]
+async fn an_input_that_a_hook_changed_is_told_from_another_one_under_its_id() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [hook("redact", "message")] })).await;
+    let id = client.id();
+    let say = |text: &str| json!({ "input": text });
+    client.send_as(&id, "user_input", say("My number is 4711.")).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    let other = json!({ "role": "user", "content": [{ "type": "text", "text": "My number is [number]." }] });
+    answer(&mut client, &call, json!({ "message": other })).await;
+    let call = client.event("hook_call").await["payload"].clone();
+    answer(&mut client, &call, json!({})).await;
+    finished(&mut client).await;
+    assert_eq!(client.until(|frame| frame["id"] == id.as_str()).await["type"], "accepted");
+    for (text, code) in [("My number is 0815.", "idempotency_conflict"), ("My number is 4711.", "")] {
+        client.send_as(&id, "user_input", say(text)).await;
+        let reply = client.until(|frame| frame["id"] == id.as_str()).await;
+        match code {
+            "" => assert_eq!(reply["payload"]["duplicate"], true, "{reply}"),
+            code => assert_eq!(reply["payload"]["code"], code, "{reply}"),
+        }
+    }
+    assert_eq!(model.requests().len(), 1);
+}

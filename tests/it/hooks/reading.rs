@@ -1,0 +1,79 @@
+//! A client that is connected and does not read for a moment.
+
+use reseed::{
+    clock::SystemClock,
+    core::{
+        agent_loop::{Deployment, Origin},
+        context::windows::Windows,
+    },
+    hooks::Hooks,
+    provider::scripted::{Reply, Scripted},
+    runtime::{Attach, Outgoing, Registry, RegistryOptions, handle::REPLIES_MAX},
+    store::memory::MemoryStore,
+};
+use reseed_protocol::{
+    command::{Command, Input, SessionRole, UserInput},
+    hook::HookOffer,
+};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::mpsc, time::timeout};
+
+/// Longest that the test waits for what should come at once.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
+    let deployment = Deployment {
+        model: "test".into(),
+        strategy: "threshold".into(),
+        windows: Windows::new(Some(8_000), Vec::new()),
+        tool_timeout_ms: 10_000,
+        tool_rounds_max: 4,
+        queue_items_max: 4,
+        hook_away_ms: 3_600_000,
+        ..Deployment::default()
+    };
+    let registry = Registry::new(RegistryOptions {
+        store: Arc::new(MemoryStore::new()),
+        provider: Arc::new(Scripted::answering(|_| Reply::text("It is."))),
+        clock: Arc::new(SystemClock),
+        hooks: Hooks::default(),
+        deployment,
+        sessions_open_max: 8,
+        detached_turn: PATIENCE,
+    });
+    let handle = registry.create("").await.unwrap();
+    let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
+    let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "event": "before_agent_start" })).unwrap();
+    let attach = Attach {
+        origin: Origin(1),
+        role: SessionRole::Owner,
+        takeover: false,
+        client_id: None,
+        tools: None,
+        hooks: Some(vec![offer]),
+        outgoing: outgoing.clone(),
+        resume: None,
+    };
+    let _attached = handle.attach(attach).await.unwrap().unwrap();
+    // As many replies as leave no room for events, then an input that its hook is asked about.
+    let look: Command = serde_json::from_value(json!({ "type": "get_context_info", "payload": {} })).unwrap();
+    for number in 0..REPLIES_MAX / 2 {
+        let id = format!("look-{number}").parse().unwrap();
+        handle.command(Origin(1), id, look.clone(), outgoing.clone()).await.unwrap();
+    }
+    let say = Command::UserInput(UserInput::plain(Input::Text("Is the sea warm?".into())));
+    handle.command(Origin(1), "input-00000000001".parse().unwrap(), say, outgoing.clone()).await.unwrap();
+    assert!(handle.snapshot().await.unwrap().turn.is_some(), "the turn waits for its hook");
+    let is_reply = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Reply(..));
+    for number in 0..=REPLIES_MAX / 2 {
+        let came = incoming.recv().await.unwrap();
+        assert!(is_reply(&came), "{number}: {came:?}");
+    }
+    let came = timeout(PATIENCE, incoming.recv()).await.expect("it is asked again").unwrap();
+    let Outgoing::Event(event) = came else { panic!("{came:?}") };
+    let call: Value = serde_json::from_str(&event.frame).unwrap();
+    assert_eq!((&call["type"], &call["payload"]["hook"]), (&json!("hook_call"), &json!("policy")));
+    registry.stop(Duration::ZERO).await;
+}
