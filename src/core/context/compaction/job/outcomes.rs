@@ -139,7 +139,10 @@ impl Job {
             None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
         };
         let constraints = self.with_said(cut, summary::stated);
-        Outcome { summary, details: self.details(cut), constraints, ..self.outcome(cut, CompactionRung::Truncate) }
+        // No room is left for a summary to come: what is said later is not to fill it.
+        let allowed_tokens = cut.kept_tokens + self.task.counter.text(&summary::seed_text(&summary));
+        let outcome = self.outcome(cut, CompactionRung::Truncate);
+        Outcome { summary, details: self.details(cut), constraints, allowed_tokens, ..outcome }
     }
 
     pub(super) fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
