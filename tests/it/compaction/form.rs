@@ -127,6 +127,26 @@ async fn a_summary_without_its_sections_is_completed_or_taken_as_it_is() {
     check(&[CutOff(PROSE)], &[QUOTED], json!({}), ("extract", "sections", cut)).await;
 }
 
+/// In pieces the first that lacks sections is completed; a later one is taken as it is.
+#[tokio::test]
+async fn a_piece_that_lacks_sections_is_completed_once() {
+    use Said::{Fault, Text, Whole};
+    let failed: &[&str] = &["model_summary: context_overflow"];
+    let refused = Fault(ErrorCode::ContextOverflow);
+    let table: &[(&[Said], &str)] = &[
+        (&[refused, Whole, Whole], "sections"),
+        (&[refused, Text(PARTS), Text(REST), Whole], "sections"),
+        (&[refused, Whole, Text(PARTS), Text(REST)], "sections"),
+        (&[refused, Text(PROSE), Text(PROSE), Whole], "sections"),
+        (&[refused, Text(PROSE), Text(PROSE), Text(PROSE)], "free"),
+    ];
+    for (plan, form) in table {
+        let compacted = check(plan, &[QUOTED], json!({}), ("chunked_summary", form, failed)).await;
+        let text = compacted["summary"].as_str().unwrap();
+        assert!(text.contains("Aurora") && text.contains("/srv/berth/17.txt"), "{plan:?}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_missing_is_named_behind_the_same_request() {
     for settings in [QUOTED, RIDING] {

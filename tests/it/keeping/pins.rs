@@ -8,6 +8,10 @@ use reseed::{
 };
 use reseed_protocol::Part;
 use serde_json::{Value, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// A model whose summaries forget everything.
 fn forgetful() -> Scripted {
@@ -233,4 +237,40 @@ async fn pins_are_set_while_a_turn_runs() {
     assert_eq!(talk.client.event("turn_finished").await["payload"]["status"], "completed");
     let messages = talk.messages().await;
     assert_eq!((saying(&messages, "Question 1:"), saying(&messages, "Done.")), (1, 1), "{messages:#?}");
+}
+
+#[tokio::test]
+async fn what_is_pinned_while_a_move_waits_is_seen_where_it_arrives() {
+    let (gate, waits) = (Gate::new(), Arc::new(AtomicBool::new(false)));
+    let (held, does_wait) = (gate.clone(), waits.clone());
+    let model = Scripted::answering(move |request| match request.purpose {
+        Purpose::Summary if does_wait.load(Ordering::Relaxed) => Reply::text(summary(&["a branch"])).held_by(&held),
+        Purpose::Summary => Reply::text(summary(&["nothing in particular"])),
+        Purpose::Turn => Reply::text(words(3, 60)),
+    });
+    let mut talk = Talk::with(model).await;
+    for number in 1..=5 {
+        talk.say(&format!("Question {number}:")).await;
+    }
+    let (root, entry) = (talk.entry("Question 3:").await, talk.entry("Question 1:").await);
+    talk.compact(json!({})).await;
+    let here = talk.path().await.last().unwrap()["entryId"].clone();
+    talk.client.ask("navigate", json!({ "entryId": root })).await;
+    for number in 0..4 {
+        talk.say(&format!("Elsewhere {number}:")).await;
+    }
+    talk.compact(json!({})).await;
+    talk.client.forget("session_updated");
+    // The place that the move goes to is read before the summary of what it leaves is made.
+    waits.store(true, Ordering::Relaxed);
+    let moving = talk.client.send("navigate", json!({ "entryId": here, "summarize": true })).await;
+    talk.client.until(|frame| frame["payload"]["phase"] == "summarising_branch").await;
+    pin(&mut talk, &entry).await;
+    gate.open();
+    let moved = talk.client.until(|frame| frame["id"] == json!(moving)).await;
+    assert_eq!(moved["type"], "navigated", "{moved}");
+    let messages = talk.messages().await;
+    assert_eq!(saying(&messages, "Question 1:"), 1, "{messages:#?}");
+    talk.restart().await;
+    assert_eq!(talk.messages().await, messages);
 }

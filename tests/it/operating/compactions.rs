@@ -157,3 +157,94 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     assert_eq!(ends, expected, "{lines:#?}");
     model.assert_clean();
 }
+
+/// A server facing this model in a window of 2,000 tokens at the defaults, and what is set beside.
+async fn small(folder: &std::path::Path, base_url: &str, more: &[(&str, &str)]) -> Binary {
+    let settings = [("OPENAI_BASE_URL", base_url), ("MODEL", "test"), ("CONTEXT_WINDOW", "2000")];
+    Binary::start(folder, &[&settings[..], more].concat()).await
+}
+
+#[tokio::test]
+async fn how_far_from_the_trigger_compactions_happen_is_told_of_automatic_ones() {
+    let mut number = 0;
+    let model = Upstream::start(move |asked| {
+        number += 1;
+        reply_to(asked, number, 40)
+    })
+    .await;
+    let folder = folder();
+    let server = small(folder.path(), &model.base_url(), &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    fill(&mut client).await;
+    compact(&mut client, json!({})).await;
+    assert_eq!(samples(&server.address).await["reseed_compaction_trigger_ratio_count"], 0.0, "a person chose when");
+    let (mut ratios, mut seen) = (Vec::new(), client.seen.len());
+    for turn in 100..140 {
+        client.turn(&words(turn, 100)).await;
+        for compacted in client.seen[seen..].iter().filter(|frame| frame["type"] == "context_compacted") {
+            let told = &compacted["payload"];
+            #[expect(clippy::cast_precision_loss, reason = "tokens of a small window")]
+            ratios.push(whole(&told["oldTokenCount"]) as f64 / whole(&told["compactAtTokens"]) as f64);
+        }
+        seen = client.seen.len();
+        if ratios.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(ratios.len(), 2, "forty turns did not fill the window twice");
+    assert!(ratios.iter().all(|ratio| *ratio > 1.0), "committed above the trigger: {ratios:?}");
+    let told = samples(&server.address).await;
+    let (sum, count) = (told["reseed_compaction_trigger_ratio_sum"], told["reseed_compaction_trigger_ratio_count"]);
+    assert!((count - 2.0).abs() < f64::EPSILON && (sum - ratios.iter().sum::<f64>()).abs() < 1e-6, "{sum} {ratios:?}");
+    for (name, value) in told.iter().filter(|(name, _)| name.starts_with("reseed_compaction_trigger_ratio_bucket")) {
+        let bound = name.split('"').nth(1).unwrap();
+        let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() };
+        let expected = ratios.iter().filter(|ratio| **ratio <= bound).count();
+        assert_eq!(*value as usize, expected, "{name}: {ratios:?}");
+    }
+    server.stop().await;
+    model.assert_clean();
+}
+
+#[tokio::test]
+async fn a_file_of_instructions_takes_the_place_of_the_prompt() {
+    const PROMPT: &str = "Write the log of this voyage, one line a day, and name every ship.";
+    const LOG: &str = "Day one: the Aurora lay in the harbour while copper and timber were weighed.";
+    let mut number = 0;
+    let model = Upstream::start(move |asked| {
+        number += 1;
+        if asked.last_user_text().contains(PROMPT) { Reply::text(LOG) } else { reply_to(asked, number, 40) }
+    })
+    .await;
+    let folder = folder();
+    fs::write(folder.path().join("prompt.txt"), format!("{PROMPT}\n")).unwrap();
+    let named = [("SUMMARY_INSTRUCTIONS_FILE", "prompt.txt"), ("SUMMARY_REQUEST", "quoted")];
+    let server = small(folder.path(), &model.base_url(), &named).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    fill(&mut client).await;
+    let compacted = compact(&mut client, json!({ "instructions": "Mind the weather." })).await;
+    assert_eq!((&compacted["rung"], &compacted["form"]), (&json!("model_summary"), &json!("free")), "{compacted}");
+    assert!(compacted["summary"].as_str().unwrap().starts_with(LOG), "{compacted}");
+    let asked: Vec<String> = model.requests().iter().map(|asked| asked.last_user_text()).collect();
+    let asked: Vec<&String> = asked.iter().filter(|text| text.contains(PROMPT)).collect();
+    let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
+    assert!(asked.contains("Mind the weather."), "a person's words stand beside it: {asked}");
+    assert!(!asked.contains("## Key Decisions"), "nothing is said of other headings: {asked}");
+    // A client's own prompt takes its place.
+    fill(&mut client).await;
+    let replaced = json!({ "instructions": "One word.", "replaceInstructions": true });
+    client.ask("preview_compact", replaced).await;
+    let last = model.requests().last().unwrap().last_user_text();
+    assert!(last.contains("One word.") && !last.contains(PROMPT), "{last}");
+    server.stop().await;
+    model.assert_clean();
+
+    // A file that is not there keeps the server from starting, and is named.
+    let ended = crate::support::binary::run(folder.path(), &[], &[("SUMMARY_INSTRUCTIONS_FILE", "nothing.txt")]).await;
+    assert_ne!(ended.code, Some(0));
+    assert!(
+        ended.faults.contains("SUMMARY_INSTRUCTIONS_FILE") && ended.faults.contains("nothing.txt"),
+        "{}",
+        ended.faults
+    );
+}

@@ -56,8 +56,6 @@ pub(super) fn receipts_are_what_was_asked(history: &History) -> Result<(), Strin
             Some(broke) if earlier.iter().all(whole) => {
                 return Err(format!("record {seq} begins with every request before it, and its receipt has {broke:?}"));
             }
-            // Parts that patches have set are not known as such after a restart.
-            Some(broke) if broke.reason == BreakReason::Unknown && broke.part.starts_with("system:part") => {}
             Some(broke) if broke.reason == BreakReason::Unknown && !lets_go_before(history, seq) => {
                 return Err(format!("nobody knows why record {seq} parts from the one before it: {broke:?}"));
             }
