@@ -4,6 +4,7 @@ use crate::support::{
     binary::{self, Binary},
     client::Client,
     http,
+    json::present,
     talk::{is_summary, reply_to, words},
     upstream::{Reply, Upstream},
 };
@@ -111,7 +112,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let target = first["contextInfo"]["leafId"].clone();
     let moved = client.ask("navigate", json!({ "entryId": target, "summarize": true })).await;
     let entry = moved["payload"]["branchSummaryEntryId"].clone();
-    let appended = client.until(|frame| frame["payload"]["entry"]["entryId"] == entry).await;
+    let appended = client.until(|frame| frame["payload"]["entry"]["entryId"] == *present(&entry)).await;
     spent += paid(&appended["payload"]["entry"]["usage"], CLERK);
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
 
@@ -130,7 +131,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     // Operators see the same, and what it was spent on; previews that came to nothing would be in the second alone.
     let seen = http::get_as(&server.address, "/api/sessions", OPERATOR).await.json();
     let items = seen["items"].as_array().unwrap();
-    let item = items.iter().find(|item| item["sessionId"] == session).unwrap();
+    let item = items.iter().find(|item| item["sessionId"] == *present(&session)).unwrap();
     assert_eq!((&item["costNanoUsd"], &item["unpricedRequests"]), (&json!(spent), &json!(1)));
     let turns = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="turn"}"#).await;
     let summaries = sample(&server, r#"reseed_model_cost_nano_usd_total{purpose="summary"}"#).await;

@@ -8,6 +8,7 @@ mod undo;
 
 use crate::support::{
     client::Client,
+    json::present,
     server::Server,
     talk::{summaries, words},
 };
@@ -75,7 +76,7 @@ impl Talk {
         let ok = self.ok("manual_compact", payload).await;
         let job = ok["jobId"].clone();
         let told = self.client.until(|frame| {
-            frame["payload"]["jobId"] == job
+            frame["payload"]["jobId"] == *present(&job)
                 && frame["type"].as_str().is_some_and(|kind| matches!(kind, "context_compacted" | "compaction_failed"))
         });
         let told = told.await;

@@ -64,6 +64,15 @@ pub(crate) fn without_tests(code: &str) -> String {
     kept
 }
 
+/// Code with nothing but what only tests are built with; the lines stay where they are.
+pub(crate) fn only_tests(code: &str) -> String {
+    let items = test_items(code);
+    let letters = code.char_indices();
+    letters
+        .map(|(at, letter)| if letter == '\n' || items.iter().any(|item| item.contains(&at)) { letter } else { ' ' })
+        .collect()
+}
+
 /// Where the items stand that only tests are built with, attributes included.
 pub(crate) fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();

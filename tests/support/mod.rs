@@ -7,5 +7,6 @@ pub(crate) mod http;
 pub(crate) mod json;
 pub(crate) mod server;
 pub(crate) mod talk;
+pub(crate) mod time;
 pub(crate) mod upstream;
 pub(crate) mod webhook;

@@ -1,7 +1,7 @@
 //! Frames that break RFC 6455, byte by byte over a plain socket: the close code that the RFC asks for, and nobody else
 //! notices.
 
-use crate::support::{client::Client, http, server::Server};
+use crate::support::{client::Client, http, json::present, server::Server};
 use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 use tokio::{
@@ -150,7 +150,7 @@ async fn a_fault_of_the_protocol_is_closed_with_its_code() {
         stream.read_to_end(&mut answer).await.unwrap_or_else(|error| panic!("{what}: {error} after {answer:?}"));
         assert_eq!(answer.first(), Some(&CLOSE), "{what}: {answer:?}");
         assert_eq!(u16::from_be_bytes([answer[2], answer[3]]), code, "{what}");
-        assert_eq!(witness.ask("get_entries", asked.clone()).await["payload"], before, "{what}");
+        assert_eq!(witness.ask("get_entries", asked.clone()).await["payload"], *present(&before), "{what}");
         assert_eq!(witness.turn("still well?").await["status"], "completed", "{what}");
         let mut heir = Client::v2(&server.ws()).await;
         assert_eq!(heir.ask("open_session", asked).await["type"], "session_opened", "{what}");

@@ -1,6 +1,7 @@
 //! What clients write into the tree: labels, names, their own data and messages, changes of the model.
 
 use super::{Talk, refused};
+use crate::support::json::present;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -43,14 +44,14 @@ async fn each_is_an_entry_and_only_messages_are_told_to_the_model() {
         let reply = talk.client.ask(kind, payload.clone()).await;
         assert_eq!(reply["type"], "ok", "{kind}: {reply}");
         let wanted = expected["type"].clone();
-        let appended = talk.client.until(|frame| frame["payload"]["entry"]["type"] == wanted).await;
-        assert_eq!(appended["payload"]["commandId"], reply["id"], "{kind}");
+        let appended = talk.client.until(|frame| frame["payload"]["entry"]["type"] == *present(&wanted)).await;
+        assert_eq!(*present(&appended["payload"]["commandId"]), reply["id"], "{kind}");
         let entry = &appended["payload"]["entry"];
         for (field, value) in expected.as_object().unwrap() {
             assert_eq!(entry[field], *value, "{kind}: {entry}");
         }
         if !matches!(*kind, "rename_session" | "set_model") {
-            assert_eq!(reply["payload"]["entryId"], entry["entryId"], "{kind}");
+            assert_eq!(*present(&reply["payload"]["entryId"]), entry["entryId"], "{kind}");
         }
     }
     talk.client.turn("two").await;

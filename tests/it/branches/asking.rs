@@ -1,6 +1,7 @@
 //! `parentId` and `ifLeaf` of `user_input`.
 
 use super::{Talk, refused};
+use crate::support::json::{present, whole};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -13,9 +14,9 @@ async fn asking_from_an_earlier_entry_branches_in_one_step() {
     assert_eq!(moved["payload"]["leafId"], after_one.as_str(), "the leaf moves first");
     let asked = talk.client.until(|frame| frame["payload"]["entry"]["content"][0]["text"] == "three").await;
     assert_eq!(asked["payload"]["entry"]["parentId"], after_one.as_str());
-    assert_eq!(asked["seq"].as_u64(), moved["seq"].as_u64().map(|seq| seq + 1));
-    let started = talk.client.until(|frame| frame["seq"].as_u64() == moved["seq"].as_u64().map(|seq| seq + 2)).await;
-    assert_eq!(started["payload"]["generation"], moved["payload"]["generation"], "a loop of its own");
+    assert_eq!(whole(&asked["seq"]), whole(&moved["seq"]) + 1);
+    let started = talk.client.until(|frame| frame["seq"].as_u64() == Some(whole(&moved["seq"]) + 2)).await;
+    assert_eq!(*present(&started["payload"]["generation"]), moved["payload"]["generation"], "a loop of its own");
     assert_eq!(talk.client.event("turn_finished").await["payload"]["status"], "completed");
     assert_eq!(talk.last_said(), ["one", "re: one", "three"]);
     assert_eq!(talk.texts().await, ["one", "re: one", "three", "re: three"]);
@@ -89,7 +90,7 @@ async fn a_branch_is_not_begun_twice() {
     talk.client.send_as(&id, "user_input", payload).await;
     let again = talk.client.until(|frame| frame["id"] == id.as_str()).await;
     assert_eq!(again["payload"]["duplicate"], true);
-    assert_eq!(again["payload"]["entryId"], first["payload"]["entryId"]);
+    assert_eq!(*present(&again["payload"]["entryId"]), first["payload"]["entryId"]);
     let all = talk.client.ask("get_entries", json!({})).await;
     assert_eq!(all["payload"]["items"].as_array().unwrap().len(), 6);
 }

@@ -1,7 +1,7 @@
 //! `navigate`.
 
 use super::{Talk, refused, said};
-use crate::support::{client::Client, server::Server, talk};
+use crate::support::{client::Client, json::present, server::Server, talk};
 use reseed::{
     core::model::{ModelFault, ModelRequest, Purpose},
     provider::scripted::{Gate, Reply, Scripted},
@@ -56,12 +56,12 @@ async fn the_branch_that_is_left_is_summarised_where_the_session_goes_on() {
     assert!(prompt.contains("Mind the tea.") && prompt.contains("## Goal"), "{prompt}");
     let entry = talk.client.until(|frame| frame["payload"]["entry"]["type"] == "branch_summary").await;
     let entry = &entry["payload"]["entry"];
-    assert_eq!(entry["entryId"], summary_id);
+    assert_eq!(*present(&entry["entryId"]), summary_id);
     assert_eq!([&entry["parentId"], &entry["fromId"]], [re_one.as_str(); 2]);
     assert_eq!(entry["leftLeafId"], left.as_str());
     let label = talk.client.until(|frame| frame["payload"]["entry"]["type"] == "label").await;
-    assert_eq!(label["payload"]["entry"]["targetId"], summary_id);
-    assert_eq!(label["payload"]["entry"]["entryId"], reply["payload"]["leafId"], "the label is the leaf");
+    assert_eq!(*present(&label["payload"]["entry"]["targetId"]), summary_id);
+    assert_eq!(*present(&label["payload"]["entry"]["entryId"]), reply["payload"]["leafId"], "the label is the leaf");
     talk.client.turn("four").await;
     let told = talk.last_said();
     assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "re: one", "four"), "{told:?}");
@@ -157,7 +157,11 @@ async fn a_move_that_is_cancelled_or_fails_leaves_everything_as_it_was() {
         }
         refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, code);
         let failed = client.event("compaction_failed").await;
-        assert_eq!((&failed["payload"]["jobId"], failed["payload"]["code"].as_str()), (&job, Some(code)), "{failed}");
+        assert_eq!(
+            (present(&failed["payload"]["jobId"]), failed["payload"]["code"].as_str()),
+            (&job, Some(code)),
+            "{failed}"
+        );
         model.push(Reply::text("re: three"));
         client.turn("three").await;
         let told = said(&model.requests().pop().unwrap());
@@ -227,7 +231,7 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     assert_eq!(client.ask("navigate", json!({ "entryId": ids[1] })).await["type"], "navigated");
     client.event("turn_finished").await;
     assert_eq!(super::said(&model.requests().pop().unwrap()), ["one", "re: one", "for the other place"]);
-    let entry = client.until(|frame| frame["payload"]["commandId"] == said["id"]).await;
+    let entry = client.until(|frame| frame["payload"]["commandId"] == *present(&said["id"])).await;
     assert_eq!(entry["payload"]["entry"]["parentId"], ids[1].as_str());
 }
 

@@ -1,7 +1,7 @@
 //! The queue: its order, steering, and editing it.
 
 use super::{said, user_messages};
-use crate::support::{client::Client, server::Server};
+use crate::support::{client::Client, json::present, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
@@ -43,14 +43,18 @@ async fn steered_input_goes_with_the_next_request_of_the_running_turn() {
     client.ask("tool_result", json!({ "callId": call, "output": "seen" })).await;
     let first = client.event("turn_finished").await;
     let second = client.event("turn_finished").await;
-    assert_ne!(first["payload"]["turnId"], second["payload"]["turnId"]);
+    assert_ne!(*present(&first["payload"]["turnId"]), *present(&second["payload"]["turnId"]));
     let requests = model.requests();
     let told = said(&requests[1]);
     assert_eq!(told, ["one", "call look", "result seen", "the left one", "quickly", "the user walks"]);
     assert_eq!(said(&requests[2]).last().unwrap(), "later");
     let entry = client.until(|frame| frame["payload"]["entry"]["type"] == "custom_message").await;
-    assert_eq!(entry["payload"]["entry"]["entryId"], written["payload"]["entryId"], "the id that was promised");
-    assert_eq!(entry["payload"]["turnId"], first["payload"]["turnId"]);
+    assert_eq!(
+        *present(&entry["payload"]["entry"]["entryId"]),
+        written["payload"]["entryId"],
+        "the id that was promised"
+    );
+    assert_eq!(*present(&entry["payload"]["turnId"]), first["payload"]["turnId"]);
 }
 
 #[tokio::test]

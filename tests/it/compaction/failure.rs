@@ -3,7 +3,7 @@
 use super::{TRIGGER_TOKENS, compact, context, fill, session, tokens};
 use crate::support::{
     client::Client,
-    json::whole,
+    json::{present, whole},
     server::Server,
     talk::{facts, summaries, summary, talker, words},
 };
@@ -46,7 +46,7 @@ async fn a_cancelled_compaction_leaves_the_context_as_it_was() {
     assert_eq!(wrong["payload"]["code"], "no_compaction");
     assert_eq!(client.ask("cancel_compaction", json!({ "jobId": job })).await["type"], "ok");
     let failed = client.event("compaction_failed").await["payload"].clone();
-    assert_eq!((&failed["jobId"], &failed["commandId"]), (&job, &ordered["id"]));
+    assert_eq!((present(&failed["jobId"]), present(&failed["commandId"])), (&job, &ordered["id"]));
     assert_eq!(failed["code"], "compaction_cancelled");
     model.wait_for_dropped(1).await;
     assert_eq!(context(&mut client).await, before);
@@ -136,7 +136,7 @@ async fn a_summary_that_fails_is_made_by_rule_and_can_be_taken_back() {
         let failed = json!([{ "rung": "model_summary", "reason": code.as_str() }]);
         assert_eq!(compacted["failedRungs"], failed, "{code}");
         assert_eq!(client.ask("undo_compaction", json!({})).await["type"], "ok", "{code}");
-        assert_eq!(context(&mut client).await["envelope"], before["envelope"], "{code}");
+        assert_eq!(context(&mut client).await["envelope"], *present(&before["envelope"]), "{code}");
     }
 }
 
@@ -197,7 +197,7 @@ async fn input_meanwhile_waits_in_order_and_a_second_compaction_is_refused() {
     }
     let second = client.ask("manual_compact", json!({})).await;
     assert_eq!(second["payload"]["code"], "compaction_running", "{second}");
-    assert_eq!(second["payload"]["details"]["jobId"], job);
+    assert_eq!(*present(&second["payload"]["details"]["jobId"]), job);
     gate.open();
     for _ in 0..3 {
         assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");

@@ -4,7 +4,7 @@
 use crate::support::{
     client::Client,
     conversation::{Conversation, Dialect},
-    json::whole,
+    json::{present, whole},
     server::Server,
     talk::{is_summary, reply_to, words},
     upstream::{Asked, Upstream},
@@ -54,7 +54,7 @@ async fn first_compaction(window: u64, dialect: Dialect) {
             assert_eq!(compacted["pausedMs"], 0, "{case}: somebody waited");
             assert!(whole(&compacted["newTokenCount"]) < trigger, "{case}: {compacted}");
             let prepared: Value = prepared.unwrap_or_else(|| panic!("{case}: nothing was prepared"));
-            assert_eq!(prepared["jobId"], compacted["jobId"], "{case}: the one that was prepared");
+            assert_eq!(*present(&prepared["jobId"]), compacted["jobId"], "{case}: the one that was prepared");
             assert_eq!(whole(&prepared["compactAtTokens"]), trigger, "{case}: what was promised");
             // Nobody asks for another.
             assert_eq!(upstream.requests().iter().filter(|asked| is_summary(asked)).count(), 1, "{case}");
@@ -126,7 +126,7 @@ async fn what_is_held_outlives_the_server_and_the_next_request_is_the_same() {
         assert_eq!(finished["status"], "completed", "{finished}");
         let compacted = client.seen.iter().find(|frame| frame["type"] == "context_compacted").expect("it is committed");
         let compacted = &compacted["payload"];
-        assert_eq!(compacted["jobId"], prepared["jobId"], "restarts: {restarts}");
+        assert_eq!(*present(&compacted["jobId"]), prepared["jobId"], "restarts: {restarts}");
         assert_eq!((&compacted["pausedMs"], &compacted["background"]), (&json!(0), &json!(true)));
         let requests: Vec<Asked> = upstream.requests();
         assert_eq!(requests.iter().filter(|asked| is_summary(asked)).count(), 1, "it is not made again");

@@ -1,6 +1,7 @@
 //! A session whose next request can be looked at just before it is sent: a hook holds it, and a model's server of our own
 //! receives it.
 
+use crate::support::json::present;
 use crate::{
     provider::Shown,
     support::{
@@ -197,7 +198,7 @@ impl World {
     /// Sends a command whose reply is no error.
     pub(super) async fn ask(&mut self, command: &str, payload: Value) {
         let reply = self.client.ask(command, payload).await;
-        assert_ne!(reply["type"], "error", "{}, {command}: {reply}", self.name);
+        assert_ne!(*present(&reply["type"]), "error", "{}, {command}: {reply}", self.name);
     }
 
     pub(super) async fn say(&mut self, text: &str) {
@@ -351,9 +352,9 @@ impl World {
         let (name, meta) = (self.name, &told["envelope"]["meta"]);
         let info = self.client.ask("get_context_info", json!({})).await["payload"].clone();
         assert!(meta["turnId"].is_string() && meta["windowTokens"] == 20_000, "{name}: {meta}");
-        assert_eq!(meta["tokens"], told["tokens"], "{name}");
+        assert_eq!(*present(&meta["tokens"]), told["tokens"], "{name}");
         if told["envelope"]["messages"]["uncached"].as_array().unwrap().is_empty() {
-            assert_eq!(info["tokenCount"], told["tokens"], "{name}");
+            assert_eq!(*present(&info["tokenCount"]), told["tokens"], "{name}");
         }
         let parts = &meta["parts"];
         let mut sum = parts["frame"].as_u64().unwrap();

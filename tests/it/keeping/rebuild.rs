@@ -1,7 +1,10 @@
 //! `rebuild: true`: a summary from the words themselves.
 
 use super::{Talk, saying};
-use crate::support::talk::{facts, summary, text_of, words};
+use crate::support::{
+    json::present,
+    talk::{facts, summary, text_of, words},
+};
 use reseed::{
     core::{context::summary::read_prompt, model::Purpose},
     provider::scripted::{Gate, Reply, Scripted},
@@ -98,7 +101,7 @@ async fn a_summary_is_made_anew_after_the_answer_that_is_on_its_way() {
         talk.client.until(|frame| frame["type"] == "context_compacted" && frame["payload"]["generation"] != 2);
     let compacted = compacted.await["payload"].clone();
     let messages = talk.messages().await;
-    assert_eq!(messages[0]["entryId"], compacted["entryId"]);
+    assert_eq!(*present(&messages[0]["entryId"]), compacted["entryId"]);
     assert!(messages[0].to_string().contains("FACT 1:"), "{messages:#?}");
     assert_eq!(saying(&messages, "FACT 99"), 1, "{messages:#?}");
     assert!(!messages[0].to_string().contains("the weather was fine"));

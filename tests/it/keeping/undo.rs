@@ -2,7 +2,7 @@
 
 use super::{Talk, saying};
 use crate::support::{
-    json::whole,
+    json::{present, whole},
     talk::{summary, talker, text_of},
 };
 use reseed::{
@@ -41,11 +41,11 @@ async fn the_old_context_comes_back_word_for_word_with_what_was_said_since() {
     let undone = talk.undo(json!({ "entryId": compacted["entryId"] })).await;
     let expected = [old, since].concat();
     assert_eq!(talk.messages().await, expected);
-    assert_eq!(undone["entryId"], compacted["entryId"]);
+    assert_eq!(*present(&undone["entryId"]), compacted["entryId"]);
     let info = talk.info().await;
     assert_eq!(undone["contextInfo"], info, "what the event says of the context is what it is from then on");
     assert!(whole(&info["tokenCount"]) > whole(&tokens), "{info}");
-    assert_eq!(undone["generation"], info["generation"]);
+    assert_eq!(*present(&undone["generation"]), info["generation"]);
     assert_eq!(info["breaker"]["reason"], "undone", "{info}");
     assert_eq!(talk.path().await.len(), entries, "nothing is deleted and nothing is added");
 
@@ -83,7 +83,7 @@ async fn several_are_taken_back_newest_first_also_after_a_restart() {
     talk.undo(json!({})).await;
     assert_eq!(talk.messages().await, [middle, last.clone()].concat());
     talk.restart().await;
-    assert_eq!(talk.undo(json!({})).await["entryId"], first);
+    assert_eq!(talk.undo(json!({})).await["entryId"], *present(&first));
     assert_eq!(talk.messages().await, [whole, said, last].concat());
     assert_eq!(talk.refused("undo_compaction", json!({})).await.0, "nothing_to_undo");
 
@@ -91,7 +91,7 @@ async fn several_are_taken_back_newest_first_also_after_a_restart() {
     let again = talk.compact(json!({})).await;
     let opened = talk.restart().await;
     assert_eq!(opened["undone"], json!([second, first]));
-    assert_eq!(talk.messages().await[0]["entryId"], again["entryId"]);
+    assert_eq!(talk.messages().await[0]["entryId"], *present(&again["entryId"]));
     talk.undo(json!({})).await;
     assert_eq!(saying(&talk.messages().await, "FACT"), 9 + 9 - 9, "each question once");
 }

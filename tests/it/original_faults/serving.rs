@@ -4,6 +4,7 @@ use super::{BOTH, asking, fill};
 use crate::support::{
     client::Client,
     conversation::{Conversation, Dialect},
+    json::present,
     server::Server,
     talk::{is_summary, reply_to, words},
     upstream::{Reply, Upstream},
@@ -33,7 +34,7 @@ async fn a_second_client_takes_nothing_over() {
 
         let mut second = Conversation::begin(&server.ws(), dialect).await;
         second.talk("I am the second.").await;
-        assert_ne!(second.info().await["sessionId"], session);
+        assert_ne!(*present(&second.info().await["sessionId"]), *present(&session));
         if dialect == Dialect::V2 {
             let mut third = Client::v2(&server.ws()).await;
             let refused = third.ask("open_session", json!({ "sessionId": session })).await;

@@ -5,6 +5,7 @@
 
 use super::fold::{Folder, fresh};
 use crate::support::{
+    json::present,
     server::Server,
     talk::{facts, summary, text_of, words},
 };
@@ -166,7 +167,7 @@ async fn play(url: &str, model: &Stepped, number: usize, cuts: &[usize]) -> usiz
             continue;
         }
         let frame = client.step().await.unwrap_or_else(|code| panic!("case {number}: closed with {code}"));
-        assert_ne!(frame["type"], "error", "case {number}: {frame}");
+        assert_ne!(*present(&frame["type"]), "error", "case {number}: {frame}");
         frames = frames.max(client.frames);
         steps.add_permits(1);
         if observer.fold.session.is_empty() && !client.fold.session.is_empty() {

@@ -1,6 +1,6 @@
 //! A record that has gone bad on the disk: its session is read-only, says why, and everything else goes on.
 
-use crate::support::{binary::Binary, client::Client};
+use crate::support::{binary::Binary, client::Client, json::present};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
@@ -142,7 +142,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
     client.turn("Is all well?").await;
     let (read, damaged) = read_back(&mut client, &session, 100).await;
     assert_eq!(damaged.len(), 1);
-    assert!(!read.iter().any(|entry| entry["entryId"] == entries[1]["entryId"]));
+    assert!(!read.iter().any(|entry| entry["entryId"] == *present(&entries[1]["entryId"])));
     for (kind, payload) in [
         ("user_input", json!({ "input": "And now?" })),
         ("rename_session", json!({ "name": "new" })),

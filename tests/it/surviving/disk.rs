@@ -2,7 +2,7 @@
 //! not there, everyone is told, and with room again everything that was acknowledged is there.
 
 use super::fold::{Folder, fresh};
-use crate::support::{binary::Binary, http, talk::words};
+use crate::support::{binary::Binary, http, json::present, talk::words};
 use serde_json::json;
 
 /// The offline model without pauses, in a window that holds everything that is said here.
@@ -68,7 +68,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     client.connect(&server.ws()).await;
     while !(client.unanswered.is_empty() && client.fold.is_idle()) || client.fold.asked().len() < said.len() {
         let frame = client.step().await.unwrap();
-        assert_ne!(frame["type"], "error", "{frame}");
+        assert_ne!(*present(&frame["type"]), "error", "{frame}");
     }
     assert_eq!(client.fold.snapshots, 1, "a replay: the log goes on where it was");
     // What was acknowledged is there, and so, each once, is what was sent again because nobody had answered for it.

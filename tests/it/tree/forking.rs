@@ -3,7 +3,7 @@
 use super::{ask, get, refused};
 use crate::support::{
     client::Client,
-    json::{number, whole},
+    json::{number, present, whole},
     server::Server,
     talk::{talker, words},
 };
@@ -78,7 +78,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
         let now = settings_now(id, &server).await;
         assert_eq!(of_fork["settings"], now, "all settings of the source");
         assert_eq!(of_fork["settings"]["instructions"], "Be brief.");
-        assert_ne!(of_fork["epoch"], source["epoch"]);
+        assert_ne!(*present(&of_fork["epoch"]), *present(&source["epoch"]));
         // It goes on, with the path before it, and can be forked itself.
         let (question, answer) = ask(&mut other, "another third question", None).await;
         let context = get(&mut other, "get_context", json!({}), "context").await;
@@ -91,7 +91,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
     }
     // The list knows the forks and their sizes; the source is untouched.
     let items = listed(&mut client).await;
-    let item = items.iter().find(|item| item["sessionId"] == at["sessionId"]).unwrap();
+    let item = items.iter().find(|item| item["sessionId"] == *present(&at["sessionId"])).unwrap();
     assert_eq!((&item["name"], &item["entries"]), (&json!("Ferries (fork)"), &json!(place + 3)), "{item}");
     assert!(whole(&item["tokenCount"]) > 0 && number(&item["usagePercent"]) > 0.0, "{item}");
     assert_eq!(items.len(), 5);
@@ -144,19 +144,19 @@ async fn names_of_entries_go_along_wherever_they_were_given_and_nothing_hangs_in
         expected,
         "the name of what is not there is left out, what hung from it hangs on"
     );
-    assert!(!nodes.iter().any(|node| node["entryId"] == foreign["entryId"]));
+    assert!(!nodes.iter().any(|node| node["entryId"] == *present(&foreign["entryId"])));
     let added: Vec<&str> = nodes[expected.len()..].iter().map(|node| node["preview"].as_str().unwrap()).collect();
     let mut sorted = added.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["later", "question"], "names that were given on other branches come last");
     // One chain from the root to the leaf.
     for pair in nodes.windows(2) {
-        assert_eq!(pair[1]["parentId"], pair[0]["entryId"]);
+        assert_eq!(*present(&pair[1]["parentId"]), pair[0]["entryId"]);
     }
-    assert_eq!(of_fork["leafId"], nodes.last().unwrap()["entryId"]);
+    assert_eq!(*present(&of_fork["leafId"]), nodes.last().unwrap()["entryId"]);
     let source_tree = get(&mut client, "get_tree", json!({ "rootId": q1 }), "tree").await;
     assert_eq!(source_tree["nodes"][0]["label"], "question");
-    assert_ne!(source["sessionId"], forked["sessionId"]);
+    assert_ne!(*present(&source["sessionId"]), *present(&forked["sessionId"]));
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_fork_of_a_compacted_path_sees_what_its_source_saw_and_compacts_on() {
     let (mut other, of_fork) = opened(&server, &forked["sessionId"]).await;
     let seen = get(&mut other, "get_context", json!({}), "context").await;
     assert_eq!(seen, context, "the next request is the same");
-    assert_eq!(of_fork["leafId"], leaf);
+    assert_eq!(*present(&of_fork["leafId"]), leaf);
     for n in 0..15 {
         ask(&mut other, &words(100 + n, 40), None).await;
     }
@@ -201,7 +201,7 @@ async fn a_fork_before_the_first_question_is_empty_and_a_running_session_can_be_
     assert_eq!(texts(std::slice::from_ref(&json!({ "content": empty["input"] }))), ["one"]);
     let running = get(&mut client, "fork_session", json!({ "entryId": second, "position": "at" }), "forked").await;
     let (_, of_running) = opened(&server, &running["sessionId"]).await;
-    assert_eq!((&of_running["leafId"], &of_running["state"]), (&second, &json!("idle")), "no turn goes along");
+    assert_eq!((present(&of_running["leafId"]), &of_running["state"]), (&second, &json!("idle")), "no turn goes along");
     gate.open();
     client.event("turn_finished").await;
     ask(&mut other, "one, put differently", None).await;
@@ -226,7 +226,7 @@ async fn only_the_owner_forks_and_what_is_wrong_is_told() {
     client.send_as(&id, "fork_session", fork.clone()).await;
     let first = client.until(|frame| frame["id"] == id.as_str()).await["payload"].clone();
     let second = client.until(|frame| frame["id"] == id.as_str()).await["payload"].clone();
-    assert_eq!(first["sessionId"], second["sessionId"]);
+    assert_eq!(*present(&first["sessionId"]), second["sessionId"]);
     assert_eq!((first.get("duplicate"), &second["duplicate"]), (None, &json!(true)));
     client.send_as(&id, "fork_session", json!({ "entryId": q1, "position": "before" })).await;
     let conflict = client.until(|frame| frame["id"] == id.as_str()).await;
@@ -295,7 +295,7 @@ async fn a_fork_is_made_once_whatever_fails() {
         assert_eq!(again["type"], "forked", "{case}: {again}");
         let made = &again["payload"]["sessionId"];
         if let Some(first) = first {
-            assert_eq!(*made, first["payload"]["sessionId"], "{case}");
+            assert_eq!(*present(made), first["payload"]["sessionId"], "{case}");
         }
         let items = listed(&mut client).await;
         let ids: Vec<&Value> = items.iter().map(|item| &item["sessionId"]).collect();
