@@ -21,8 +21,10 @@ const PROBE_BYTES_MIN: u64 = 16 * 1024;
 const PROBE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a write that succeeded is believed. Whoever asks more often than this costs no more syncs.
 const BELIEVED: Duration = Duration::from_secs(10);
-/// The same while writes are refused: nobody who asks may keep the disk busy.
-const REFUSED_BELIEVED: Duration = Duration::from_secs(1);
+/// The same while writes are refused or the disk is nearly full: nobody who asks may keep the disk busy.
+const BRIEFLY_BELIEVED: Duration = Duration::from_secs(1);
+/// A disk with less room than this is nearly full: a few of the largest groups, with the write-ahead log that holds them.
+const FREE_BYTES_MIN: u64 = 16 * PROBE_BYTES_MAX;
 
 /// How writing goes, as the writer's thread has it; others look at it.
 #[derive(Debug, Default)]
@@ -69,14 +71,18 @@ impl Health {
         last.refused_bytes = Some(last.refused_bytes.map_or(bytes, |refused| refused.max(bytes)));
     }
 
-    /// How many bytes to try; `None` where what is known is new enough.
-    pub(super) fn probe_due(&self) -> Option<u64> {
+    /// How many bytes to try, with so many free on the disk where that is known; `None` where what is known is new enough.
+    pub(super) fn probe_due(&self, free_bytes: Option<u64>) -> Option<u64> {
         let last = self.last();
         let is_new = |at: Option<Instant>, believed| at.is_some_and(|at| at.elapsed() < believed);
         let probed = last.probed.as_ref().map(|(at, _)| *at);
         match last.refused_bytes {
-            Some(bytes) => (!is_new(probed, REFUSED_BELIEVED)).then_some(bytes),
-            None => (!is_new(last.took, BELIEVED)).then_some(PROBE_BYTES_MIN),
+            Some(bytes) => (!is_new(probed, BRIEFLY_BELIEVED)).then_some(bytes),
+            None => {
+                let is_scarce = free_bytes.is_some_and(|free| free < FREE_BYTES_MIN);
+                let believed = if is_scarce { BRIEFLY_BELIEVED } else { BELIEVED };
+                (!is_new(last.took, believed)).then_some(PROBE_BYTES_MIN)
+            }
         }
     }
 
@@ -125,31 +131,41 @@ impl Write for Probe {
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, PROBE_BYTES_MIN};
+    use super::{BRIEFLY_BELIEVED, FREE_BYTES_MIN, Health, PROBE_BYTES_MIN};
     use crate::store::Error;
+    use std::time::Instant;
 
     fn full() -> Error {
         Error::Unknown("full".into())
     }
 
     #[test]
+    fn on_a_disk_that_is_nearly_full_a_write_is_believed_briefly() {
+        let health = Health::default();
+        health.last().took = Instant::now().checked_sub(2 * BRIEFLY_BELIEVED);
+        for (free, due) in [(None, None), (Some(FREE_BYTES_MIN), None), (Some(0), Some(PROBE_BYTES_MIN))] {
+            assert_eq!(health.probe_due(free), due, "{free:?}");
+        }
+    }
+
+    #[test]
     fn what_was_refused_is_tried_again_until_as_much_is_taken() {
         let health = Health::default();
-        assert_eq!(health.probe_due(), Some(PROBE_BYTES_MIN), "nothing is known yet");
+        assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN), "nothing is known yet");
         health.took(100);
-        assert_eq!((health.probe_due(), health.probed()), (None, Ok(())));
+        assert_eq!((health.probe_due(None), health.probed()), (None, Ok(())));
         health.refused(100_000);
         health.refused(50_000);
-        assert_eq!(health.probe_due(), Some(100_000));
+        assert_eq!(health.probe_due(None), Some(100_000));
         health.was_probed(Err(full()));
-        assert_eq!((health.probe_due(), health.probed()), (None, Err(full())), "not tried again at once");
+        assert_eq!((health.probe_due(None), health.probed()), (None, Err(full())), "not tried again at once");
         health.took(99_999);
         assert_eq!(health.probed(), Err(full()), "a smaller one says nothing of a larger one");
         health.took(100_000);
-        assert_eq!((health.probe_due(), health.probed()), (None, Ok(())));
+        assert_eq!((health.probe_due(None), health.probed()), (None, Ok(())));
         // What a probe found before a write failed says nothing of it.
         health.was_probed(Ok(()));
         health.refused(1);
-        assert_eq!(health.probe_due(), Some(PROBE_BYTES_MIN));
+        assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN));
     }
 }

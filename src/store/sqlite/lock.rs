@@ -17,9 +17,16 @@ const PID_BYTES_MAX: u64 = 10;
 /// The lock; dropping it lets the next process in.
 #[derive(Debug)]
 pub(super) struct Lock {
-    file: File,
-    path: PathBuf,
-    /// The database, once it is there: its path, device and number.
+    /// Locked as long as it is open.
+    _file: File,
+    watched: Watched,
+}
+
+/// The files that a lock stands for, each with its device and number. Whoever has this does not have the lock.
+#[derive(Debug, Clone)]
+pub(super) struct Watched {
+    lock: (PathBuf, (u64, u64)),
+    /// The database, once it is there.
     database: Option<(PathBuf, (u64, u64))>,
 }
 
@@ -66,23 +73,43 @@ impl Lock {
         }
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
-        Ok(Self { file, path: path.to_owned(), database: None })
+        let held = identity(&file.metadata().map_err(Refused::Io)?);
+        Ok(Self { _file: file, watched: Watched { lock: (path.to_owned(), held), database: None } })
     }
 
-    /// Watches the database that the lock is for: [`Self::lost`] also looks at it from now on.
+    /// Watches the database that the lock is for: [`Watched::lost`] also looks at it from now on.
     pub(super) fn watch(&mut self, database: &Path) -> io::Result<()> {
-        self.database = Some((database.to_owned(), identity(&fs::metadata(database)?)));
+        self.watched.database = Some((database.to_owned(), identity(&fs::metadata(database)?)));
         Ok(())
     }
 
+    pub(super) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+}
+
+impl Watched {
     /// Why the lock protects nothing any more, if so: another process can take a lock file that was put in its place, and
     /// what is written to a database file that was moved or removed is not where anybody looks for it.
     pub(super) fn lost(&self) -> Option<String> {
-        let is = |path: &Path, wanted: io::Result<(u64, u64)>| matches!((fs::metadata(path), wanted), (Ok(there), Ok(wanted)) if identity(&there) == wanted);
-        if !is(&self.path, self.file.metadata().map(|held| identity(&held))) {
-            return Some(format!("the lock file `{}` was removed or replaced", self.path.display()));
+        let is_there =
+            |(path, wanted): &(PathBuf, (u64, u64))| fs::metadata(path).is_ok_and(|there| identity(&there) == *wanted);
+        if !is_there(&self.lock) {
+            return Some(format!("the lock file `{}` was removed or replaced", self.lock.0.display()));
         }
-        let (path, identity) = self.database.as_ref()?;
-        (!is(path, Ok(*identity))).then(|| format!("the database file `{}` was moved or replaced", path.display()))
+        let database = self.database.as_ref().filter(|database| !is_there(database))?;
+        Some(format!("the database file `{}` was moved or replaced", database.0.display()))
+    }
+
+    /// Bytes that are free on the disk of these files, where the system tells.
+    #[cfg(unix)]
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.lock.0).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        None
     }
 }

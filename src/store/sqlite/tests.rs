@@ -53,7 +53,16 @@ async fn once_the_file_or_its_lock_is_replaced_nothing_more_is_written() {
         let store = SqliteStore::open(&path).unwrap();
         let lease = store.create(&id("s"), "alice", NOW).await.unwrap();
         assert_eq!(store.check_writable().await, Ok(()));
-        fs::rename(dir.path().join(replaced), dir.path().join("elsewhere")).unwrap();
+        let moved = |from, to| fs::rename(dir.path().join(from), dir.path().join(to)).unwrap();
+        moved(replaced, "elsewhere");
+        let unready = store.check_writable().await.unwrap_err();
+        assert!(
+            unready.to_string().contains(&format!("{replaced}` was ")),
+            "at once, not only after a write: {unready}"
+        );
+        moved("elsewhere", replaced);
+        assert_eq!(store.check_writable().await, Ok(()), "nothing was written meanwhile");
+        moved(replaced, "elsewhere");
         let refused = store.append(&lease, 1, append_of(["a"])).await.unwrap_err();
         assert!(refused.to_string().contains(&format!("{replaced}` was ")), "{refused}");
         assert_eq!(store.check_writable().await, Err(refused.clone()));

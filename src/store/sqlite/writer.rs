@@ -11,7 +11,7 @@
 use super::{
     CommitStats, Fault,
     health::{Health, Probe},
-    lock::Lock,
+    lock::{Lock, Watched},
     open::to_the_end,
 };
 use crate::store::Error;
@@ -175,7 +175,7 @@ impl Thread {
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
         let bytes = group.iter().map(|job| job.size().bytes).sum();
         if self.health.failure().is_none()
-            && let Some(lost) = self.lock.as_ref().and_then(Lock::lost)
+            && let Some(lost) = self.lock.as_ref().and_then(|lock| lock.watched().lost())
         {
             self.end(Error::Unknown(lost));
         }
@@ -285,6 +285,8 @@ pub(super) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
     health: Arc<Health>,
+    /// The files of the lock, where there is one.
+    watched: Option<Watched>,
 }
 
 struct Running {
@@ -301,10 +303,11 @@ impl Writer {
         checkpoint_pages: u32,
     ) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+        let watched = lock.as_ref().map(|lock| lock.watched().clone());
         let writing = Thread::new(db, lock, observer, checkpoint_pages).map_err(io::Error::other)?;
         let health = writing.health.clone();
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs))?;
-        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health })
+        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, watched })
     }
 
     /// Does a write; durable when `Ok`. Dropping the future does not take back a write that is in the queue.
@@ -322,7 +325,8 @@ impl Writer {
         self.health.failure()
     }
 
-    /// Whether a write would be taken now; where that is not known, by writing something.
+    /// Whether a write would be taken now; where that is not known, by writing something. What costs no sync is asked each
+    /// time: whether the files are still there, and how much room their disk has.
     pub(super) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
             return Err(error);
@@ -330,7 +334,11 @@ impl Writer {
         if self.running().is_none() {
             return Err(closed());
         }
-        let Some(bytes) = self.health.probe_due() else { return self.health.probed() };
+        if let Some(lost) = self.watched.as_ref().and_then(Watched::lost) {
+            return Err(Error::Unknown(lost));
+        }
+        let free_bytes = self.watched.as_ref().and_then(Watched::free_bytes);
+        let Some(bytes) = self.health.probe_due(free_bytes) else { return self.health.probed() };
         let outcome = self.call(Probe { bytes }).await;
         self.health.was_probed(outcome.clone());
         outcome
@@ -495,7 +503,7 @@ mod tests {
             let left: i64 = thread.db.query_row("SELECT count(*) FROM mark", [], |row| row.get(0)).unwrap();
             assert_eq!(left, 0, "it leaves nothing behind");
             let outcome = result.try_recv().unwrap().map_err(|error| error.to_string().contains("disk is full"));
-            (outcome, thread.health.probe_due(), thread.health.failure(), thread.stats.failed)
+            (outcome, thread.health.probe_due(None), thread.health.failure(), thread.stats.failed)
         };
         assert_eq!(probe(4), (Err(true), Some(100_000), None, 1));
         assert_eq!(probe(1_000), (Ok(()), None, None, 1));
