@@ -11,6 +11,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reseed_protocol::{CloseCode, SUBPROTOCOL_V2};
 use std::{net::SocketAddr, sync::Arc};
 
@@ -24,6 +25,9 @@ const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The version of the WebSocket protocol that RFC 6455 describes. There is no other.
 const WEBSOCKET_VERSION: &str = "13";
+
+/// Bytes of an upgrade's key.
+const KEY_BYTES: usize = 16;
 
 /// A request for `/`: a socket for v1 clients, the page for a browser.
 pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
@@ -52,7 +56,8 @@ fn asks_for_socket(headers: &HeaderMap) -> bool {
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without a key, or in a version that is not known.
+/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without one key of 16 bytes, or in a version that is not
+/// known.
 fn refuse(headers: &HeaderMap) -> Option<Response> {
     if !asks_for_socket(headers) {
         let message = "this address takes WebSocket upgrades only; the request has no `Upgrade: websocket`\n";
@@ -75,6 +80,12 @@ fn refuse(headers: &HeaderMap) -> Option<Response> {
     }
     if headers.get(header::SEC_WEBSOCKET_KEY).is_none_or(HeaderValue::is_empty) {
         let message = "the upgrade has no Sec-WebSocket-Key; a proxy may have taken it out\n";
+        return Some((StatusCode::BAD_REQUEST, message).into_response());
+    }
+    let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).into_iter();
+    let is_key = |key: &HeaderValue| BASE64_STANDARD.decode(key.as_bytes()).is_ok_and(|key| key.len() == KEY_BYTES);
+    if !keys.next().is_some_and(is_key) || keys.next().is_some() {
+        let message = "Sec-WebSocket-Key must be there once, as the base64 of 16 bytes\n";
         return Some((StatusCode::BAD_REQUEST, message).into_response());
     }
     None

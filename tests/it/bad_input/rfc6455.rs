@@ -226,11 +226,16 @@ async fn an_opening_handshake_that_breaks_the_protocol_is_refused_wherever_it_is
     let server = Server::start(Scripted::answering(|_| Reply::text("yes")), &[]).await;
     let address = server.address();
     // The headers, the status, and what the answer names.
-    let table: [(Headers, u16, &str); 9] = [
+    let table: [(Headers, u16, &str); 14] = [
         (&[CONNECTION, UPGRADE, VERSION, KEY], 101, ""),
         (&[CONNECTION, ("Upgrade", "WebSocket"), VERSION, KEY], 101, ""),
         (&[CONNECTION, UPGRADE, VERSION], 400, "no Sec-WebSocket-Key"),
         (&[CONNECTION, UPGRADE, VERSION, ("Sec-WebSocket-Key", "")], 400, "no Sec-WebSocket-Key"),
+        (&[CONNECTION, UPGRADE, VERSION, ("Sec-WebSocket-Key", "abc")], 400, "base64 of 16 bytes"),
+        (&[CONNECTION, UPGRADE, VERSION, ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZS4u")], 400, "base64 of 16 bytes"),
+        (&[CONNECTION, UPGRADE, VERSION, ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25j*Q==")], 400, "base64 of 16 bytes"),
+        (&[CONNECTION, UPGRADE, VERSION, KEY, KEY], 400, "must be there once"),
+        (&[CONNECTION, UPGRADE, VERSION, KEY, ("Sec-WebSocket-Key", "")], 400, "must be there once"),
         (&[CONNECTION, UPGRADE, KEY], 400, "no Sec-WebSocket-Version"),
         (&[CONNECTION, UPGRADE, ("Sec-WebSocket-Version", "8"), KEY], 426, "Sec-WebSocket-Version is `8`"),
         (&[CONNECTION, UPGRADE, ("Sec-WebSocket-Version", "14")], 426, "Sec-WebSocket-Version is `14`"),
