@@ -26,12 +26,13 @@ mod sessions;
 mod streamed;
 mod tree;
 
-use crate::config::ListenSettings;
+use crate::config::ClientSettings;
 use anyhow::Context as _;
 use connection::{Address, Connection, Lost};
 use dialogue::{Dialogue, Step};
 use reseed_protocol::SessionId;
 use screen::Screen;
+use secrecy::ExposeSecret as _;
 use std::{
     io::{IsTerminal as _, Write},
     time::Duration,
@@ -50,7 +51,8 @@ pub struct ChatOptions {
     /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment and
     /// `.env` name
     pub url: Option<String>,
-    /// A token of AUTH_TOKENS, where the server wants one
+    /// A token of AUTH_TOKENS, where the server wants one. Without it, the server of the same settings is given the first
+    /// one of AUTH_TOKENS there; another server is given none
     #[arg(long)]
     pub token: Option<String>,
     /// The session to go on with; without it, what is said first begins a new one
@@ -83,7 +85,7 @@ pub enum Color {
 ///
 /// # Errors
 /// Why there is no connection, no session, or no more.
-pub async fn run(options: ChatOptions) -> anyhow::Result<()> {
+pub async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     let stdout_is_terminal = std::io::stdout().is_terminal();
     let watched = stdout_is_terminal && std::io::stdin().is_terminal();
     let color = match options.color {
@@ -97,7 +99,11 @@ pub async fn run(options: ChatOptions) -> anyhow::Result<()> {
     let chat = Chat { screen: Screen { color }, watched, pause };
     let url = match &options.url {
         Some(url) => url.clone(),
-        None => server_of_settings()?,
+        None => {
+            let (url, token) = server_of_settings()?;
+            options.token = options.token.or(token);
+            url
+        }
     };
     let connected = chat.connect(&url, &options).await?;
     #[cfg(unix)]
@@ -107,14 +113,17 @@ pub async fn run(options: ChatOptions) -> anyhow::Result<()> {
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
 }
 
-/// The address of the server that these settings start. Faults in its other settings are its own.
-fn server_of_settings() -> anyhow::Result<String> {
-    let listen = ListenSettings::load().context("name the server, or mend the settings that name it")?;
+/// The address of the server that these settings start, and a token for it where it wants one. Faults in its other settings
+/// are its own.
+fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
+    let ClientSettings { listen, token } =
+        ClientSettings::load().context("name the server, or mend the settings that name it")?;
     anyhow::ensure!(
         listen.ws_port != 0,
         "WS_PORT is 0, so the server listens on any free port; name the address that it printed when it started"
     );
-    Ok(format!("ws://{}/ws", listen.local_address()))
+    let token = token.map(|token| token.expose_secret().to_owned());
+    Ok((format!("ws://{}/ws", listen.local_address()), token))
 }
 
 /// What came of a person, or of a pipe.

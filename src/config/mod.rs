@@ -28,6 +28,7 @@ pub use values::{
 
 use crate::core::context::factory::Strategies;
 use declared::Given;
+use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -171,9 +172,18 @@ impl Settings {
     }
 }
 
-impl ListenSettings {
-    /// Reads where the server of these settings listens, for a client of it: from this process's environment, then `.env`
-    /// of the current directory. What else is set there is not looked at.
+/// What a client needs to reach the server of the same settings.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// Where the server listens.
+    pub listen: ListenSettings,
+    /// The first token of AUTH_TOKENS.
+    pub token: Option<SecretString>,
+}
+
+impl ClientSettings {
+    /// Reads these from this process's environment, then `.env` of the current directory. What else is set there is not
+    /// looked at, and an item of AUTH_TOKENS that the server would refuse is passed over.
     ///
     /// # Errors
     /// What is wrong with HOST or WS_PORT, or a `.env` that cannot be read.
@@ -186,16 +196,21 @@ impl ListenSettings {
         variables.extend(
             environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
+        let token = variables.get("AUTH_TOKENS").and_then(|tokens| {
+            tokens.split(',').find_map(|item| NamedToken::parse(item.trim()).ok()).map(|named| named.token)
+        });
         variables.retain(|name, value| matches!(name.as_str(), "HOST" | "WS_PORT") && !value.trim().is_empty());
         let given: Given = envy::from_iter(variables.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         let mut faults = Vec::new();
         match Settings::read(&given, Strategies::default(), &mut faults) {
-            Some(settings) if faults.is_empty() => Ok(settings.listen),
+            Some(settings) if faults.is_empty() => Ok(Self { listen: settings.listen, token }),
             _ => Err(Error(faults)),
         }
     }
+}
 
+impl ListenSettings {
     /// The address at which programs on this machine reach the server: one that listens everywhere listens here.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {

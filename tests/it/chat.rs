@@ -127,7 +127,7 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
         (&open, &["--session", "no-such-session"], "(session_not_found)"),
         (&open, &["--session", "not an id"], "`not an id` is no session's id"),
         (&open, &["--session", owned], "(session_owned)"),
-        (&closed, &[], "(unauthenticated)"),
+        (&closed, &[], "with --token (unauthenticated)"),
         (&closed, &["--token", "wrong"], "4401"),
     ];
     for (server, arguments, expected) in table {
@@ -182,6 +182,34 @@ async fn the_server_is_found_by_the_settings_that_started_it_and_by_its_page() {
         let ended = chat_in(empty.path(), &[], &[("WS_PORT", port)]).await;
         assert_eq!(ended.code, Some(1), "{port}");
         assert!(ended.faults.contains(expected), "{port}: {}", ended.faults);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_the_same_settings_goes_to_their_own_server_and_to_no_other() {
+    let tokens = [("AUTH_TOKENS", "ada:correct-horse-battery-staple")];
+    let server = server("8000", &tokens).await;
+    let address = server.address();
+    let port = address.rsplit_once(':').unwrap().1;
+    let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
+    let (token, missing) = ("ada:correct-horse-battery-staple", "with --token (unauthenticated)");
+    let broken = format!("nobody, ,{token},eve:another-token-of-16");
+    /// The arguments, AUTH_TOKENS, and what the fault says, if there is one.
+    type Case<'a> = (&'a [&'a str], &'a str, &'a str);
+    let table: [Case<'_>; 6] = [
+        (&[], token, ""),
+        (&[], &broken, ""),
+        (&[], "", missing),
+        (&["--token", "wrong"], token, "4401"),
+        (&[page.as_str()], token, missing),
+        (&["ftp://localhost"], token, "http://127.0.0.1:8080"),
+    ];
+    for (arguments, tokens, fault) in table {
+        let variables = [("WS_PORT", port), ("AUTH_TOKENS", tokens)];
+        let ended = chat_in(empty.path(), arguments, &variables).await;
+        assert_eq!(ended.code, Some(i32::from(!fault.is_empty())), "{arguments:?} {tokens}: {}", ended.faults);
+        assert!(ended.faults.contains(fault), "{arguments:?} {tokens}: {}", ended.faults);
+        assert!(!ended.faults.contains("battery"), "{arguments:?} {tokens}: {}", ended.faults);
     }
 }
 

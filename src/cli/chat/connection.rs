@@ -71,7 +71,8 @@ impl Address {
         };
         anyhow::ensure!(
             !scheme.is_empty() && uri.host().is_some(),
-            "`{url}` is no address of a server; write ws://127.0.0.1:8080/ws, or wss:// for TLS"
+            "`{url}` is no address of a server; write ws://127.0.0.1:8080/ws or http://127.0.0.1:8080, with wss:// or \
+             https:// for TLS"
         );
         let host = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let path = if uri.path() == "/" { "/ws" } else { uri.path() };

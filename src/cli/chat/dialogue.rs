@@ -225,7 +225,9 @@ impl Dialogue {
     fn on_refused(&mut self, asked: Option<Asked>, fault: &Fault) {
         let opening = matches!(asked, Some(Asked::Hello | Asked::Open));
         if opening && !self.opened_once {
-            self.out.push(Step::Fail(format!("{} ({})", fault.message, fault.code)));
+            let remedy =
+                if fault.code == "unauthenticated" { "; name a token of the server's with --token" } else { "" };
+            self.out.push(Step::Fail(format!("{}{remedy} ({})", fault.message, fault.code)));
             return;
         }
         if asked == Some(Asked::Close) {

@@ -262,7 +262,10 @@ fn the_first_session_that_cannot_be_opened_ends_the_chat() {
         < {"id":"#1","type":"error","payload":{"code":"unauthenticated","message":"who are you","retriable":false}}
     "##;
     let (out, _) = play(true, refused);
-    assert!(out.ends_with("[Fail(\"who are you (unauthenticated)\")]\n"), "{out}");
+    assert!(
+        out.ends_with("[Fail(\"who are you; name a token of the server's with --token (unauthenticated)\")]\n"),
+        "{out}"
+    );
 }
 
 #[test]
