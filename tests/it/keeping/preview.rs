@@ -4,7 +4,7 @@ use super::{Talk, saying};
 use crate::support::{
     client::Client,
     json::{present, whole},
-    talk::talker,
+    talk::{summary, talker},
 };
 use reseed::{core::model::ModelFault, provider::scripted::Reply};
 use reseed_protocol::ErrorCode;
@@ -22,6 +22,8 @@ async fn filled() -> Talk {
 async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     let mut talk = filled().await;
     let before = (talk.context().await, talk.info().await, talk.path().await);
+    // It says what it took, so there is a cost to compare.
+    talk.model.push(Reply::text(summary(&["FACT 1: the ship has 1 decks"])).usage(900, 30));
     let preview = talk.preview(json!({ "instructions": "the decks" })).await;
     assert_eq!((talk.context().await, talk.info().await, talk.path().await), before, "a preview changes nothing");
     assert_eq!(talk.summaries(), 1);
@@ -46,7 +48,8 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
         ("retained", "retained"),
         ("cost", "summaryUsage"),
     ] {
-        assert_eq!(*present(&preview[shown]), applied[done], "{shown}");
+        let there = preview.get(shown).unwrap_or_else(|| panic!("`{shown}` is absent from {preview}"));
+        assert_eq!(*there, applied[done], "{shown}");
     }
     let failed = [&preview, &applied].map(|told| told.get("failedRungs"));
     assert_eq!(failed, [None, None], "the first step was the last");
