@@ -231,7 +231,11 @@ async fn one_interrupt_leaves_while_the_server_is_away() {
         person.sees_row("You said: hello").await;
         server.service.stop().await;
         person.sees("the loss", |rows| rows.iter().any(|row| row.contains("(Ctrl-C leaves)"))).await;
-        person.types(typed);
+        if let Some(line) = typed.strip_suffix(ENTER) {
+            person.types(typed);
+            // The prompt from before it does not count.
+            person.sees_row(&format!("> {line}")).await;
+        }
         person.sees_prompt().await;
         person.types(CTRL_C);
         person.left_alone().await;
