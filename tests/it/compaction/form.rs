@@ -127,21 +127,36 @@ async fn a_summary_without_its_sections_is_completed_or_taken_as_it_is() {
     check(&[CutOff(PROSE)], &[QUOTED], json!({}), ("extract", "sections", cut)).await;
 }
 
+/// How many pieces a summary is made in that is refused as too large in one.
+async fn pieces() -> usize {
+    let plan: Vec<Said> = std::iter::once(Said::Fault(ErrorCode::ContextOverflow)).chain([Said::Whole; 40]).collect();
+    let model = model(&plan);
+    let (_server, mut client) = session(&model, &[QUOTED]).await;
+    assert_eq!(client.turn(FACT).await["status"], "completed");
+    fill(&mut client, 800).await;
+    compact(&mut client, json!({})).await;
+    summaries(&model).len() - 1
+}
+
 /// In pieces the first that lacks sections is completed; a later one is taken as it is.
 #[tokio::test]
 async fn a_piece_that_lacks_sections_is_completed_once() {
     use Said::{Fault, Text, Whole};
+    let pieces = pieces().await;
+    assert!(pieces > 2, "{pieces} pieces");
     let failed: &[&str] = &["model_summary: context_overflow"];
-    let refused = Fault(ErrorCode::ContextOverflow);
-    let table: &[(&[Said], &str)] = &[
-        (&[refused, Whole, Whole], "sections"),
-        (&[refused, Text(PARTS), Text(REST), Whole], "sections"),
-        (&[refused, Whole, Text(PARTS), Text(REST)], "sections"),
-        (&[refused, Text(PROSE), Text(PROSE), Whole], "sections"),
-        (&[refused, Text(PROSE), Text(PROSE), Text(PROSE)], "free"),
+    // What is said to the first pieces and to the last, and how many pieces those are; the ones between are whole.
+    let table: &[(&[Said], &[Said], usize, &str)] = &[
+        (&[], &[], 0, "sections"),
+        (&[Text(PARTS), Text(REST)], &[], 1, "sections"),
+        (&[], &[Text(PARTS), Text(REST)], 1, "sections"),
+        (&[Text(PROSE), Text(PROSE)], &[], 1, "sections"),
+        (&[Text(PROSE), Text(PROSE)], &[Text(PROSE)], 2, "free"),
     ];
-    for (plan, form) in table {
-        let compacted = check(plan, &[QUOTED], json!({}), ("chunked_summary", form, failed)).await;
+    for (first, last, said, form) in table {
+        let between = vec![Whole; pieces - said];
+        let plan = [&[Fault(ErrorCode::ContextOverflow)], *first, between.as_slice(), *last].concat();
+        let compacted = check(&plan, &[QUOTED], json!({}), ("chunked_summary", form, failed)).await;
         let text = compacted["summary"].as_str().unwrap();
         assert!(text.contains("Aurora") && text.contains("/srv/berth/17.txt"), "{plan:?}: {text}");
     }

@@ -236,8 +236,8 @@ fn says(command: &Command, content: &[Part]) -> bool {
         | Command::AppendCustomMessage(AppendCustomMessage { content: InputContent::Text(text), .. }) => text,
         _ => return false,
     };
-    // A hook may have put its own words in the place of a user's, before anybody saw them.
-    let is_hooks = |text: &str| matches!(command, Command::UserInput(_)) && text.starts_with("hook ");
+    // A hook may have put its own words in their place, before anybody saw them.
+    let is_hooks = |text: &str| text.starts_with("hook ");
     matches!(content, [Part::Text { text }] if said == text || is_hooks(text))
 }
 

@@ -271,5 +271,8 @@ pub(crate) fn opened_as_it_was_left(history: &History) -> Result<(), String> {
     // Counts are reckoned, and a server that was up for a while reckons better.
     let mut opened = opened.clone();
     opened.context_info = left.context_info.clone();
+    if let (Some(opened), Some(left)) = (&mut opened.held, &left.held) {
+        (opened.token_count, opened.new_token_count) = (left.token_count, left.new_token_count);
+    }
     if *left == opened { Ok(()) } else { Err(format!("left {left:?}, opened {opened:?}")) }
 }
