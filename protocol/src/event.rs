@@ -126,6 +126,9 @@ events! {
         /// What the turn's requests cost together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// The part of it for an answer that is not stored, since a hook failed that had to look at it first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        withheld_usage: Option<Usage>,
         /// How full the window is now.
         context_info: ContextInfo,
     }

@@ -111,6 +111,8 @@ export interface TurnFinished {
   error?: ErrorBody;
   /** What the turn's requests cost together. */
   usage?: Usage;
+  /** The part of it for an answer that is not stored, since a hook failed that had to look at it first. */
+  withheldUsage?: Usage;
   /** How full the window is now. */
   contextInfo: ContextInfo;
 }

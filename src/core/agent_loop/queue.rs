@@ -96,7 +96,7 @@ impl AgentLoop {
         }
         // Hooks are not asked about what is refused anyway.
         self.check_input(&how)?;
-        self.look_at_input(now, caller, parts, What::Said(how));
+        self.look_at_input(now, caller, parts, What::Said(Box::new(how)));
         Ok(())
     }
 

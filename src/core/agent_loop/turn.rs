@@ -12,7 +12,7 @@ use crate::core::{
         counter::{Estimator, Report},
     },
     model::{Answer, ModelRequest, Purpose, ReportedUsage},
-    session::input::name_from,
+    session::{input::name_from, state::add_usage},
 };
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
@@ -169,6 +169,8 @@ impl AgentLoop {
                 self.calibrate(&asked.model, report);
             }
         }
+        // Paid for whatever becomes of it.
+        self.turn_hooks.looked_at_usage.clone_from(&message.usage);
         if let Some(hook) = self.missing_guard(&asked.guards) {
             self.guard_left(now, hook);
             return;
@@ -280,12 +282,19 @@ impl AgentLoop {
         }
         withdrawn.into_iter().for_each(|call| self.withdraw(call, CallOutcome::Dropped));
         late.iter().for_each(|caller| self.remember(caller));
+        let withheld_usage = self.turn_hooks.looked_at_usage.take();
+        let usage = turn_usage(&self.session.state.turn);
+        let usage = match &withheld_usage {
+            Some(withheld) => Some(add_usage(usage, withheld)),
+            None => usage,
+        };
         let event = Event::TurnFinished(Box::new(TurnFinished {
             turn_id: turn.turn_id,
             status,
             finish_reason,
             error,
-            usage: turn_usage(&self.session.state.turn),
+            usage,
+            withheld_usage,
             context_info: self.context_info(),
         }));
         let own_prompt = self.turn_hooks.system_prompt.take();

@@ -228,6 +228,9 @@ impl SessionState {
                     error: finished.error.clone(),
                 });
                 self.remember_unanswered(finished);
+                if let Some(usage) = &finished.withheld_usage {
+                    self.cost.add(Some(usage));
+                }
             }
             Event::ToolCall(call) => self.pending.push(PendingCall {
                 call_id: call.call_id.clone(),

@@ -135,6 +135,7 @@ impl AgentLoop {
     pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
+        self.turn_hooks.looked_at_usage = None;
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = std::mem::take(&mut self.hook_runs);
         }

@@ -55,7 +55,7 @@ pub(in crate::core::agent_loop) struct Offered {
 #[derive(Debug)]
 pub(in crate::core::agent_loop) enum What {
     /// It begins a turn, or waits for one.
-    Said(How),
+    Said(Box<How>),
     /// A client's message: the model is told it without being asked.
     Custom(Box<QueuedCustom>),
 }
@@ -169,7 +169,7 @@ impl AgentLoop {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.holding, what) {
             (true, _) => Err(stopping()),
-            (false, What::Said(how)) => self.take_input(now, &caller, Said { entry_id, parts }, how),
+            (false, What::Said(how)) => self.take_input(now, &caller, Said { entry_id, parts }, *how),
             (false, What::Custom(custom)) => self.take_custom_message(now, &caller, parts, *custom),
         };
         if let Err(error) = taken {

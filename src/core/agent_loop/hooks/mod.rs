@@ -39,7 +39,7 @@ use self::subject::check_answer;
 use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, info};
 use crate::core::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, Timestamp,
+    CallId, ErrorBody, ErrorCode, Timestamp, Usage,
     event::{EphemeralEvent, HookFailed},
     hook::{ContextReason, HookAnswer, HookCall, HookOffer, HookPoint, HookResult},
     receipt::{HookOutcome, HookRun},
@@ -62,6 +62,8 @@ pub struct TurnHooks {
     before_request: bool,
     /// The system prompt of this turn, where a hook has set one.
     pub(super) system_prompt: Option<TurnPrompt>,
+    /// What an answer cost that is not stored yet, since hooks look at it.
+    pub(super) looked_at_usage: Option<Usage>,
 }
 
 /// A system prompt that is a turn's own.
@@ -192,8 +194,8 @@ impl AgentLoop {
     }
 
     /// Whether an answer to this call changes anything.
-    #[cfg(test)]
-    pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
+    #[must_use]
+    pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
         self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 

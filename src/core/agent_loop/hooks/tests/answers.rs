@@ -361,8 +361,8 @@ fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
     assert_eq!(world.last_sent(), ["user hello", "user It rains."]);
 }
 
-#[test]
-fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
+/// A session whose hook looks at an answer that has cost 30 and 12 tokens.
+fn answered_for_30_and_12_tokens() -> World {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass();
     let request = world.asked.take().unwrap();
@@ -374,9 +374,38 @@ fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
     let parts = vec![Part::Text { text: "hello to you and to all the others".into() }];
     world
         .tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: Some(usage) } });
+    world
+}
+
+#[test]
+fn an_answer_that_is_not_kept_is_paid_for() {
+    let ends: [fn(&mut World); 2] = [
+        |world| {
+            world.fails(HookFault::failed("it broke"));
+        },
+        |world| {
+            world.cancel();
+        },
+    ];
+    for ends in ends {
+        let mut world = answered_for_30_and_12_tokens();
+        ends(&mut world);
+        assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"));
+        for told in [&world.ended().usage, &world.ended().withheld_usage] {
+            let paid = told.as_ref().unwrap();
+            assert_eq!((paid.input_tokens, paid.output_tokens), (30, 12));
+        }
+        assert_eq!(world.agent.session().state.cost.unpriced_requests, 1, "nobody knows its price");
+    }
+}
+
+#[test]
+fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
+    let mut world = answered_for_30_and_12_tokens();
     world.answer(instead("assistant", &"a longer answer ".repeat(60)));
     let paid = world.ended().usage.clone().unwrap();
     assert_eq!((paid.input_tokens, paid.output_tokens), (30, 12));
+    assert_eq!(world.ended().withheld_usage, None);
     let tokens = world.ended().context_info.token_count;
     assert!(tokens > 170, "{tokens} tokens: the report is of an answer that is not sent back");
 }

@@ -39,7 +39,8 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
     let hooks =
         || required(&[("calls", "tool_call"), ("results", "tool_result"), ("said", "message"), ("sent", "context")]);
     // Where the turn stands when another client comes, and the hook that it cannot do without.
-    let table: [(&str, fn(&mut World)); 4] = [
+    type Case = (&'static str, fn(&mut World));
+    let table: [Case; 4] = [
         ("sent", |world| {
             world.say("what is there").answer(json!({})).took();
         }),
