@@ -300,10 +300,14 @@ impl Actor {
                     }
                 }
                 Effect::CallHook(call) if call.place == HookPlace::Client => {
+                    let call_id = call.call.call_id.clone();
                     if let Some(input) = self.call_client(*call)
                         && let Some(agent) = &mut self.agent
                     {
                         waiting.extend(handled(agent, now, input));
+                        if !agent.waits_for_hook(&call_id) {
+                            self.passed_over(&call_id);
+                        }
                     }
                 }
                 other => {

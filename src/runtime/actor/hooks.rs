@@ -59,8 +59,11 @@ impl Host {
         Box::new(Self { client, asked: BTreeMap::new() })
     }
 
+    /// A call is sent, or is to be sent again when its client is back: that is one call.
     fn is_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
-        if self.asked.len() < ASKED_MAX {
+        if let Some((_, last)) = self.asked.get_mut(&call_id) {
+            *last = deadline;
+        } else if self.asked.len() < ASKED_MAX {
             self.asked.insert(call_id, (AskedHook::new(HookKind::Client, point), deadline));
         }
     }
@@ -126,9 +129,6 @@ impl Actor {
         let sent = self.send_call(call);
         if let Some(host) = &mut self.host {
             host.is_asked(call_id.clone(), point, deadline);
-            if sent.is_err() {
-                host.ended(&call_id, Some(Outcome::Error(ErrorCode::HookUnavailable)));
-            }
         }
         sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
     }
@@ -147,12 +147,21 @@ impl Actor {
         None
     }
 
+    /// The loop goes on without a hook whose client is not here.
+    pub(super) fn passed_over(&mut self, call_id: &CallId) {
+        if let Some(host) = &mut self.host {
+            host.ended(call_id, Some(Outcome::Error(ErrorCode::HookUnavailable)));
+        }
+    }
+
     /// Nobody waits for that answer any more.
     pub(super) fn call_off(&mut self, now: Timestamp, call_id: &CallId) {
         let Some(host) = &mut self.host else { return };
         let Some((_, deadline)) = host.asked.get(call_id) else { return };
         let is_late = deadline.is_some_and(|deadline| deadline <= now);
-        host.ended(call_id, is_late.then_some(Outcome::Error(ErrorCode::HookTimeout)));
+        let is_here = self.owner.as_ref().is_some_and(|owner| owner.client == host.client);
+        let code = if is_here { ErrorCode::HookTimeout } else { ErrorCode::HookUnavailable };
+        host.ended(call_id, (is_late || !is_here).then_some(Outcome::Error(code)));
         if let Some(owner) = self.owner.as_mut().filter(|owner| owner.client == host.client) {
             let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
             let (call_id, session_id) = (call_id.clone(), self.id.clone());
@@ -188,8 +197,10 @@ impl Actor {
             self.tell(Input::HostLeft, None).await?;
         }
         let hooks = match (&mut self.host, offers) {
-            (_, Some(hooks)) => {
-                self.host = Some(Host::new(client));
+            (host, Some(hooks)) => {
+                // Calls that wait are asked again.
+                let asked = host.take().map(|host| host.asked).unwrap_or_default();
+                *host = Some(Box::new(Host { client, asked }));
                 hooks
             }
             (Some(host), None) if host.client.is_same(&client) => {
