@@ -14,7 +14,7 @@ mod phrases;
 mod words;
 
 pub(crate) use fact::{Weight, contains_words, is_told, judge, names_oneself, subject};
-pub(crate) use words::{among, is_question, is_unspaced, sentences, whole_sentences, words};
+pub(crate) use words::{among, any_of, is_question, is_unspaced, sentences, whole_sentences, words};
 
 use crate::core::context::{
     serialize::prefix,

@@ -2,6 +2,8 @@
 //!
 //! Scripts that write no spaces (Chinese, Japanese, Korean) give one word a character. All of it is linear in the text.
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
 /// Most characters of a sentence; longer ones are cut at a space. Long enough for a fact, short enough that one
 /// sentence cannot take a whole section.
 pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
@@ -99,6 +101,14 @@ fn flush(words: &mut Vec<String>, word: &mut String) {
 /// Whether the word stands in a list of words with single spaces between them.
 pub(crate) fn among(list: &str, word: &str) -> bool {
     list.split(' ').any(|listed| listed == word)
+}
+
+/// What finds any of these pieces of text in one pass; built once for each list.
+pub(crate) fn any_of(pieces: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(pieces)
+        .expect("a few short words fit into an automaton")
 }
 
 /// Whether the character belongs to a script that writes no spaces between words.

@@ -4,8 +4,10 @@
 //! other kind is a chat.
 
 use super::retain::Kind;
-use crate::core::context::extract::words;
+use crate::core::context::extract::{any_of, words};
+use aho_corasick::AhoCorasick;
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
+use std::sync::LazyLock;
 
 /// Characters of a message that are looked at: what it is about shows at its beginning.
 const CHARS_MAX: usize = 2_000;
@@ -219,69 +221,69 @@ fn cites(text: &str) -> bool {
     MARKS.iter().any(|mark| text.contains(mark))
 }
 
+/// What says that something was decided.
+static DECIDES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&["ecided", "ecision", "greed", "hose ", "ettled on", "entschieden", "beschlossen", "决定", "решили"])
+});
+/// What tells of a fault when it happens, or what it is not.
+static NARROWS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "uled out",
+        "not the cause",
+        "n't the cause",
+        "not the problem",
+        "did not help",
+        "didn't help",
+        "made no difference",
+        "makes no difference",
+        "eproduce",
+        "o trigger",
+        "appens when",
+        "ccurs when",
+        "hangs when",
+        "rashes when",
+        "ails when",
+        "uspect",
+        "ausgeschlossen",
+        "nicht die Ursache",
+        "排除",
+        "复现",
+        "исключ",
+        "воспроизв",
+    ])
+});
+/// What leaves a question open.
+static LEAVES_OPEN: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "pen question",
+        "till unclear",
+        "nknown whether",
+        "remains open",
+        "not known whether",
+        "offene Frage",
+        "question ouverte",
+        "尚不清楚",
+    ])
+});
+/// What somebody promised, or likes.
+static LIKES: LazyLock<AhoCorasick> =
+    LazyLock::new(|| any_of(&["romised", "I like ", "I love ", "I hate ", "I dislike ", "I can't stand", "Ich mag "]));
+
 /// What in a sentence a summary of this kind must keep: its place, and whether word for word.
 pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usize, usize)> {
     const EXACT_CHARS_MAX: usize = 200;
-    const DECIDES: [&str; 9] =
-        ["ecided", "ecision", "greed", "hose ", "ettled on", "entschieden", "beschlossen", "决定", "решили"];
     let whole = |kind| Some((kind, 0, sentence.trim_end_matches(['.', ' ']).len()));
-    let says = |words: &[&str]| words.iter().any(|word| sentence.contains(word));
     match kind {
         SummaryKind::Code => signature(sentence)
             .filter(|(start, end)| end - start <= EXACT_CHARS_MAX)
             .map(|(start, end)| (Kind::Quoted, start, end))
-            .or_else(|| if says(&DECIDES) { whole(Kind::Task) } else { None }),
+            .or_else(|| if DECIDES.is_match(sentence) { whole(Kind::Task) } else { None }),
         SummaryKind::Debugging if is_error_text(sentence) && sentence.chars().count() <= EXACT_CHARS_MAX => {
             whole(Kind::Quoted)
         }
-        SummaryKind::Debugging
-            if says(&[
-                "uled out",
-                "not the cause",
-                "n't the cause",
-                "not the problem",
-                "did not help",
-                "didn't help",
-                "made no difference",
-                "makes no difference",
-                "eproduce",
-                "o trigger",
-                "appens when",
-                "ccurs when",
-                "hangs when",
-                "rashes when",
-                "ails when",
-                "uspect",
-                "ausgeschlossen",
-                "nicht die Ursache",
-                "排除",
-                "复现",
-                "исключ",
-                "воспроизв",
-            ]) =>
-        {
-            whole(Kind::Task)
-        }
-        SummaryKind::Research if cites(sentence) => whole(Kind::Task),
-        SummaryKind::Research
-            if says(&[
-                "pen question",
-                "till unclear",
-                "nknown whether",
-                "remains open",
-                "not known whether",
-                "offene Frage",
-                "question ouverte",
-                "尚不清楚",
-            ]) =>
-        {
-            whole(Kind::Task)
-        }
-        SummaryKind::Chat
-            if says(&["romised", "I like ", "I love ", "I hate ", "I dislike ", "I can't stand", "Ich mag "]) =>
-        {
-            whole(Kind::Task)
-        }
+        SummaryKind::Debugging if NARROWS.is_match(sentence) => whole(Kind::Task),
+        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.is_match(sentence) => whole(Kind::Task),
+        SummaryKind::Chat if LIKES.is_match(sentence) => whole(Kind::Task),
         _ => None,
     }
 }

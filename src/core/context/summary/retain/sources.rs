@@ -8,12 +8,16 @@ use super::{
     identify::{Found, Kind, classify, identify},
 };
 use crate::core::context::{
-    extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, judge, sentences},
+    extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, any_of, judge, sentences},
     serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX, clip},
     summary::{Sections, Slot, item_text, kind::must_keep, presentable, strip_files},
 };
+use aho_corasick::AhoCorasick;
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 /// Stands in front of what is still to be done.
 pub(super) const OPEN: &str = "Open: ";
@@ -164,7 +168,7 @@ impl Sources {
                 let output = clip(&output, TOOL_RESULT_CHARS_MAX);
                 let mut left = PER_RESULT_MAX;
                 for sentence in sentences(&output) {
-                    let mut found = identify(sentence);
+                    let mut found = if left > 0 { identify(sentence) } else { Vec::new() };
                     // In data everything is quoted: what counts is what stands in the quotes.
                     found.retain_mut(|found| {
                         if found.kind == Kind::Quoted {
@@ -281,14 +285,9 @@ impl Sources {
     }
 }
 
-/// What a sentence says is still to be done.
-fn task(sentence: &str) -> Option<&str> {
-    const HEADS: [&str; 8] = ["TODO:", "TODO ", "FIXME:", "FIXME ", "- [ ] ", "* [ ] ", "[ ] ", "Open task: "];
-    let sentence = sentence.trim();
-    if let Some(task) = HEADS.iter().find_map(|head| sentence.strip_prefix(head)) {
-        return Some(task);
-    }
-    const WORDS: [&str; 8] = [
+/// What says that something is still to be done.
+static REMAINS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
         "still need",
         "still have to",
         "next step",
@@ -297,13 +296,11 @@ fn task(sentence: &str) -> Option<&str> {
         "not done yet",
         "muss noch",
         "müssen noch",
-    ];
-    WORDS.iter().any(|words| sentence.contains(words)).then_some(sentence)
-}
-
-/// Whether a sentence says that something is finished.
-fn closes(sentence: &str) -> bool {
-    const WORDS: [&str; 13] = [
+    ])
+});
+/// What says that something is finished.
+static CLOSES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
         "done",
         "finish",
         "complete",
@@ -317,13 +314,11 @@ fn closes(sentence: &str) -> bool {
         "[x]",
         "erledigt",
         "fertig",
-    ];
-    WORDS.iter().any(|word| sentence.contains(word)) && !sentence.contains("not ")
-}
-
-/// Whether a sentence says what was decided.
-fn decides(sentence: &str) -> bool {
-    const WORDS: [&str; 12] = [
+    ])
+});
+/// What says that something was decided.
+static DECIDES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
         "ecided",
         "ecision",
         "et's use",
@@ -336,6 +331,25 @@ fn decides(sentence: &str) -> bool {
         "ettled on",
         "entschieden",
         "beschlossen",
-    ];
-    WORDS.iter().any(|word| sentence.contains(word))
+    ])
+});
+
+/// What a sentence says is still to be done.
+fn task(sentence: &str) -> Option<&str> {
+    const HEADS: [&str; 8] = ["TODO:", "TODO ", "FIXME:", "FIXME ", "- [ ] ", "* [ ] ", "[ ] ", "Open task: "];
+    let sentence = sentence.trim();
+    if let Some(task) = HEADS.iter().find_map(|head| sentence.strip_prefix(head)) {
+        return Some(task);
+    }
+    REMAINS.is_match(sentence).then_some(sentence)
+}
+
+/// Whether a sentence says that something is finished.
+fn closes(sentence: &str) -> bool {
+    CLOSES.is_match(sentence) && !sentence.contains("not ")
+}
+
+/// Whether a sentence says what was decided.
+fn decides(sentence: &str) -> bool {
+    DECIDES.is_match(sentence)
 }
