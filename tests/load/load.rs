@@ -49,6 +49,9 @@ struct Sizes {
     stream_deltas: usize,
     /// Entries of the long session.
     entries: usize,
+    /// Tokens of the conversations that are compacted, and how often.
+    compacted_tokens: &'static [u64],
+    compacted_rounds: usize,
     /// Sessions that append at once.
     appenders: usize,
     /// How long they do, in seconds.
@@ -63,6 +66,8 @@ const SMOKE: Sizes = Sizes {
     turns: 5,
     stream_deltas: 2_000,
     entries: 2_000,
+    compacted_tokens: &[60_000],
+    compacted_rounds: 1,
     appenders: 50,
     append_secs: 2,
 };
@@ -75,6 +80,8 @@ const FULL: Sizes = Sizes {
     turns: 15,
     stream_deltas: 20_000,
     entries: 100_000,
+    compacted_tokens: &[60_000, 600_000],
+    compacted_rounds: 9,
     appenders: 200,
     append_secs: 5,
 };
@@ -124,7 +131,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
-            "compacting" => compacting::measure(&mut figures),
+            "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };
         match done {
