@@ -358,7 +358,13 @@ impl World {
             self.clear_up(number).await;
         }
         for look in 0..REST_LOOKS_MAX {
-            self.pass(Duration::from_millis(if look < 20 { 10 } else { 2_000 })).await;
+            // Late ones are long: a queue of turns may wait at several points each for hooks whose client is gone.
+            let millis = match look {
+                ..20 => 10,
+                20..200 => 2_000,
+                _ => 20_000,
+            };
+            self.pass(Duration::from_millis(millis)).await;
             script::answer_calls(self).await;
             let snapshot = self.clients[1].snapshot().await;
             let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
