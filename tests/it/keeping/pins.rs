@@ -190,19 +190,25 @@ async fn what_cannot_be_pinned_is_refused_by_name() {
     assert_eq!(before, talk.context().await);
 }
 
-#[tokio::test]
-async fn a_pin_holds_on_every_branch_that_has_the_entry() {
-    let mut talk = filled().await;
+/// Compacts, and goes to another branch from before that, with a compaction of its own. Returns an entry of both branches
+/// and where the first one ends.
+async fn two_branches(talk: &mut Talk) -> (String, Value) {
     let (root, entry) = (talk.entry("Question 3:").await, talk.entry("Question 1:").await);
     talk.compact(json!({})).await;
     let here = talk.path().await.last().unwrap()["entryId"].clone();
-    // Another branch from before the compaction, with one of its own.
     talk.client.ask("navigate", json!({ "entryId": root })).await;
     for number in 0..4 {
         talk.say(&format!("Elsewhere {number}:")).await;
     }
     talk.compact(json!({})).await;
     talk.client.forget("session_updated");
+    (entry, here)
+}
+
+#[tokio::test]
+async fn a_pin_holds_on_every_branch_that_has_the_entry() {
+    let mut talk = filled().await;
+    let (entry, here) = two_branches(&mut talk).await;
     pin(&mut talk, &entry).await;
     assert_eq!(saying(&talk.messages().await, "Question 1:"), 1);
     let own = talk.entry("Elsewhere 0:").await;
@@ -252,15 +258,7 @@ async fn what_is_pinned_while_a_move_waits_is_seen_where_it_arrives() {
     for number in 1..=5 {
         talk.say(&format!("Question {number}:")).await;
     }
-    let (root, entry) = (talk.entry("Question 3:").await, talk.entry("Question 1:").await);
-    talk.compact(json!({})).await;
-    let here = talk.path().await.last().unwrap()["entryId"].clone();
-    talk.client.ask("navigate", json!({ "entryId": root })).await;
-    for number in 0..4 {
-        talk.say(&format!("Elsewhere {number}:")).await;
-    }
-    talk.compact(json!({})).await;
-    talk.client.forget("session_updated");
+    let (entry, here) = two_branches(&mut talk).await;
     // The place that the move goes to is read before the summary of what it leaves is made.
     waits.store(true, Ordering::Relaxed);
     let moving = talk.client.send("navigate", json!({ "entryId": here, "summarize": true })).await;
