@@ -77,7 +77,8 @@ codes! {
     EmptyInput "empty_input" retriable: false, "The input has no text and no picture.", "Say something.";
     InputTooLarge "input_too_large" retriable: false, "The input alone does not fit into the model's window.", "Send less, or choose a model with a larger window.";
     QueueFull "queue_full" retriable: true, "Too many inputs are waiting already.", "Wait for a turn to finish.";
-    InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks looked at it; nothing of it is stored.", "Send it again if it is still wanted.";
+    InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks looked \
+    at it; nothing of it is stored.", "Send it again if it is still wanted.";
     NotQueued "not_queued" retriable: false, "No input of this id is waiting.", "Look at `queue_changed`; it may have been taken already.";
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "Nothing needs to be done.";

@@ -42,17 +42,18 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Attempts to connect again before giving up: with [`pause`] about four minutes, longer than a server takes to restart.
+/// Attempts to connect again before giving up: with [`pause`] about four minutes, longer than a server takes to
+/// restart.
 const ATTEMPTS_MAX: u32 = 12;
 
 /// What `reseed chat` was told.
 #[derive(Clone, clap::Args)]
 pub struct ChatOptions {
-    /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment and
-    /// `.env` name
+    /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment
+    /// and `.env` name
     pub url: Option<String>,
-    /// A token of AUTH_TOKENS, where the server wants one. Without it, the server of the same settings is given the first
-    /// one of AUTH_TOKENS there; another server is given none
+    /// A token of AUTH_TOKENS, where the server wants one. Without it, the server of the same settings is given the
+    /// first one of AUTH_TOKENS there; another server is given none
     #[arg(long)]
     pub token: Option<String>,
     /// The session to go on with; without it, what is said first begins a new one
@@ -113,8 +114,8 @@ pub async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
 }
 
-/// The address of the server that these settings start, and a token for it where it wants one. Faults in its other settings
-/// are its own.
+/// The address of the server that these settings start, and a token for it where it wants one. Faults in its other
+/// settings are its own.
 fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
     let ClientSettings { listen, token } =
         ClientSettings::load().context("name the server, or mend the settings that name it")?;
@@ -152,7 +153,8 @@ trait Output: Write {
 
 impl Output for std::io::Stdout {}
 
-/// What a person or a pipe gives: lines, and signals to the process, which are listened to from the moment this is made.
+/// What a person or a pipe gives: lines, and signals to the process, which are listened to from the moment this is
+/// made.
 struct Input {
     lines: Lines,
     /// No line will come any more.
@@ -287,8 +289,8 @@ impl Chat {
         Ok(Outcome::Done)
     }
 
-    /// Connects again. `None`: the person has left meanwhile, for which one Ctrl-C is enough. What they say meanwhile is
-    /// sent afterwards.
+    /// Connects again. `None`: the person has left meanwhile, for which one Ctrl-C is enough. What they say meanwhile
+    /// is sent afterwards.
     async fn reconnect(
         &self,
         lost: Lost,

@@ -1,5 +1,5 @@
-//! What the core knows of hooks: where they are asked, for how long, and how they can fail. Who they are and how they are
-//! reached is the business of others.
+//! What the core knows of hooks: where they are asked, for how long, and how they can fail. Who they are and how they
+//! are reached is the business of others.
 
 use reseed_protocol::{
     ErrorBody, ErrorCode,

@@ -1,9 +1,9 @@
-//! Every series that can be named beforehand is there from the start, at zero. Without that an alert on an increase misses
-//! the first one: a series that appears with the value 1 has not increased.
+//! Every series that can be named beforehand is there from the start, at zero. Without that an alert on an increase
+//! misses the first one: a series that appears with the value 1 has not increased.
 //!
 //! Commands are told by type and by error code; that product has thousands of members, of which a server sees a few. Of
-//! them the successes are there from the start, the errors that every command can be answered with, and those that belong
-//! to one command ([`is_possible`]); another appears with its first time.
+//! them the successes are there from the start, the errors that every command can be answered with, and those that
+//! belong to one command ([`is_possible`]); another appears with its first time.
 
 use super::{
     compaction,

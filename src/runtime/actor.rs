@@ -159,8 +159,8 @@ impl Actor {
             let (drain, stop) = (self.shared.drain.clone(), self.shared.stop.clone());
             let message = tokio::select! {
                 // In this order: a server that stops is obeyed before anything else is begun, and what arrived before a
-                // time limit was over counts as in time. Ticks wait behind a mailbox that is bounded and emptied within a
-                // store commit for each message. A fixed order also lets a seeded test repeat itself.
+                // time limit was over counts as in time. Ticks wait behind a mailbox that is bounded and emptied within
+                // a store commit for each message. A fixed order also lets a seeded test repeat itself.
                 biased;
                 () = drain.cancelled(), if !self.stopping => {
                     self.stopping = true;

@@ -1,5 +1,5 @@
-//! Commands whose replies come after those to later commands: a move that waits for a summary or a hook, a tool's answer
-//! that a hook may change, a preview.
+//! Commands whose replies come after those to later commands: a move that waits for a summary or a hook, a tool's
+//! answer that a hook may change, a preview.
 //!
 //! Invariant: a command that waits here is not carried out a second time. Whoever sends it again waits with the first,
 //! and each gets its one reply when the first does.
@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 /// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies at most; the rest is for what connections before it left behind.
 pub(super) const LATE_MAX: usize = 64;
 
-/// Commands of one connection that may wait, further copies included. A connection reads no more commands beyond half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: what is left of them is for the answers of its hooks, which
-/// the others wait for.
+/// Commands of one connection that may wait, further copies included. A connection reads no more commands beyond half
+/// of [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: what is left of them is for the answers of its
+/// hooks, which the others wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
 /// Commands that waited and are remembered with what they said, so that another one under the same id is told apart.
@@ -50,8 +50,8 @@ pub(super) enum Met {
 #[derive(Debug, Default)]
 pub(super) struct Late {
     waiting: Vec<Waiting>,
-    /// The last [`SEEN_MAX`] that waited, with their fingerprints. In memory only: the store keeps no fingerprint of what
-    /// hooks have changed, as anyone who reads it could try out what was said.
+    /// The last [`SEEN_MAX`] that waited, with their fingerprints. In memory only: the store keeps no fingerprint of
+    /// what hooks have changed, as anyone who reads it could try out what was said.
     seen: VecDeque<(CommandId, u64)>,
 }
 

@@ -56,8 +56,8 @@ fn asks_for_socket(headers: &HeaderMap) -> bool {
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without one key of 16 bytes, or in a version that is not
-/// known.
+/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without one key of 16 bytes, or in a version that
+/// is not known.
 fn refuse(headers: &HeaderMap) -> Option<Response> {
     if !asks_for_socket(headers) {
         let message = "this address takes WebSocket upgrades only; the request has no `Upgrade: websocket`\n";

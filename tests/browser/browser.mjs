@@ -10,7 +10,9 @@ const ARGS = [
   "--disable-component-update", "--disable-sync",
 ];
 
-/** Milliseconds within which what a test waits for has come, however busy the machine is, or it does not come at all. */
+/**
+ * Milliseconds within which what a test waits for has come, however busy the machine is, or it does not come at all.
+ */
 const WAIT_MS = 60_000;
 
 /**

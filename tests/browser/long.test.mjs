@@ -97,8 +97,9 @@ const HOSTILE = {
 };
 
 /**
- * Parts of an answer, and how many times as long the whole may take to be shown: four times where the time grows with the
- * length, sixteen times where it grows with its square. The fastest of some attempts counts: others use the machine too.
+ * Parts of an answer, and how many times as long the whole may take to be shown: four times where the time grows with
+ * the length, sixteen times where it grows with its square. The fastest of some attempts counts: others use the machine
+ * too.
  */
 const [PARTS, TIMES_MAX, ATTEMPTS] = [4, 10, 3];
 
@@ -143,7 +144,10 @@ for (const [name, make] of Object.entries(HOSTILE)) {
   });
 }
 
-/** Milliseconds that a key takes until the page has been drawn again: the fastest of some, since others use the machine as well. */
+/**
+ * Milliseconds that a key takes until the page has been drawn again: the fastest of some, since others use the machine
+ * as well.
+ */
 function keyCost(page) {
   return page.evaluate(async () => {
     const input = document.querySelector("#input");

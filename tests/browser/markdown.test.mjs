@@ -177,8 +177,9 @@ const hostileBlocks = (part) => [
 const ATTEMPTS = 5;
 
 /**
- * Parts of a text, and how many times as long the whole may take: four times where the time grows with the length, sixteen
- * times where it grows with its square. What takes less than some milliseconds is not measured well, and is no fault.
+ * Parts of a text, and how many times as long the whole may take: four times where the time grows with the length,
+ * sixteen times where it grows with its square. What takes less than some milliseconds is not measured well, and is no
+ * fault.
  */
 const [PARTS, TIMES_MAX, SOME_MS] = [4, 10, 50];
 

@@ -1,7 +1,7 @@
 /**
  * What the small server does about the context: one method a command, as in `mock.mjs`. What a compaction comes to is
- * decided by words in its instructions: `clear` clears tool results, `extract` fails at the gentler ways first, `refuse`
- * comes to nothing, `soon` makes a preview that expires while one looks.
+ * decided by words in its instructions: `clear` clears tool results, `extract` fails at the gentler ways first,
+ * `refuse` comes to nothing, `soon` makes a preview that expires while one looks.
  */
 
 /** Features of the welcome that these commands stand for. */

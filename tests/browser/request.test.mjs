@@ -1,4 +1,7 @@
-/** What the next request sends: taken apart, and in its panel on the page alone against the small server; what hooks leave in the chat. */
+/**
+ * What the next request sends: taken apart, and in its panel on the page alone against the small server; what hooks
+ * leave in the chat.
+ */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 const OPERATOR: &str = "operator-token-of-some-length";
 
-/// Nanodollars of a token sent, cached, answered and written to the cache: of `test=2/0.5/8/2.5` and of `clerk=1/0.25/4`.
+/// Nanodollars of a token sent, cached, answered and written to the cache: of `test=2/0.5/8/2.5` and of
+/// `clerk=1/0.25/4`.
 const TEST: [u64; 4] = [2_000, 500, 8_000, 2_500];
 const CLERK: [u64; 4] = [1_000, 250, 4_000, 1_000];
 

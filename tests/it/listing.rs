@@ -180,7 +180,8 @@ async fn changes_of_many_sessions_are_joined() {
         told(&mut watcher, &opened["sessionId"], is_done).await;
     }
     let events = watcher.seen.iter().filter(|frame| frame["type"] == "session_changed").count();
-    // The first change comes at once, while nothing has been told yet; then each session comes once, at the end of the pause.
+    // The first change comes at once, while nothing has been told yet; then each session comes once, at the end of the
+    // pause.
     assert!(events <= SESSIONS + 1, "{events} events");
 }
 

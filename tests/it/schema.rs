@@ -1,4 +1,5 @@
-//! What a running server really sends fits the committed schema, and each command gets the reply that is promised for it.
+//! What a running server really sends fits the committed schema, and each command gets the reply that is promised for
+//! it.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::provider::offline::{Offline, OfflineOptions};

@@ -346,8 +346,8 @@ async fn offers_that_cannot_be_are_refused_by_name() {
 async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
     let model = Scripted::new();
     let (server, mut client, opened) = with_look(&model, FAR_MS, &[]).await;
-    // Two calls at once, then one that no tool takes, then the answer. A newer meter takes the place of one that is not read
-    // yet, so the model waits until each has been.
+    // Two calls at once, then one that no tool takes, then the answer. A newer meter takes the place of one that is not
+    // read yet, so the model waits until each has been.
     let gates = [Gate::new(), Gate::new()];
     model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#), call(r#"{"at":"sky"}"#)]));
     model.push(Reply::parts(vec![named("smell", "{}")]).held_by(&gates[0]));

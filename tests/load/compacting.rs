@@ -1,4 +1,5 @@
-//! What a compaction costs in processor time beside the model's: staging its request, and making an outcome of its answer.
+//! What a compaction costs in processor time beside the model's: staging its request, and making an outcome of its
+//! answer.
 
 use crate::figures::{Figures, Goal, median, ms};
 use anyhow::bail;

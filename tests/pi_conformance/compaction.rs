@@ -1,8 +1,8 @@
 //! Groups i and m: whole compactions by the server's agent loop, with pi's estimator and cut rule and a scripted model.
 //!
-//! Compared is what of pi's compaction is a fact of the session: what is kept, what the summary is made from, the files,
-//! the tokens before. How the summary is asked for and worded is our own: one request where pi makes two for a turn that
-//! is cut, our sections, and a summary that has not got them is not taken.
+//! Compared is what of pi's compaction is a fact of the session: what is kept, what the summary is made from, the
+//! files, the tokens before. How the summary is asked for and worded is our own: one request where pi makes two for a
+//! turn that is cut, our sections, and a summary that has not got them is not taken.
 
 use crate::{
     data::{Data, Outcome, lines, messages, outcome, same, whole},

@@ -1,4 +1,5 @@
-//! The world of a run: servers over one disk, clients, a model, and what goes wrong among them. One seed decides all of it.
+//! The world of a run: servers over one disk, clients, a model, and what goes wrong among them. One seed decides all of
+//! it.
 //!
 //! The world is stepped: each step does one thing (a client acts, time passes, something breaks) and then lets the
 //! server's tasks run for a few turns of the scheduler. Time is tokio's, paused: it passes only when everyone waits.
@@ -133,8 +134,8 @@ pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
     (history, trace.text())
 }
 
-/// Runs a scenario in a world in which nothing breaks by itself and the model answers every request, and returns what it
-/// leaves behind with its trace. The seed decides the rest: who is there, and when things happen.
+/// Runs a scenario in a world in which nothing breaks by itself and the model answers every request, and returns what
+/// it leaves behind with its trace. The seed decides the rest: who is there, and when things happen.
 pub(crate) fn run_scenario<T>(seed: u64, scenario: impl AsyncFnOnce(&mut World) -> T) -> (T, History, String) {
     note_panics();
     let trace = Trace::default();
@@ -336,8 +337,8 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, the model answers, every client comes back and reads to the end: the session must come
-    /// to rest.
+    /// Nothing goes wrong any more, the model answers, every client comes back and reads to the end: the session must
+    /// come to rest.
     async fn settle(&mut self) {
         self.wire.trace.line("-- the world settles");
         self.wire.disk.heal();

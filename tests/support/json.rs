@@ -1,7 +1,8 @@
 //! Reads JSON so that an absent field fails the test.
 //!
-//! `a["x"] == b["x"]` holds when both fields are gone, and in `a.as_u64() < b.as_u64()` an absent left side is less than
-//! everything. `tests/it/tidy/absent.rs` refuses such comparisons; one side of an equality that goes through here is enough.
+//! `a["x"] == b["x"]` holds when both fields are gone, and in `a.as_u64() < b.as_u64()` an absent left side is less
+//! than everything. `tests/it/tidy/absent.rs` refuses such comparisons; one side of an equality that goes through here
+//! is enough.
 
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 
 use std::{sync::mpsc, time::Duration};
 
-/// Stops time, which otherwise jumps to whatever is due next while a frame is still on its way between two sockets. From
-/// now on only [`tokio::time::advance`] moves it. Dropped, it lets time go on as before.
+/// Stops time, which otherwise jumps to whatever is due next while a frame is still on its way between two sockets.
+/// From now on only [`tokio::time::advance`] moves it. Dropped, it lets time go on as before.
 pub(crate) struct StoppedTime(Option<mpsc::Sender<()>>);
 
 impl StoppedTime {

@@ -57,8 +57,8 @@ pub(super) enum Lost {
 }
 
 impl Address {
-    /// Reads `ws://HOST[:PORT][/PATH]`; without a path it is `/ws`. A page's address names the server as well: `http://` is
-    /// taken as `ws://`, and `https://` as `wss://`.
+    /// Reads `ws://HOST[:PORT][/PATH]`; without a path it is `/ws`. A page's address names the server as well:
+    /// `http://` is taken as `ws://`, and `https://` as `wss://`.
     ///
     /// # Errors
     /// What is wrong with the address or the token.

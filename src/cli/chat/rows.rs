@@ -44,8 +44,8 @@ impl Rows {
         out
     }
 
-    /// Returns what to write where a line is edited below the text and was cleared: the cursor is at the start of its row,
-    /// and afterwards at the start of the row on which it is to be shown again.
+    /// Returns what to write where a line is edited below the text and was cleared: the cursor is at the start of its
+    /// row, and afterwards at the start of the row on which it is to be shown again.
     pub(super) fn above(&mut self, text: &str, width: usize) -> String {
         self.directly(text, width) + &self.go_below()
     }

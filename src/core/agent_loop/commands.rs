@@ -23,8 +23,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The same without a trace of what the command said, for what hooks have changed or nobody keeps: its mark is that of
-    /// any command of this type.
+    /// The same without a trace of what the command said, for what hooks have changed or nobody keeps: its mark is that
+    /// of any command of this type.
     pub(super) fn without_content(&self, command: &str) -> Self {
         Self { fingerprint: withheld(command), ..self.clone() }
     }

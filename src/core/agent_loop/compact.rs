@@ -381,8 +381,8 @@ impl AgentLoop {
         }
     }
 
-    /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A request
-    /// that the provider refused is not sent again as it was.
+    /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A
+    /// request that the provider refused is not sent again as it was.
     pub(super) fn without_compaction(&mut self, now: Timestamp, trigger: CompactionTrigger, error: ErrorBody) {
         if self.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {

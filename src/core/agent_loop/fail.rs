@@ -1,5 +1,5 @@
-//! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees. The
-//! context is as it was, and everybody is told why and what it took.
+//! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees.
+//! The context is as it was, and everybody is told why and what it took.
 
 use super::{
     AgentLoop, Effect, Stage,
@@ -36,8 +36,8 @@ impl AgentLoop {
         }
     }
 
-    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its preview:
-    /// what was told to have come to nothing is never committed.
+    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
+    /// preview: what was told to have come to nothing is never committed.
     pub(super) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
         if self.is_held(&order.job_id) {
             spent.unused = self.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
@@ -58,8 +58,8 @@ impl AgentLoop {
         self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
-    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns why
-    /// it was done.
+    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns
+    /// why it was done.
     pub(super) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
         self.end_running(&cancelled())
     }

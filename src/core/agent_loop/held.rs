@@ -1,8 +1,8 @@
 //! Compactions that are held: prepared early, while turns go on, and committed in one step at the trigger.
 //!
-//! What is held is a record of the log, so it outlives this loop, the session's stay in memory and the process. It holds
-//! for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so after
-//! every input, and drops it otherwise.
+//! What is held is a record of the log, so it outlives this loop, the session's stay in memory and the process. It
+//! holds for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so
+//! after every input, and drops it otherwise.
 
 use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, info};
 use crate::core::{
@@ -141,8 +141,8 @@ impl AgentLoop {
         self.commit(now, Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
     }
 
-    /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`: what
-    /// is held will do, or nothing better can be made.
+    /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`:
+    /// what is held will do, or nothing better can be made.
     pub(super) fn source(&mut self, now: Timestamp, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.session.held.clone() else { return Some(Source::Seen) };

@@ -66,8 +66,8 @@ impl AgentLoop {
         self.context_info_of(&count, self.window_tokens())
     }
 
-    /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results that
-    /// come at once there is a pause; what the last of them leaves is told before the request that follows it.
+    /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results
+    /// that come at once there is a pause; what the last of them leaves is told before the request that follows it.
     pub(super) fn tell_meter(&mut self, now: Timestamp) {
         let Some(turn) = &self.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);

@@ -88,8 +88,8 @@ pub enum Input {
     /// Another client owns the session from now on, and the hooks of the one before went with it. What was begun under
     /// those that are required still needs them.
     HostLeft,
-    /// The client that hosts hooks has come or has left, or offers other hooks: what they are asked is sent to whoever is
-    /// here now.
+    /// The client that hosts hooks has come or has left, or offers other hooks: what they are asked is sent to whoever
+    /// is here now.
     AskAgain {
         /// Only that whose client was away.
         only_away: bool,

@@ -143,8 +143,8 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
     }
 }
 
-/// The pins once this compaction is passed over: what was pinned when it had taken it out of sight, an older compaction,
-/// the newest of this path, may have taken out of sight as well.
+/// The pins once this compaction is passed over: what was pinned when it had taken it out of sight, an older
+/// compaction, the newest of this path, may have taken out of sight as well.
 #[must_use]
 pub fn pins_without(undone: &EntryId, pins: &[Pin], path: &[Arc<Node>]) -> Vec<Pin> {
     let older = path.iter().rev().find(|node| node.compaction().is_some() && node.id() != undone);

@@ -4,15 +4,16 @@
 //! end. It never waits, never fails, and knows no clock.
 //!
 //! A loop has a generation. It is built only from what the tree says ([`AgentLoop::seeded`]) and torn down at every
-//! compaction, navigation, model or strategy change, so it can be dropped at any moment and made again, here or after a crash, and
-//! the next request is the same. Answers to requests of an older loop carry request ids that no later loop knows: they
-//! are late words, expected and dropped.
+//! compaction, navigation, model or strategy change, so it can be dropped at any moment and made again, here or after a
+//! crash, and the next request is the same. Answers to requests of an older loop carry request ids that no later loop
+//! knows: they are late words, expected and dropped.
 //!
-//! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and data
+//! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and
+//!   data
 //! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling tools
-//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `commit`: writing
-//!   what it came to; `held`: keeping it until it is due; `fail`: one that comes to nothing; `preview`: looking at one first; `keep`: pins, and taking a
-//!   compaction back
+//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `commit`:
+//!   writing what it came to; `held`: keeping it until it is due; `fail`: one that comes to nothing; `preview`: looking
+//!   at one first; `keep`: pins, and taking a compaction back
 //! - `hooks`: asking code of others' at defined points
 //! - `made_of`: what a request consists of, compiled and counted
 //! - `receipts`: what each request shares with the one before it
@@ -415,8 +416,8 @@ impl AgentLoop {
         tools.into_iter().chain(self.compaction_deadline()).chain(self.next_hook_deadline()).min()
     }
 
-    /// Returns true if the path in memory may lack what the log makes the model see: the next loop is seeded with the path
-    /// as it is read from the store.
+    /// Returns true if the path in memory may lack what the log makes the model see: the next loop is seeded with the
+    /// path as it is read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
         self.pinned_before_move && matches!(self.stage, Stage::Done)

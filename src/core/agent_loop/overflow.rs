@@ -80,8 +80,8 @@ impl AgentLoop {
         self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
     }
 
-    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was shown;
-    /// what the provider reported is counted, so that the next request is compacted where it would be cut too.
+    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
+    /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
     pub(super) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
         let window = self.window_tokens();
         let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {

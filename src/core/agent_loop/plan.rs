@@ -115,7 +115,8 @@ impl AgentLoop {
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        // With a low threshold a compaction is due where there is room enough: then what no summary makes smaller stays.
+        // With a low threshold a compaction is due where there is room enough: then what no summary makes smaller
+        // stays.
         let has_room = order.trigger == CompactionTrigger::Threshold
             && manager.summarises()
             && self.count(context).tokens <= share(window, manager.options().target);

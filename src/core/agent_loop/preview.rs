@@ -169,7 +169,8 @@ impl AgentLoop {
         self.append(Vec::new(), vec![caller.mark(reply)]);
     }
 
-    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed now.
+    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
+    /// now.
     pub(super) fn show_preview(
         &mut self,
         now: Timestamp,
@@ -257,8 +258,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The commands whose replies come later than those to later commands: a preview, a move that waits for a summary or
-    /// for hooks, inputs and tools' answers that hooks look at.
+    /// The commands whose replies come later than those to later commands: a preview, a move that waits for a summary
+    /// or for hooks, inputs and tools' answers that hooks look at.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
         let preview = self.running.as_ref().and_then(super::compact::Running::preview_of);

@@ -117,8 +117,8 @@ impl AgentLoop {
         }
     }
 
-    /// Whether an input has to wait for its turn. Messages that hooks added while they looked at it do not keep it waiting:
-    /// they are told to the model with it.
+    /// Whether an input has to wait for its turn. Messages that hooks added while they looked at it do not keep it
+    /// waiting: they are told to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
         let is_at_rest = matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none();

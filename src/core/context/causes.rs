@@ -41,8 +41,8 @@ pub enum Cause {
     },
     /// What a patch changed for one request alone is as it was.
     Past(Area),
-    /// The session was read from the store. Nobody told whether the deployment's instructions and the client's tools are
-    /// those of before.
+    /// The session was read from the store. Nobody told whether the deployment's instructions and the client's tools
+    /// are those of before.
     Restart,
 }
 
@@ -74,8 +74,8 @@ impl Area {
         }
     }
 
-    /// The ops that change something, without what they put there: all that is needed to tell later what they changed, and
-    /// why.
+    /// The ops that change something, without what they put there: all that is needed to tell later what they changed,
+    /// and why.
     #[must_use]
     pub fn bare(patch: Vec<PatchOp>) -> Vec<PatchOp> {
         let mut patch: Vec<PatchOp> = patch.into_iter().filter(|op| Self::of(op).is_some()).collect();
@@ -227,8 +227,8 @@ impl Causes {
         self.noted.contains(&Cause::Restart)
     }
 
-    /// What is left of this once a request was made with it: it explains nothing any more, except that what was for that
-    /// request alone is over.
+    /// What is left of this once a request was made with it: it explains nothing any more, except that what was for
+    /// that request alone is over.
     #[must_use]
     pub fn past(self) -> Self {
         let past = |cause: Cause| match cause {

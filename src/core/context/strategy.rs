@@ -7,7 +7,8 @@ use crate::core::context::{
 };
 use reseed_protocol::{command::SummaryKind, context::CompactAtRule, event::CompactionTrigger};
 
-/// Share of the window that is left for an answer where no setting says how long an answer may be: one part of this many.
+/// Share of the window that is left for an answer where no setting says how long an answer may be: one part of this
+/// many.
 const ANSWER_WINDOW_PART: u64 = 50;
 
 /// Tokens that are left for an answer at least where no setting says: a few paragraphs.
@@ -29,9 +30,9 @@ pub enum Decision {
     Compact,
 }
 
-/// Decides before every request, also between tool rounds, and after every turn. Pure; asked with the exact count of the
-/// request. A new one is a file in `strategies/` and a line of the factory: it says what it is called and in which steps
-/// it makes room; the rest follows from its settings unless it says otherwise.
+/// Decides before every request, also between tool rounds, and after every turn. Pure; asked with the exact count of
+/// the request. A new one is a file in `strategies/` and a line of the factory: it says what it is called and in which
+/// steps it makes room; the rest follows from its settings unless it says otherwise.
 pub trait ContextManager: Send + std::fmt::Debug {
     /// The short name, as settings and the wire have it.
     fn name(&self) -> &'static str;
@@ -55,7 +56,8 @@ pub trait ContextManager: Send + std::fmt::Debug {
         Some(self.options().trigger_in(window_tokens))
     }
 
-    /// Which rule decides [`Self::compact_at_tokens`]; `None` where it never compacts by count, or by a count of its own.
+    /// Which rule decides [`Self::compact_at_tokens`]; `None` where it never compacts by count, or by a count of its
+    /// own.
     fn compact_at_rule(&self, window_tokens: u64) -> Option<CompactAtRule> {
         let (tokens, rule) = self.options().due_in(window_tokens);
         self.compact_at_tokens(window_tokens).filter(|at| *at == tokens).map(|_| rule)
@@ -131,8 +133,8 @@ impl Planning<'_> {
         self.target_tokens.saturating_sub(beside)
     }
 
-    /// The cut that leaves out the oldest turns until the target is met, and no more than that. This is the last step of
-    /// a strategy whose summary saves too little.
+    /// The cut that leaves out the oldest turns until the target is met, and no more than that. This is the last step
+    /// of a strategy whose summary saves too little.
     #[must_use]
     pub fn oldest_out(&self) -> Option<Cut> {
         if self.meets_target() {
@@ -207,10 +209,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The room that is left for an answer in a window, and the rule that decides it. A small window is not all room: where
-    /// nothing is set it is at most a fifth of it, where the reserve is set at most half. An answer that may be longer still
-    /// gets its room, up to three quarters of the window: strict servers refuse a request whose tokens and longest answer
-    /// exceed the window together.
+    /// The room that is left for an answer in a window, and the rule that decides it. A small window is not all room:
+    /// where nothing is set it is at most a fifth of it, where the reserve is set at most half. An answer that may be
+    /// longer still gets its room, up to three quarters of the window: strict servers refuse a request whose tokens and
+    /// longest answer exceed the window together.
     #[must_use]
     pub fn answer_room_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
         match (self.reserve_tokens, self.max_output_tokens) {
@@ -235,8 +237,8 @@ impl Options {
         self.keep_recent_tokens.min(window_tokens / 4).max(1)
     }
 
-    /// The count above which a compaction is due, and the rule that decides it: the earlier of the threshold's share and
-    /// the window less the room for an answer.
+    /// The count above which a compaction is due, and the rule that decides it: the earlier of the threshold's share
+    /// and the window less the room for an answer.
     #[must_use]
     pub fn due_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
         let (room, rule) = self.answer_room_in(window_tokens);
@@ -250,8 +252,8 @@ impl Options {
         self.due_in(window_tokens).0
     }
 
-    /// The count that a compaction must get down to: the target's share, and at most three quarters of the trigger, so that
-    /// it does not come again at once, also where the threshold is below the target.
+    /// The count that a compaction must get down to: the target's share, and at most three quarters of the trigger, so
+    /// that it does not come again at once, also where the threshold is below the target.
     #[must_use]
     pub fn target_in(&self, window_tokens: u64) -> u64 {
         share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)

@@ -1,9 +1,9 @@
-//! Patches in session files: `context_transform` and `ephemeral` entries, as the proposal writes them (pull request 383 of
-//! pi-mono). Released versions of pi pass over both types.
+//! Patches in session files: `context_transform` and `ephemeral` entries, as the proposal writes them (pull request 383
+//! of pi-mono). Released versions of pi pass over both types.
 //!
-//! A transform that cannot be applied as it is read, as one of another version or with an op that is unknown here, is kept
-//! with all its fields and not applied. So is one that compacts: its op names messages by their places, and pi writes a
-//! `compaction` entry beside it, which says the same.
+//! A transform that cannot be applied as it is read, as one of another version or with an op that is unknown here, is
+//! kept with all its fields and not applied. So is one that compacts: its op names messages by their places, and pi
+//! writes a `compaction` entry beside it, which says the same.
 
 use super::{
     convert::{self, Resolve},

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 /// Version of the stored copy. Another one is folded anew from the log.
 pub const STATE_VERSION: u32 = 4;
 
-/// Unanswered turns that are remembered. This state is stored with every append, so the list is short: what a chat shows
-/// of older failures is of no use any more.
+/// Unanswered turns that are remembered. This state is stored with every append, so the list is short: what a chat
+/// shows of older failures is of no use any more.
 const UNANSWERED_TURNS_MAX: usize = 16;
 
 /// Failed compactions that are remembered, for the same reason.
@@ -299,8 +299,8 @@ impl SessionState {
         }
     }
 
-    /// Remembers a compaction that failed while somebody waited for it. One without a trigger is the summary of a branch,
-    /// whose failure is the reply to the move.
+    /// Remembers a compaction that failed while somebody waited for it. One without a trigger is the summary of a
+    /// branch, whose failure is the reply to the move.
     fn remember_failed(&mut self, failed: &CompactionFailed) {
         let ended = matches!(
             failed.code,

@@ -174,8 +174,8 @@ pub fn message_of(entry: &Entry) -> Option<Message> {
     }
 }
 
-/// An entry without what is never sent, or is kept beside it: it is in the store, and a session that keeps much data of its clients'
-/// must not hold it all in memory.
+/// An entry without what is never sent, or is kept beside it: it is in the store, and a session that keeps much data of
+/// its clients' must not hold it all in memory.
 fn without_ballast(mut entry: Entry) -> Entry {
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
@@ -323,8 +323,8 @@ impl SessionTree {
         }
     }
 
-    /// Goes back to an entry on the path, or before the first. An entry that is not in memory leaves the path as it is: whoever moves there
-    /// reads it from the store first.
+    /// Goes back to an entry on the path, or before the first. An entry that is not in memory leaves the path as it is:
+    /// whoever moves there reads it from the store first.
     pub fn move_leaf(&mut self, leaf: Option<&EntryId>) {
         let Some(leaf) = leaf else {
             *self = Self::default();

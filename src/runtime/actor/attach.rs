@@ -1,5 +1,5 @@
-//! Who comes to a session: one owner at a time, which may take over from another, any number of observers, and where each
-//! goes on reading.
+//! Who comes to a session: one owner at a time, which may take over from another, any number of observers, and where
+//! each goes on reading.
 
 use super::{Actor, End};
 use crate::{
@@ -85,8 +85,8 @@ impl Actor {
         if attach.role == SessionRole::Owner
             && let Some(other) = self.owner.take_if(|owner| owner.client.origin != attach.origin)
         {
-            // A client's own connection before this one is mostly half-open already; whoever still reads it is not told of
-            // another owner.
+            // A client's own connection before this one is mostly half-open already; whoever still reads it is not told
+            // of another owner.
             let code = if taken_over.is_some() { CloseCode::TakenOver } else { CloseCode::Normal };
             let _ = other.outgoing.try_send(Outgoing::Close(code));
         }
@@ -100,8 +100,8 @@ impl Actor {
             self.offer_hooks(attach.hooks).await?;
             self.tell(Input::AskAgain { only_away: false }, None).await?;
         }
-        // What waited begins with the tools and hooks of who is here now. Whoever only watches brings none: what needs those
-        // of its client waits for its owner.
+        // What waited begins with the tools and hooks of who is here now. Whoever only watches brings none: what needs
+        // those of its client waits for its owner.
         let is_owner = attach.role == SessionRole::Owner;
         let may_begin = is_owner || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
         if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
@@ -132,8 +132,8 @@ impl Actor {
         self.tell(input, None).await
     }
 
-    /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed, it
-    /// needs the whole state.
+    /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed,
+    /// it needs the whole state.
     async fn resumable(&mut self, left_off: &LeftOff) -> Option<Cursor> {
         let missed = self.feed.seq().saturating_sub(left_off.seq);
         let same_log = left_off.epoch == self.effects.epoch();

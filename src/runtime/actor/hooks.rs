@@ -32,15 +32,16 @@ use tokio::{sync::Semaphore, time::Instant};
 const HOOK_ID: &str = "s_h";
 
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
-/// carries all that would be sent, so a client that does not read would otherwise hold that as often as there are hooks.
+/// carries all that would be sent, so a client that does not read would otherwise hold that as often as there are
+/// hooks.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Places among what may wait for one connection that events leave free: half for replies, and one for the word that it is
-/// no longer the owner.
+/// Places among what may wait for one connection that events leave free: half for replies, and one for the word that it
+/// is no longer the owner.
 const FOR_OTHERS: usize = REPLIES_MAX / 2 + 1;
 
-/// How often it is looked whether a client reads again that was not sent a call because it did not read. Only while a hook
-/// of such a client is waited for.
+/// How often it is looked whether a client reads again that was not sent a call because it did not read. Only while a
+/// hook of such a client is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls that are measured at once: more than a client has open, whose hooks are asked one after the other.

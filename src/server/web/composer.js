@@ -1,4 +1,7 @@
-/** Where one writes. Enter sends, Shift and Enter makes a line, Alt and Enter speaks into the running turn, Escape stops it. */
+/**
+ * Where one writes. Enter sends, Shift and Enter makes a line, Alt and Enter speaks into the running turn, Escape stops
+ * it.
+ */
 
 import { CommandMenu } from "./command-menu.js";
 import { byId } from "./dom.js";

@@ -17,7 +17,9 @@ export class Context {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /** @type {((progress: import("reseed-protocol").CompactionProgress) => void) | null} looks at how far a preview is */
+    /**
+     * @type {((progress: import("reseed-protocol").CompactionProgress) => void) | null} looks at how far a preview is
+     */
     this.onPreviewProgress = null;
   }
 

@@ -20,7 +20,8 @@ export function instructionsFault(text) {
 }
 
 /**
- * Holds a field to what the server takes of instructions: says below it what is wrong, and its form is not sent meanwhile.
+ * Holds a field to what the server takes of instructions: says below it what is wrong, and its form is not sent
+ * meanwhile.
  * @param {HTMLInputElement | HTMLTextAreaElement} field
  */
 export function instructionsField(field) {

@@ -1,6 +1,6 @@
 /**
- * The strategies that a session may have, and which of their settings matter to each. Pure; the server knows the defaults
- * and says what it does not allow.
+ * The strategies that a session may have, and which of their settings matter to each. Pure; the server knows the
+ * defaults and says what it does not allow.
  *
  * @typedef {import("reseed-protocol").StrategySettings} StrategySettings
  * @typedef {keyof StrategySettings} SettingName

@@ -1,6 +1,6 @@
 /**
- * Short notices above the message field. They take room there instead of covering what is read, and belong to the chat in
- * which they came up. Errors are spoken at once and stay until they are closed; the rest leaves by itself.
+ * Short notices above the message field. They take room there instead of covering what is read, and belong to the chat
+ * in which they came up. Errors are spoken at once and stay until they are closed; the rest leaves by itself.
  */
 
 import { byId, el, iconButton } from "./dom.js";

@@ -1,8 +1,8 @@
 //! Whether the writer would take a write now, for those who ask before they send any.
 //!
-//! After a failed write it is refused until one that is at least as large succeeds: a small one may fit into room that the
-//! write-ahead log has left, where the disk is full. So that a server without traffic finds out too, whoever asks has a
-//! write tried that leaves nothing behind.
+//! After a failed write it is refused until one that is at least as large succeeds: a small one may fit into room that
+//! the write-ahead log has left, where the disk is full. So that a server without traffic finds out too, whoever asks
+//! has a write tried that leaves nothing behind.
 
 use super::{
     Fault,
@@ -23,7 +23,8 @@ const PROBE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const BELIEVED: Duration = Duration::from_secs(10);
 /// The same while writes are refused or the disk is nearly full: nobody who asks may keep the disk busy.
 const BRIEFLY_BELIEVED: Duration = Duration::from_secs(1);
-/// A disk with less room than this is nearly full: a few of the largest groups, with the write-ahead log that holds them.
+/// A disk with less room than this is nearly full: a few of the largest groups, with the write-ahead log that holds
+/// them.
 const FREE_BYTES_MIN: u64 = 16 * PROBE_BYTES_MAX;
 
 /// How writing goes, as the writer's thread has it; others look at it.
@@ -71,7 +72,8 @@ impl Health {
         last.refused_bytes = Some(last.refused_bytes.map_or(bytes, |refused| refused.max(bytes)));
     }
 
-    /// How many bytes to try, with so many free on the disk where that is known; `None` where what is known is new enough.
+    /// How many bytes to try, with so many free on the disk where that is known; `None` where what is known is new
+    /// enough.
     pub(super) fn probe_due(&self, free_bytes: Option<u64>) -> Option<u64> {
         let last = self.last();
         let is_new = |at: Option<Instant>, believed| at.is_some_and(|at| at.elapsed() < believed);

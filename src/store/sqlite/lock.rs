@@ -1,6 +1,7 @@
 //! One process per file: a lock beside the database, held as long as the store is open.
 //!
-//! The operating system drops the lock when the process ends, however it ends; the file stays and says nothing by itself.
+//! The operating system drops the lock when the process ends, however it ends; the file stays and says nothing by
+//! itself.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
@@ -89,8 +90,8 @@ impl Lock {
 }
 
 impl Watched {
-    /// Why the lock protects nothing any more, if so: another process can take a lock file that was put in its place, and
-    /// what is written to a database file that was moved or removed is not where anybody looks for it.
+    /// Why the lock protects nothing any more, if so: another process can take a lock file that was put in its place,
+    /// and what is written to a database file that was moved or removed is not where anybody looks for it.
     pub(super) fn lost(&self) -> Option<String> {
         let is_there =
             |(path, wanted): &(PathBuf, (u64, u64))| fs::metadata(path).is_ok_and(|there| identity(&there) == *wanted);

@@ -179,8 +179,8 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// What one record of version 1 looks like in the file. These are the bytes on people's disks: a change of the format is a
-/// new version beside this one, never another line here.
+/// What one record of version 1 looks like in the file. These are the bytes on people's disks: a change of the format
+/// is a new version beside this one, never another line here.
 #[tokio::test]
 async fn a_record_of_version_1_has_these_columns() {
     let (_dir, path) = place();

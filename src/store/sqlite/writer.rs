@@ -1,12 +1,12 @@
-//! The one thread that writes. What waits in its queue goes into one transaction with one `COMMIT`, one sync of the disk;
-//! then all are answered.
+//! The one thread that writes. What waits in its queue goes into one transaction with one `COMMIT`, one sync of the
+//! disk; then all are answered.
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
 //! - after a sync that failed nothing more is written: what the disk holds is not known then, and a second sync that
-//!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but for
-//!   a full disk, after damage that was found while writing: what other sessions share with it is not known, and once the
-//!   lock file or the database file is no longer the one that was opened.
+//!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but
+//!   for a full disk, after damage that was found while writing: what other sessions share with it is not known, and
+//!   once the lock file or the database file is no longer the one that was opened.
 
 use super::{
     CommitStats, Fault,
@@ -31,8 +31,8 @@ use tokio::sync::{mpsc, oneshot};
 /// write at once; their futures then wait for room, and what they carry is bounded by the frames it came in.
 const QUEUE_MAX: usize = 1024;
 
-/// Bytes after which a group takes in no more, so that no write waits for a transaction of many large ones: this much is
-/// written within some 10 ms.
+/// Bytes after which a group takes in no more, so that no write waits for a transaction of many large ones: this much
+/// is written within some 10 ms.
 const GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// What a write puts into the log.
@@ -148,7 +148,8 @@ impl Thread {
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
         let pages = Arc::new(AtomicU32::new(0));
         let seen = pages.clone();
-        // In the place of SQLite's own copying, which makes a commit wait for it and says nothing of a sync that failed.
+        // In the place of SQLite's own copying, which makes a commit wait for it and says nothing of a sync that
+        // failed.
         db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
@@ -199,8 +200,8 @@ impl Thread {
         }
     }
 
-    /// Does a group's writes and commits them. One that spoils it is answered and leaves it, and the rest is done again: as
-    /// often as there are such, which damage makes and nothing else.
+    /// Does a group's writes and commits them. One that spoils it is answered and leaves it, and the rest is done
+    /// again: as often as there are such, which damage makes and nothing else.
     fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Error> {
         while let Err((at, spoiled)) = self.run_group(group) {
             // Not committed, so nothing of it is there, and the writer can go on, unless it cannot even go back.
@@ -259,7 +260,8 @@ impl Thread {
         if pages < self.wal.due_at || self.health.failure().is_some() {
             return;
         }
-        // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next commit.
+        // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next
+        // commit.
         self.wal.due_at = pages.saturating_add(self.wal.checkpoint_pages.div_ceil(4));
         match to_the_end(&self.db, "PRAGMA wal_checkpoint(PASSIVE)") {
             Ok(_) => {}
@@ -325,8 +327,8 @@ impl Writer {
         self.health.failure()
     }
 
-    /// Whether a write would be taken now; where that is not known, by writing something. What costs no sync is asked each
-    /// time: whether the files are still there, and how much room their disk has.
+    /// Whether a write would be taken now; where that is not known, by writing something. What costs no sync is asked
+    /// each time: whether the files are still there, and how much room their disk has.
     pub(super) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
             return Err(error);

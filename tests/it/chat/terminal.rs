@@ -94,8 +94,8 @@ impl Person {
         }
     }
 
-    /// Waits until a line is edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls no process,
-    /// so that it makes no signal of it at other times.
+    /// Waits until a line is edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls no
+    /// process, so that it makes no signal of it at other times.
     async fn sees_prompt(&mut self) {
         self.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
     }

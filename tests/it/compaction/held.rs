@@ -1,5 +1,5 @@
-//! Compactions that are prepared early and held: at the default settings they are committed at the trigger, whatever the
-//! window and the dialect, and they outlive the server.
+//! Compactions that are prepared early and held: at the default settings they are committed at the trigger, whatever
+//! the window and the dialect, and they outlive the server.
 
 use crate::support::{
     client::Client,

@@ -1,5 +1,6 @@
-//! `SUMMARY_REQUEST=cached_prefix`, and `auto` where the provider caches: the summary rides on the request that the conversation would send, so that a model's
-//! server finds in its cache what it has read already; and `SUMMARY_MODEL`, which has no such cache.
+//! `SUMMARY_REQUEST=cached_prefix`, and `auto` where the provider caches: the summary rides on the request that the
+//! conversation would send, so that a model's server finds in its cache what it has read already; and `SUMMARY_MODEL`,
+//! which has no such cache.
 
 use crate::support::{
     client::Client,

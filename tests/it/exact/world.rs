@@ -1,5 +1,5 @@
-//! A session whose next request can be looked at just before it is sent: a hook holds it, and a model's server of our own
-//! receives it.
+//! A session whose next request can be looked at just before it is sent: a hook holds it, and a model's server of our
+//! own receives it.
 
 use crate::support::json::present;
 use crate::{

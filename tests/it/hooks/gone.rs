@@ -1,5 +1,5 @@
-//! Required hooks of a client that is gone when they are needed: over a restart, after a takeover; and what may be said to a
-//! session that waits for hooks.
+//! Required hooks of a client that is gone when they are needed: over a restart, after a takeover; and what may be said
+//! to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
 use crate::support::{json::present, server::Server};

@@ -1,5 +1,5 @@
-//! Hooks that do wrong: each spoils one request, with an error that names it, or is reported and passed over. Its session
-//! goes on, and no other one notices.
+//! Hooks that do wrong: each spoils one request, with an error that names it, or is reported and passed over. Its
+//! session goes on, and no other one notices.
 
 mod hosts;
 

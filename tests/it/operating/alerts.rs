@@ -1,5 +1,5 @@
-//! Each alert of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are taken
-//! before and after, and promtool says whether the rule fires on them, and that it did not before.
+//! Each alert of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are
+//! taken before and after, and promtool says whether the rule fires on them, and that it did not before.
 
 use super::{folder, samples};
 use crate::support::{
@@ -193,7 +193,8 @@ async fn summaries_that_cannot_be_made_and_the_rest_that_follows() {
     let mut failed = 0;
     for turn in 0..100 {
         client.turn(&words(turn, 80)).await;
-        // Nothing more is said before a failure is known: at the trigger room would be made by rule, which is no failure.
+        // Nothing more is said before a failure is known: at the trigger room would be made by rule, which is no
+        // failure.
         if asked.load(Ordering::Relaxed) > failed {
             client.event("compaction_failed").await;
             failed += 1;

@@ -1,5 +1,5 @@
-//! What operators are told of compactions: numbers, the list of sessions, and the log, of the real binary over a scripted
-//! model's server.
+//! What operators are told of compactions: numbers, the list of sessions, and the log, of the real binary over a
+//! scripted model's server.
 
 use super::{folder, samples};
 use crate::support::{

@@ -1,5 +1,6 @@
 //! A client is cut off after every single frame of a conversation, twice in a row too, and ends up with exactly the
-//! state of one that never was: its answers are streamed with reasoning, it has tools, its inputs wait, it is compacted.
+//! state of one that never was: its answers are streamed with reasoning, it has tools, its inputs wait, it is
+//! compacted.
 //!
 //! `CUTS=all` cuts at every pair of frames instead of at each first one with some second one.
 

@@ -1,9 +1,9 @@
-//! The rule on fields that may be absent: a test that compares two of them, or that asks which of two is less, passes when
-//! the fields are gone.
+//! The rule on fields that may be absent: a test that compares two of them, or that asks which of two is less, passes
+//! when the fields are gone.
 //!
-//! It reads code as text, so it knows no types. What it takes for a field is `a["name"]` and `a[name]`, what it takes for a
-//! reading is `a["name"].as_u64()` and the like as long as nothing unwraps it, and a name stands for what `let` gave it.
-//! `support::json` has what refuses an absent field: `present`, `whole` and `number`.
+//! It reads code as text, so it knows no types. What it takes for a field is `a["name"]` and `a[name]`, what it takes
+//! for a reading is `a["name"].as_u64()` and the like as long as nothing unwraps it, and a name stands for what `let`
+//! gave it. `support::json` has what refuses an absent field: `present`, `whole` and `number`.
 
 use crate::source::{code, only_tests};
 use std::ops::Range;

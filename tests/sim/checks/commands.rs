@@ -136,7 +136,8 @@ fn done(reply: &Reply) -> Option<(Reply, bool)> {
     Some((plain, repeated))
 }
 
-/// A command that was done is not done again, and is answered as it was; only other content is a conflict, and always is.
+/// A command that was done is not done again, and is answered as it was; only other content is a conflict, and always
+/// is.
 pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String> {
     for (id, answers) in answers(history) {
         let mut first: Option<(&Command, Reply)> = None;
@@ -173,8 +174,8 @@ pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String
     Ok(())
 }
 
-/// How often a command stands in the log as what it asked for, or waits in the queue, or was taken out of it; `None` for
-/// commands that leave no trace of their own.
+/// How often a command stands in the log as what it asked for, or waits in the queue, or was taken out of it; `None`
+/// for commands that leave no trace of their own.
 fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Result<usize, String>> {
     let entries: Vec<&EntryData> = history
         .events

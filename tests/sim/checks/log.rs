@@ -57,8 +57,8 @@ fn well_formed(events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it, and each of
-/// its calls is resolved once before it ends.
+/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it, and each
+/// of its calls is resolved once before it ends.
 pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     let mut seen: HashSet<&TurnId> = HashSet::new();
     let mut open: Option<&TurnId> = None;
@@ -228,8 +228,8 @@ pub(crate) fn hooks_are_named(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// One turn's request at a time on each server, and one summary beside it; only the newest writer writes; generations grow by
-/// one.
+/// One turn's request at a time on each server, and one summary beside it; only the newest writer writes; generations
+/// grow by one.
 pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
     if let Some(asked) = history.asked.iter().find(|asked| asked.overlaps) {
         let purpose = asked.request.purpose;

@@ -61,8 +61,8 @@ impl Whole {
         let changed = message.content != self.message.content;
         self.message.content = message.content;
         if changed {
-            // What the provider reported is of an answer that is not sent back: it is paid, and says nothing of the next
-            // request.
+            // What the provider reported is of an answer that is not sent back: it is paid, and says nothing of the
+            // next request.
             self.message.envelope_key = None;
         }
         Ok(changed)
@@ -119,8 +119,8 @@ impl Calls {
 }
 
 impl AgentLoop {
-    /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it was
-    /// being shown comes too late: what was shown stays as it was.
+    /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it
+    /// was being shown comes too late: what was shown stays as it was.
     pub(in crate::core::agent_loop) fn look_at_answer(&mut self, now: Timestamp, whole: Whole, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {

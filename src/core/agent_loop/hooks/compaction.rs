@@ -89,8 +89,8 @@ pub(super) fn check_summary(
 }
 
 impl AgentLoop {
-    /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the place
-    /// of the one that is held is made as they wished when that was prepared: they are asked once.
+    /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the
+    /// place of the one that is held is made as they wished when that was prepared: they are asked once.
     pub(in crate::core::agent_loop) fn before_compaction(
         &mut self,
         now: Timestamp,

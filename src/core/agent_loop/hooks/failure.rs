@@ -38,7 +38,8 @@ impl AgentLoop {
                 self.next_call(now, *calls);
             }
             Subject::Result(given) => {
-                // The command was taken; what it brought is not kept. The tool has answered, so its call is not withdrawn.
+                // The command was taken; what it brought is not kept. The tool has answered, so its call is not
+                // withdrawn.
                 self.remember(&given.caller.without_content("tool_result"));
                 let why =
                     format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);

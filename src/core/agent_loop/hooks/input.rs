@@ -1,8 +1,9 @@
-//! `message` hooks on what a user says, and on the messages that clients add: asked before the command is accepted, so that what they take out of it is stored
-//! nowhere and shown to nobody.
+//! `message` hooks on what a user says, and on the messages that clients add: asked before the command is accepted, so
+//! that what they take out of it is stored nowhere and shown to nobody.
 //!
-//! Inputs of a session are looked at one after the other, in the order in which they came: those that come while hooks look
-//! at one wait in line behind it, and so do messages of clients. Nothing of this is durable: a process that ends, or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
+//! Inputs of a session are looked at one after the other, in the order in which they came: those that come while hooks
+//! look at one wait in line behind it, and so do messages of clients. Nothing of this is durable: a process that ends,
+//! or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
 
 use super::{
     super::{
@@ -22,8 +23,8 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Inputs that may wait in line. A connection reads no commands beyond 32 unanswered ones, and a client whose own hook is
-/// asked must get its answer through beside its inputs.
+/// Inputs that may wait in line. A connection reads no commands beyond 32 unanswered ones, and a client whose own hook
+/// is asked must get its answer through beside its inputs.
 const LINE_MAX: usize = 16;
 
 /// The inputs of a session that are not accepted yet, from loop to loop.

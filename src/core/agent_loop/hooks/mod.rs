@@ -1,7 +1,7 @@
 //! Asking hooks: who is asked at a point, in which order, for how long, and what becomes of their answers.
 //!
-//! A [`Chain`] is one question that goes through all hooks of a point, one after the other: each sees the subject as the
-//! earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
+//! A [`Chain`] is one question that goes through all hooks of a point, one after the other: each sees the subject as
+//! the earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
 //!
 //! - `subject`: all of them, how each is told and what an answer makes of it
 //! - `failure`: what a hook that fails or is away ends
@@ -124,8 +124,9 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away. Whoever
-    /// offers a hook of a client that is away takes over what that one was asked; what it does not offer is not its own.
+    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away.
+    /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
+    /// its own.
     pub(super) fn ask_again(&mut self, now: Timestamp, only_away: bool) {
         let client_hooks = self.client_hooks.clone();
         for chain in &mut self.chains {

@@ -1,11 +1,11 @@
 //! Required hooks whose client is gone: another one owns the session, or the session was read from the store.
 //!
-//! A required hook fails closed, so work that was accepted under it must not go on without it. [`Owed`] says which hooks
-//! those are and which work needs them: the turn that was running and the inputs that were waiting. The hooks are asked
-//! like those of a client that is away, until a client offers them again or the work is done.
+//! A required hook fails closed, so work that was accepted under it must not go on without it. [`Owed`] says which
+//! hooks those are and which work needs them: the turn that was running and the inputs that were waiting. The hooks are
+//! asked like those of a client that is away, until a client offers them again or the work is done.
 //!
-//! Invariant: the session's state names the required hooks with the step that begins a turn or puts an input in line, so a
-//! restart at any moment finds them.
+//! Invariant: the session's state names the required hooks with the step that begins a turn or puts an input in line,
+//! so a restart at any moment finds them.
 
 use super::{
     super::{AgentLoop, info::session_updated},
@@ -19,8 +19,8 @@ use reseed_protocol::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Hooks that may be owed one by one: those of one client that was taken over from, and of the one before it. Beyond it a
-/// hook is added only where none is owed at its point, which is enough to fail closed.
+/// Hooks that may be owed one by one: those of one client that was taken over from, and of the one before it. Beyond it
+/// a hook is added only where none is owed at its point, which is enough to fail closed.
 const OWED_MAX: usize = 2 * HOOKS_MAX;
 
 /// Required hooks whose client is gone, and the work that needs them. It lives from loop to loop.

@@ -1,4 +1,5 @@
-//! What hooks are asked about: how each subject is told, what an answer makes of it, and what goes on once all were asked.
+//! What hooks are asked about: how each subject is told, what an answer makes of it, and what goes on once all were
+//! asked.
 
 use super::{
     super::{AgentLoop, Stage},

@@ -1,6 +1,7 @@
 //! The loop driven through random scripts: whatever happens, its promises hold.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone, and `SCRIPTS=20000` more.
+//! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone, and `SCRIPTS=20000`
+//! more.
 
 mod hooks;
 mod steps;

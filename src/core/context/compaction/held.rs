@@ -42,8 +42,8 @@ impl Basis {
 
 /// A compaction that is held: prepared early, committed at the trigger.
 ///
-/// Invariant: it is the newest `session_updated.held` of the log, unless `context_compacted` or a `compaction_failed` of
-/// its job follows, so a session that is read back holds the same.
+/// Invariant: it is the newest `session_updated.held` of the log, unless `context_compacted` or a `compaction_failed`
+/// of its job follows, so a session that is read back holds the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {

@@ -300,8 +300,8 @@ impl Job {
         }
     }
 
-    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, a refusal) is replaced by an
-    /// extract of everything, so that a model that cannot summarise does not stop the conversation.
+    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, a refusal) is replaced by
+    /// an extract of everything, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {
@@ -365,8 +365,8 @@ impl Job {
         }
     }
 
-    /// Returns true if the model has answered already, with a summary or not, and is only asked for the sections that its
-    /// answer lacks.
+    /// Returns true if the model has answered already, with a summary or not, and is only asked for the sections that
+    /// its answer lacks.
     #[must_use]
     pub fn is_completing(&self) -> bool {
         matches!(&self.at, At::Asking(asking, _) if asking.is_completing())

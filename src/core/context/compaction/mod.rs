@@ -1,9 +1,9 @@
 //! A compaction at work: stage, make, check, commit.
 //!
-//! A [`Job`] goes down a ladder of steps, gentle to drastic: clear old tool results, have the model summarise (in pieces
-//! where one request would not hold it all), extract by rule, leave out. It offers what each step comes to; whoever runs
-//! it counts that against the target and takes it, or has the job go on. Nothing of the session changes until an
-//! [`Outcome`] is appended as one entry, so a crash, a cancel or a failure leaves the old context as it was.
+//! A [`Job`] goes down a ladder of steps, gentle to drastic: clear old tool results, have the model summarise (in
+//! pieces where one request would not hold it all), extract by rule, leave out. It offers what each step comes to;
+//! whoever runs it counts that against the target and takes it, or has the job go on. Nothing of the session changes
+//! until an [`Outcome`] is appended as one entry, so a crash, a cancel or a failure leaves the old context as it was.
 
 mod asking;
 pub(crate) mod carry;

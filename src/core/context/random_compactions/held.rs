@@ -7,8 +7,8 @@ use super::{
 use reseed_protocol::{Role, Timestamp, event::CompactionTrigger};
 
 impl World {
-    /// Half of what is made is held first: written, read back, and committed when more was said. What was said before it
-    /// is what it rests on.
+    /// Half of what is made is held first: written, read back, and committed when more was said. What was said before
+    /// it is what it rests on.
     pub(super) fn hold(&mut self, outcome: Outcome) -> Outcome {
         let context = self.context();
         let Some(first) = outcome.first_kept.clone().filter(|_| self.rng.bool()) else { return outcome };

@@ -1,7 +1,7 @@
 //! What is accepted as a summary.
 //!
-//! A model's answer is taken or refused as a whole, with a reason. What is taken has the one form that every summary has,
-//! or the form that the user asked for, and nothing in it is invisible, secret or escaped.
+//! A model's answer is taken or refused as a whole, with a reason. What is taken has the one form that every summary
+//! has, or the form that the user asked for, and nothing in it is invisible, secret or escaped.
 
 use super::{
     Place, Sections, Slot, clean, escape,

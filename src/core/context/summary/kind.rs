@@ -1,7 +1,7 @@
 //! What a conversation is about, and what its summary must therefore keep.
 //!
-//! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation that is of no
-//! other kind is a chat.
+//! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation that is of
+//! no other kind is a chat.
 
 use super::retain::Kind;
 use crate::core::context::extract::{any_of, words};

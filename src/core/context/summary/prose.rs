@@ -16,11 +16,12 @@ const OPENERS: &str = "\
     можете|спасибо|好的|当然|當然|没问题|沒問題|您可以|你可以|我来|我來|我会|我會|はい|もちろん|承知|かしこまり|わかりました|네|물론|알겠습니다";
 /// Beginnings that an answer and a summary share: the rest tells which it is.
 const OPENERS_OF_BOTH: &str = "\
-    yes|no|ok|okay|alright|here's|here is|here are|ja|nein|hier ist|hier sind|oui|non|d'accord|voici|sí|de acuerdo|aquí \
-    tienes|ecco|sim|aqui está|да|нет|хорошо|是的";
+    yes|no|ok|okay|alright|here's|here is|here are|ja|nein|hier ist|hier sind|oui|non|d'accord|voici|sí|de \
+    acuerdo|aquí tienes|ecco|sim|aqui está|да|нет|хорошо|是的";
 /// How one speaks to somebody.
 const ADDRESSES: &str = "\
-    you|your|yours|yourself|du|dir|dich|dein|deine|deinen|vous|votre|vos|usted|ustedes|tú|você|vocês|вы|вам|ваш|ты|тебе";
+    you|your|yours|yourself|du|dir|dich|dein|deine|deinen|vous|votre|vos|usted|ustedes|tú|você|vocês|вы|вам|ваш|ты|\
+    тебе";
 /// The same in scripts without spaces.
 const ADDRESSES_UNSPACED: [&str; 7] = ["您", "你", "ください", "ですね", "ましょう", "세요", "드릴"];
 /// How an answer to the user ends: with an offer or a question.
@@ -28,7 +29,8 @@ const OFFERS: &str = "\
     let me know|would you like|do you want|shall i|should i|feel free|how can i help|is there anything|what would you \
     like|hope this helps|i hope this|happy to help|lass mich wissen|lassen sie mich|soll ich|möchtest du|möchten \
     sie|souhaitez-vous|voulez-vous|veux-tu|n'hésite|faites-moi savoir|quieres que|te gustaría|házmelo \
-    saber|avísame|vuoi che|fammi sapere|gostaria que|quer que|me avise|дайте знать|хотите|请告诉我|請告訴我|需要我|您需要|希望这|お知らせ|しましょうか|알려주세요|원하시면";
+    saber|avísame|vuoi che|fammi sapere|gostaria que|quer que|me avise|дайте \
+    знать|хотите|请告诉我|請告訴我|需要我|您需要|希望这|お知らせ|しましょうか|알려주세요|원하시면";
 /// How a summary speaks of the user, of the other side, and of itself.
 const TELLS: &str = "\
     conversation|summary|summarised|summarized|summarise|summarize|discussion|assistant|nutzer|nutzerin|benutzer|\
@@ -47,8 +49,8 @@ const THE: &str = "the|this|our|der|die|den|dem";
 /// Least words of a summary in a form of its own, and the least characters of a script without spaces.
 const LEAST: (usize, usize) = (4, 8);
 
-/// Share in percent of the words of a summary that must occur in what it is of. A translation shares few with it, and has
-/// its names and numbers.
+/// Share in percent of the words of a summary that must occur in what it is of. A translation shares few with it, and
+/// has its names and numbers.
 const SHARED_PERCENT_MIN: usize = 10;
 /// Share in percent of a text's characters that stand in code fences, from which on it is code and no summary.
 const CODE_PERCENT_MAX: usize = 70;

@@ -318,9 +318,9 @@ fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
 /// A session in which a compaction is held whose target soon is out of reach.
 ///
 /// In shares of the window: it is prepared at 0.60 (the soft limit is 0.7 of the trigger, 0.56), is due above 0.80 and
-/// waited for above 0.99. It keeps `hello` and puts a summary of about 0.02 in the place of the rest. It is enough while
-/// what was said since is no more than its summary might have had: 1/8 for the summary, 1/12 for its files and a tenth
-/// of the target, 0.02, for facts that are put back: together 0.23.
+/// waited for above 0.99. It keeps `hello` and puts a summary of about 0.02 in the place of the rest. It is enough
+/// while what was said since is no more than its summary might have had: 1/8 for the summary, 1/12 for its files and a
+/// tenth of the target, 0.02, for facts that are put back: together 0.23.
 fn outgrown() -> World {
     let mut world = outgrowing(Vec::new());
     world.say("hello").model("hello").summary();
@@ -460,7 +460,8 @@ fn whoever_joins_is_told_what_is_held() {
     assert_eq!(world.agent.snapshot().held, None);
 }
 
-/// A session of `tool_results` in which a clearing is held: so many results of so many sentences, at 75 % of the window.
+/// A session of `tool_results` in which a clearing is held: so many results of so many sentences, at 75 % of the
+/// window.
 fn with_results(results: usize, sentences: usize) -> World {
     let text = "The harbour lies to the west. ".repeat(sentences);
     let lines = (0..results).flat_map(|n| {

@@ -1,5 +1,5 @@
-//! Required hooks whose client is gone: taken over from, or not back since the session was read from the store. And inputs
-//! that are withdrawn, or that hooks add to, while they are looked at.
+//! Required hooks whose client is gone: taken over from, or not back since the session was read from the store. And
+//! inputs that are withdrawn, or that hooks add to, while they are looked at.
 
 use super::*;
 use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};

@@ -1,5 +1,5 @@
-//! What compactions leave of conversations of each kind: of code, of debugging, of research, of people. Each tells what its
-//! kind must keep, each thing once; the kind is recognised from what is said. The table stands in
+//! What compactions leave of conversations of each kind: of code, of debugging, of research, of people. Each tells what
+//! its kind must keep, each thing once; the kind is recognised from what is said. The table stands in
 //! `src/core/context/summary/README.md`.
 
 use super::{Dice, Summariser, World, between, honest, lossy, world};

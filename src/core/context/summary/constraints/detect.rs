@@ -1,7 +1,7 @@
 //! Which sentences of a user say what must and must not be.
 //!
-//! Nothing is understood: a sentence is taken for an order by the phrases in it. What is missed here is found by the model
-//! that summarises, and then taken word for word from what was said.
+//! Nothing is understood: a sentence is taken for an order by the phrases in it. What is missed here is found by the
+//! model that summarises, and then taken word for word from what was said.
 
 use super::phrases::{
     ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,

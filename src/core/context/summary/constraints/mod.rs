@@ -3,9 +3,9 @@
 //! What always holds:
 //! - what the user said must or must not be is kept in the compaction's entry, as it was said, and carried from one
 //!   compaction to the next; whatever a model makes of it, the section is written from there;
-//! - every line of the section without a mark is a sentence that was said: by the user, in the system prompt, in a tool's
-//!   description, or in the record of a branch. A line of the model's that has such a source gives way to it, also where it
-//!   is a paraphrase; one that has none is marked as [`INFERRED`];
+//! - every line of the section without a mark is a sentence that was said: by the user, in the system prompt, in a
+//!   tool's description, or in the record of a branch. A line of the model's that has such a source gives way to it,
+//!   also where it is a paraphrase; one that has none is marked as [`INFERRED`];
 //! - a sentence that the model took for a constraint is one, also where no rule knows it as such;
 //! - the work is linear in what was said.
 

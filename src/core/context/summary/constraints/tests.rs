@@ -1,4 +1,5 @@
-//! Fifty conversations in eighteen languages: no constraint is lost and none is invented, whatever the model makes of them.
+//! Fifty conversations in eighteen languages: no constraint is lost and none is invented, whatever the model makes of
+//! them.
 
 use super::*;
 use serde::Deserialize;
@@ -83,7 +84,8 @@ fn none_is_lost_and_none_is_invented() {
         }
         assert_eq!(stated(first).iter().filter(|text| !talk.constraints.contains(text)).count(), 0, "{}", talk.name);
 
-        // The next summaries are of other things; the model drops the section, says it its own way again, or writes prose.
+        // The next summaries are of other things; the model drops the section, says it its own way again, or writes
+        // prose.
         let chatter = Message::user("Now to something else.");
         let mut before = settled;
         for (round, text) in [
