@@ -4,6 +4,8 @@
 //! Several hooks of one point are asked in the order in which they were registered, each sees what the earlier ones made
 //! of it, and what an answer leaves out stays as it is: an empty answer changes nothing.
 
+mod answered;
+
 use crate::{
     CallId, Entry, EntryId, JobId, Message, Part, SessionId, Timestamp, TurnId,
     command::{InputContent, NavigatePosition},
@@ -22,9 +24,8 @@ use serde_json::Value;
 pub enum HookPoint {
     /// Around every request, with the envelope. Answers patches.
     Context,
-    /// The model has answered, and nobody has seen it; or the user has said something, and the model has not. Answers
-    /// another message: of the model's, that one is stored and shown; of the user's, the history keeps what was said and
-    /// the model sees the other.
+    /// The user has said something that is not accepted yet, the model has answered and nobody has seen it, or a tool has
+    /// answered. Answers another message, which is stored, shown and sent in place of the first.
     Message,
     /// A turn begins. Answers a system prompt for this turn, a message, data to keep.
     BeforeAgentStart,
@@ -376,6 +377,8 @@ answers! {
     /// `context`: how the patch is shown to people.
     display = "display": TransformDisplay,
     /// `message`: the message in its place; of the same role, with the same tool calls. Its role and content count.
+    #[serde(deserialize_with = "answered::message")]
+    #[cfg_attr(feature = "codegen", schemars(with = "Option<answered::AnsweredMessage>"))]
     message = "message": Message,
     /// `before_agent_start`: the system prompt for this turn.
     system_prompt = "systemPrompt": String,

@@ -2,7 +2,7 @@
 //! that data of another version comes through whole.
 
 use reseed_protocol::{
-    Entry, EntryData, ErrorCode,
+    Entry, EntryData, ErrorCode, Message,
     command::Command,
     entry::Kept,
     frame,
@@ -88,6 +88,18 @@ fn what_an_answer_may_not_hold_is_named_with_its_place() {
         (json!({ "display": {} }), ErrorCode::MissingField, "display.title"),
         (json!({ "entries": [{ "customType": "a", "value": 1 }] }), ErrorCode::UnknownField, "entries[0].value"),
         (json!({ "message": { "role": "model", "content": [] } }), ErrorCode::InvalidField, "message.role"),
+        (json!({ "message": { "role": "user", "content": [], "text": "x" } }), ErrorCode::UnknownField, "message.text"),
+        (
+            json!({ "message": { "role": "user", "content": [{ "type": "text", "text": "x", "txt": "y" }] } }),
+            ErrorCode::UnknownField,
+            "message.content[0].txt",
+        ),
+        (
+            json!({ "message": { "role": "user", "content": [{ "type": "text", "text": "x" }, { "type": "image", "url": "u", "size": 1 }] } }),
+            ErrorCode::UnknownField,
+            "message.content[1].size",
+        ),
+        (json!({ "message": { "role": "user" } }), ErrorCode::MissingField, "message.content"),
         (json!({ "cancel": "yes" }), ErrorCode::InvalidField, "cancel"),
     ];
     for (fields, code, field) in table {
@@ -102,6 +114,38 @@ fn what_an_answer_may_not_hold_is_named_with_its_place() {
     }
     let nameless = json!({ "id": "61", "type": "hook_result", "payload": {} }).to_string();
     assert_eq!(frame::parse_v2(&nameless).unwrap_err().error.code, ErrorCode::MissingField);
+}
+
+/// Every field that a message has is known in an answer too, and what is stored goes on being read when it has others.
+#[test]
+fn a_message_is_read_strictly_in_an_answer_and_leniently_where_it_is_stored() {
+    let whole = json!({
+        "role": "assistant",
+        "content": [
+            { "type": "reasoning", "text": "Hm.", "payload": { "id": 1 } },
+            { "type": "text", "text": "Look." },
+            { "type": "image", "url": "https://example.org/a.png", "detail": "low" },
+            { "type": "tool_call", "callId": "f2x7k4wm9qtc", "name": "look", "arguments": "{}" },
+            { "type": "tool_result", "callId": "f2x7k4wm9qtc", "output": "seen", "isError": true },
+        ],
+        "model": "small-1",
+        "usage": { "inputTokens": 2, "cachedTokens": 1, "outputTokens": 1, "source": "reported" },
+        "envelopeKey": "k",
+        "stopReason": "stop",
+        "incomplete": true,
+    });
+    let stored: Message = serde_json::from_value(whole.clone()).unwrap();
+    let answer: HookAnswer = serde_json::from_value(json!({ "message": whole })).unwrap();
+    assert_eq!(answer.message, Some(stored.clone()));
+    assert_eq!(serde_json::to_value(&stored).unwrap(), whole);
+
+    let mut newer = whole.clone();
+    newer["mood"] = json!("calm");
+    for part in newer["content"].as_array_mut().unwrap() {
+        part["shade"] = json!(1);
+    }
+    assert_eq!(serde_json::from_value::<Message>(newer.clone()).unwrap(), stored);
+    assert!(serde_json::from_value::<HookAnswer>(json!({ "message": newer })).is_err());
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! The message in a hook's answer, read strictly.
+//!
+//! [`Message`] and [`Part`] are also what is stored and imported, so they read over fields that they do not know. In an
+//! answer an unknown field is refused by name instead: a field that is dropped silently can change what a message says.
+
+use crate::{
+    CallId,
+    content::{Message, Part, Role, StopReason, Usage},
+    receipt::Receipt,
+};
+use serde::{Deserialize, Deserializer};
+
+/// The message in place of the one asked about. Its role and content count; the other fields of a message are ignored.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema), schemars(rename = "AnsweredMessage"))]
+#[serde(remote = "Message", rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AnsweredMessage {
+    /// Who said it.
+    role: Role,
+    /// What was said, in order.
+    #[serde(deserialize_with = "parts")]
+    #[cfg_attr(feature = "codegen", schemars(with = "Vec<AnsweredPart>"))]
+    content: Vec<Part>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    envelope_key: Option<String>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    receipt: Option<Box<Receipt>>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<StopReason>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    incomplete: bool,
+}
+
+/// A piece of that message.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema), schemars(rename = "AnsweredPart"))]
+#[serde(remote = "Part", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
+enum AnsweredPart {
+    /// Plain text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture, by address or as a `data:` URL.
+    Image {
+        /// `https:` or `data:` URL.
+        url: String,
+        /// How closely the model should look: `low`, `high` or `auto`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    },
+    /// What the model thought before it answered.
+    Reasoning {
+        /// The readable part, empty where the provider hides it.
+        text: String,
+        /// The provider's own item, as the call had it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payload: Option<serde_json::Value>,
+    },
+    /// The model asks for a tool.
+    ToolCall {
+        /// Names this call, as the call to the hook did.
+        call_id: CallId,
+        /// The tool's name.
+        name: String,
+        /// The arguments as the model wrote them.
+        arguments: String,
+    },
+    /// What a tool answered.
+    ToolResult {
+        /// The call that this answers.
+        call_id: CallId,
+        /// The answer, as text for the model.
+        output: String,
+        /// Whether the tool failed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+/// Reads the message of an answer.
+pub(super) fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Message>, D::Error> {
+    #[derive(Deserialize)]
+    struct Strict(#[serde(with = "AnsweredMessage")] Message);
+    let read = Option::<Strict>::deserialize(deserializer)?;
+    Ok(read.map(|Strict(message)| message))
+}
+
+fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
+    #[derive(Deserialize)]
+    struct Strict(#[serde(with = "AnsweredPart")] Part);
+    let read = Vec::<Strict>::deserialize(deserializer)?;
+    Ok(read.into_iter().map(|Strict(part)| part).collect())
+}
