@@ -1,5 +1,6 @@
 //! What a webhook answers, and what of JSON by others is told as wrong: where, and what belongs there, never what stands
-//! there.
+//! there. Of an answer not even the names of unknown fields are repeated: they are text of the hook's like any other, and
+//! may hold what the hook was to take out of a message.
 
 use crate::core::hook::HookFault;
 use reqwest::{
@@ -8,6 +9,7 @@ use reqwest::{
 };
 use reseed_protocol::hook::HookAnswer;
 use serde::Deserialize;
+use serde_path_to_error::Segment;
 
 /// Bytes of an answer: as many as a client may send in one message by default. The longest that means something, a summary
 /// or a handful of messages, is much shorter; what is longer is a mistake or an attack, and would be held in memory and in
@@ -53,37 +55,71 @@ fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err("it is not an object in JSON".to_owned());
     }
-    object(body)
+    object(body, Unknown::Placed)
+}
+
+/// How a field that is not known is told.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Unknown {
+    /// By its name: the text is the operator's own.
+    Named,
+    /// By its line and column alone.
+    Placed,
 }
 
 /// Reads JSON; or says where it is wrong.
-pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8], unknown: Unknown) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        wrong(&path, error.inner())
+        let text = error.inner().to_string();
+        let is_unknown = |segment: &&Segment| match segment {
+            Segment::Map { key } => text.starts_with(&format!("unknown field `{key}`")),
+            _ => false,
+        };
+        // The path to an unknown field ends with its name, where the reader had come to it.
+        let mut segments: Vec<&Segment> = error.path().iter().collect();
+        if segments.last().is_some_and(is_unknown) {
+            segments.pop();
+        }
+        wrong(&place(&segments), error.inner(), unknown)
     })?;
-    reader.end().map_err(|error| wrong(".", &error))?;
+    reader.end().map_err(|error| wrong("it", &error, unknown))?;
     Ok(value)
+}
+
+/// A place in JSON, for people.
+fn place(segments: &[&Segment]) -> String {
+    let mut path = String::new();
+    for segment in segments {
+        match segment {
+            Segment::Seq { index } => path.push_str(&format!("[{index}]")),
+            Segment::Map { key: word } | Segment::Enum { variant: word } => {
+                path.push_str(if path.is_empty() { "" } else { "." });
+                path.push_str(word);
+            }
+            Segment::Unknown => {}
+        }
+    }
+    if path.is_empty() { "it".to_owned() } else { format!("`{}`", name(&path)) }
 }
 
 /// What is wrong with JSON, in a sentence. serde tells the kind of a fault only in its text, whose beginnings are stable;
 /// behind them stands what was found, and then what was expected.
-fn wrong(path: &str, error: &serde_json::Error) -> String {
+fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
+    let position = format!("(line {}, column {})", error.line(), error.column());
     if !error.is_data() {
-        return format!("it is not JSON (line {}, column {})", error.line(), error.column());
+        return format!("it is not JSON {position}");
     }
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
     let quoted = text.split('`').nth(1).map(name).unwrap_or_default();
-    let place = match path.trim_end_matches('?').trim_end_matches('.') {
-        "" => "it".to_owned(),
-        path => format!("`{}`", name(path)),
-    };
     let expected = text.rsplit_once(", expected ").map(|(_, expected)| expected);
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
     match expected {
-        Some(expected) if begins(&["unknown field `"]) => format!("`{quoted}` is no field there; allowed: {expected}"),
+        Some(expected) if begins(&["unknown field `"]) => match unknown {
+            Unknown::Named => format!("`{quoted}` is no field there; allowed: {expected}"),
+            Unknown::Placed => format!("{place} has an unknown field {position}; allowed: {expected}"),
+        },
         Some(expected) if begins(&["unknown variant `", "invalid type: ", "invalid value: ", "invalid length "]) => {
             format!("{place} is not {expected}")
         }
@@ -120,8 +156,22 @@ mod tests {
             (r#"{"cancel":true"#, "it is not JSON (line 1, column 14)"),
             (r#"{"cancel":secret}"#, "it is not JSON (line 1, column 11)"),
             (r#"{} secret"#, "it is not JSON (line 1, column 4)"),
-            (r#"{"patches":[]}"#, "`patches` is no field there; allowed: one of `error`, `patch`,"),
-            (r#"{"a\nsecret`\u0007, expected ":1}"#, "`a"),
+            (r#"{"patches":[]}"#, "it has an unknown field (line 1, column 10); allowed: one of `error`, `patch`,"),
+            (r#"{"a\nsecret`\u0007, expected secret":1}"#, "it has an unknown field (line 1, column "),
+            (r#"{"secret":1}"#, "it has an unknown field (line 1, column 9); allowed: one of `error`, "),
+            (
+                "{\"display\":\n{\"title\":\"a\",\"se.cret at line \":1}}",
+                "`display` has an unknown field (line 2, column 31); allowed: one of `title`, `summary`, ",
+            ),
+            (
+                r#"{"message":{"role":"user","content":[],"secret":1}}"#,
+                "`message` has an unknown field (line 1, column 47); allowed: one of `role`, `content`, ",
+            ),
+            (
+                r#"{"message":{"role":"user","content":[{"type":"text","text":"","secret":1}]}}"#,
+                "`message.content[0]` has an unknown field (line 1, column ",
+            ),
+            (r#"{"entries":[{"secret":1}]}"#, "`entries[0]` has an unknown field (line 1, column "),
             (r#"{"cancel":"secret"}"#, "`cancel` is not a boolean"),
             (r#"{"cancel":"secret, expected secret"}"#, "`cancel` is not a boolean"),
             (r#"{"cancel":true,"cancel":false}"#, "`cancel` stands there twice"),
@@ -141,8 +191,7 @@ mod tests {
         ] {
             let wrong = parsed(answer.as_bytes()).unwrap_err();
             assert!(wrong.starts_with(expected), "{answer}: {wrong}");
-            let repeats = wrong.contains("secret") && !answer.contains(r"\nsecret");
-            assert!(!repeats && !wrong.contains(char::is_control), "{answer}: {wrong}");
+            assert!(!wrong.contains("secret") && !wrong.contains(char::is_control), "{answer}: {wrong}");
         }
     }
 

@@ -119,7 +119,7 @@ fn parsed(
     variable: &dyn Fn(&str) -> Option<SecretString>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Webhook>, String> {
-    let Listed { hooks } = answer::object(text)?;
+    let Listed { hooks } = answer::object(text, answer::Unknown::Named)?;
     let webhooks = hooks.into_iter().enumerate().map(|(at, hook)| webhook(at, hook, variable, clock));
     webhooks.collect()
 }

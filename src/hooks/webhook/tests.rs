@@ -202,7 +202,7 @@ async fn what_is_no_answer_is_a_fault_that_repeats_nothing() {
         (Answer::Bytes(response("200 OK", json, "secret")), "its answer is refused: it is not an object in JSON"),
         (
             Answer::Bytes(response("200 OK", json, r#"{"patsh":[{"op":"secret"}]}"#)),
-            "its answer is refused: `patsh` is no field there; allowed: one of `error`, `patch`, ",
+            "its answer is refused: it has an unknown field (line 1, column 8); allowed: one of `error`, `patch`, ",
         ),
         (
             Answer::Bytes(response("200 OK", json, r#"{"block":"secret"}"#)),

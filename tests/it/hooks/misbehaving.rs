@@ -193,7 +193,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
                 passed_over(breaks(at("tool_result"), "hook_failed", "HTTP 500")),
                 sends("no JSON", "certainly not", "not an object in JSON"),
                 sends("broken JSON", r#"{"patch":[{"op""#, "it is not JSON"),
-                sends("an unknown field", r#"{"patsh":[]}"#, "`patsh` is no field there"),
+                sends("an unknown field", r#"{"patsh":[]}"#, "it has an unknown field (line 1, column 8)"),
                 says(
                     "an answer without end",
                     context("ephemeral"),

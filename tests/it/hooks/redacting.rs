@@ -273,6 +273,75 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     }
 }
 
+/// A hook's wrong answer is told by its place: what the hook wrote there may be what it was to take out.
+#[tokio::test]
+async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowhere() {
+    let said = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
+    let mut in_message = said("x");
+    in_message[SECRET] = json!(SECRET);
+    let mut in_part = said("x");
+    in_part["content"][0][SECRET] = json!(SECRET);
+    let wrong = [
+        json!({ SECRET: SECRET }),
+        json!({ "message": in_message }),
+        json!({ "message": in_part }),
+        json!({ "message": { "role": SECRET, "content": SECRET } }),
+        json!({ "message": { "role": "user", "content": [{ "type": SECRET }] } }),
+        json!({ "message": { "role": "user", "content": SECRET } }),
+        json!({ "message": { "role": "user", "content": [{ "type": "image", "url": SECRET }] } }),
+        json!({ "error": SECRET }),
+        json!({ "label": SECRET }),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let webhook = {
+        let wrong = wrong.clone();
+        Webhook::answering(move |call| {
+            let text = call["message"]["content"][0]["text"].as_str().unwrap();
+            let number = text.split(' ').next().and_then(|word| word.parse::<usize>().ok());
+            (200, number.and_then(|number| wrong.get(number)).cloned().unwrap_or_else(|| redact(call)))
+        })
+        .await
+    };
+    let upstream = Upstream::start(|_| upstream::Reply::text("It is calm.")).await;
+    let server = redacting_binary(folder.path(), &webhook, &upstream).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let mut observer = Client::v2(&server.ws()).await;
+    let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+    assert_eq!(observer.ask("open_session", watching).await["type"], "session_opened");
+    for (number, answer) in wrong.iter().enumerate() {
+        let refused = client.ask("user_input", json!({ "input": format!("{number} {SECRET}") })).await;
+        assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
+    }
+    // The same of a client's own hook: what has not the form of an answer is refused to that client alone.
+    client.ask("register_hooks", json!({ "hooks": [hook("own", "message")] })).await;
+    for answer in &wrong {
+        let id = client.id();
+        client.send_as(&id, "user_input", json!({ "input": format!("99 {SECRET}") })).await;
+        let call = client.event("hook_call").await["payload"]["callId"].clone();
+        let mut result = answer.clone();
+        result["callId"] = call.clone();
+        if client.ask("hook_result", result).await["type"] == "error" {
+            assert_eq!(client.ask("hook_result", json!({ "callId": call, "error": "no" })).await["type"], "ok");
+        }
+        let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+        assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
+        assert!(!refused.to_string().contains(SECRET), "{answer}: {refused}");
+        client.forget("hook_call");
+    }
+    assert_eq!(client.ask("register_hooks", json!({ "hooks": [] })).await["type"], "ok");
+    assert_eq!(client.turn("99 seen").await["status"], "completed");
+    observer.event("turn_finished").await;
+    server.stop().await;
+
+    for frame in &observer.seen {
+        assert!(!frame.to_string().contains(SECRET), "{frame}");
+    }
+    let failures = observer.seen.iter().filter(|frame| frame["type"] == "hook_failed").count();
+    assert_eq!(failures, 2 * wrong.len(), "{:#?}", observer.seen);
+    assert!(holds(folder.path(), "99 seen") && !holds(folder.path(), SECRET));
+    assert!(!binary::logged(folder.path()).contains(SECRET));
+}
+
 /// An answer of a webhook to this call, full of words that are nobody's business.
 fn full_of_words(call: &Value) -> Value {
     let part = json!({

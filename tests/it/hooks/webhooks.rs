@@ -62,7 +62,7 @@ async fn a_webhook_is_asked_about_what_the_model_says_and_changes_it_before_anyb
 async fn a_context_webhook_that_fails_ends_the_request_and_not_the_session() {
     let failing = Webhook::answering(|_| (500, json!({ "error": "secret words" }))).await;
     let garbage = Webhook::answering(|_| (200, json!({ "patsh": "secret words" }))).await;
-    for (webhook, told) in [(failing, "it answered with HTTP 500"), (garbage, "`patsh` is no field there")] {
+    for (webhook, told) in [(failing, "it answered with HTTP 500"), (garbage, "it has an unknown field")] {
         let model = answering();
         let events = json!([{ "event": "context", "reasons": ["before_request"] }]);
         let (_server, mut client) = talking(&model, &[webhook::hook("notes", &webhook.url, events)]).await;
