@@ -11,9 +11,9 @@ use self::{attach::Owner, hooks::Host};
 use super::{
     effects::{Asker, Effects},
     feed::Feed,
-    handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict},
+    handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict, stopping},
     load::path_to,
-    shared::Shared,
+    shared::{Shared, store_error},
     watch::{Compactions, Row},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         session::{Session, SessionTree},
     },
     metrics::OpenSession,
-    store::{Head, Lease, SessionStore},
+    store::{Error as StoreError, Head, Lease, SessionStore},
 };
 use reseed_protocol::{
     CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
@@ -135,10 +135,13 @@ impl Actor {
         }
         // Who comes later finds the mailbox closed and opens the session again; who came just now is told.
         mailbox.close();
+        let code = match end {
+            End::Unneeded => None,
+            End::Close(code) => Some(code),
+        };
         while let Ok(message) = mailbox.try_recv() {
             if let Message::Command { id, outgoing, .. } = *message {
-                let error = ErrorBody::new(ErrorCode::StoreFailed, "the session was leaving memory; send it again");
-                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(error))));
+                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(self.gone(code)))));
             }
         }
         self.ended = true;
@@ -164,11 +167,11 @@ impl Actor {
                 biased;
                 () = drain.cancelled(), if !self.stopping => {
                     self.stopping = true;
-                    Message::Input(Input::Hold)
+                    Message::Input(Input::Hold(Box::new(stopping())))
                 }
                 () = stop.cancelled(), if !self.held => {
                     self.held = true;
-                    Message::Input(Input::Stop)
+                    Message::Input(Input::Stop(Box::new(stopping())))
                 }
                 message = mailbox.recv() => match message {
                     Some(message) => *message,
@@ -186,10 +189,12 @@ impl Actor {
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
         self.visited |= !matches!(message, Message::Input(_));
         self.look_again().await?;
-        if !self.quarantined && self.shared.damage(&self.id).is_some() {
+        if !self.quarantined
+            && let Some(damage) = self.shared.damage(&self.id)
+        {
             // What is running may end; nothing more is begun.
             self.quarantined = true;
-            self.tell(Input::Hold, None).await?;
+            self.tell(Input::Hold(Box::new(damage)), None).await?;
         }
         match message {
             Message::Attach(attach, answer) => {
@@ -214,12 +219,13 @@ impl Actor {
             }
             Message::Left(origin) => self.owner_left(origin).await?,
             Message::Close(code) => {
-                self.tell(Input::Stop, None).await?;
+                self.tell(Input::Stop(Box::new(self.gone(Some(code)))), None).await?;
                 return Err(End::Close(code));
             }
             Message::Input(Input::Tick) if self.detached_too_long() => {
                 self.held = true;
-                self.tell(Input::Stop, None).await?;
+                let message = "nobody is connected, and the session ends what it does; send it again";
+                self.tell(Input::Stop(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
             }
             Message::Input(input) => {
                 self.effects.note_fault(&input);
@@ -319,6 +325,14 @@ impl Actor {
             }
         }
         Ok(())
+    }
+
+    /// What a command is told that still waits when the session is closed with this code, or leaves memory.
+    fn gone(&self, code: Option<CloseCode>) -> ErrorBody {
+        match code {
+            Some(CloseCode::NoSuchSession) => store_error(&StoreError::NotFound(self.id.clone())),
+            _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was leaving memory; send it again"),
+        }
     }
 
     /// Whether nobody is here and nothing is running.

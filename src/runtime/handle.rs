@@ -203,6 +203,11 @@ impl SessionHandle {
     }
 }
 
+/// What is told of anything that a server which stops does not begin any more.
+pub(super) fn stopping() -> ErrorBody {
+    ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume")
+}
+
 pub(super) fn conflict(id: &CommandId) -> ErrorBody {
     let message = format!("the id `{id}` was used before with other content; use a new one");
     ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id")

@@ -3,7 +3,7 @@
 use super::{
     actor,
     fork::FORKS_MAX,
-    handle::{Message, SessionHandle},
+    handle::{Message, SessionHandle, stopping},
     load::{load, state},
     shared::{Shared, store_error},
     watch::{Compactions, Row, Watches, list_item},
@@ -360,7 +360,7 @@ impl Registry {
     /// Refuses to begin or go on with anything once the server is stopping.
     pub(super) fn check_running(&self) -> Result<(), ErrorBody> {
         if self.stopping.load(Ordering::Relaxed) {
-            return Err(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+            return Err(stopping());
         }
         Ok(())
     }

@@ -10,7 +10,6 @@ use crate::core::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp, Usage,
     event::{CompactionFailed, CompactionTrigger, Event, FailedRung},
-    reply::Reply,
 };
 
 /// What a compaction that came to nothing took.
@@ -78,7 +77,7 @@ impl AgentLoop {
         if let Some(Running { request, job, use_, background, waited_since, source, .. }) = self.running.take() {
             self.out.push(Effect::CancelModel(request));
             match use_ {
-                Use::Preview(caller) => self.reply(&caller, Reply::Error(error.clone())),
+                Use::Preview(caller) => self.reply(&caller, self.ending_or(error.clone())),
                 Use::Commit { .. } => {
                     self.compaction_failed(
                         &job.order,

@@ -7,7 +7,7 @@ use crate::core::{
     session::Place,
 };
 use reseed_protocol::{
-    CallId, CommandId, EntryId, Part, TurnId,
+    CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
     command::Command,
     event::{EphemeralEvent, Event},
     hook::{HookAnswer, HookCall},
@@ -96,11 +96,12 @@ pub enum Input {
     },
     /// Time has passed: a deadline may be over.
     Tick,
-    /// The server will stop: finish the running turn, begin no other. What waits is durable.
-    Hold,
+    /// The server will stop, or the session is damaged: finish the running turn, begin no other. What waits in the queue
+    /// is durable; inputs that are not accepted yet are refused with this error.
+    Hold(Box<ErrorBody>),
     /// End the running turn now, keep what was shown, and begin no other: the server is stopping, the session is being
-    /// deleted, or nobody has been here for too long.
-    Stop,
+    /// deleted, or nobody has been here for too long. Every command that still waits is refused with this error.
+    Stop(Box<ErrorBody>),
     /// Someone is here again: what waits may begin.
     Go,
 }

@@ -78,7 +78,7 @@ use crate::core::{
     session::{IdSource, Session},
 };
 use reseed_protocol::{
-    CallId, EntryId, Timestamp,
+    CallId, EntryId, ErrorBody, Timestamp,
     context::SystemPart,
     event::{Event, TurnStatus},
     receipt::{HookRun, Receipt},
@@ -256,6 +256,8 @@ pub struct AgentLoop {
     /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
     /// fails is not asked for before every round of tools.
     gave_up: bool,
+    /// Why the loop is being stopped: what each command is told that still waits for something.
+    ending: Option<Box<ErrorBody>>,
     out: Vec<Effect>,
 }
 
@@ -316,6 +318,7 @@ impl AgentLoop {
             meter_due: false,
             metered: None,
             gave_up: false,
+            ending: None,
             out: Vec::new(),
         };
         this.refresh_fixed();
@@ -389,14 +392,14 @@ impl AgentLoop {
             (_, Input::HostLeft) => self.on_host_left(),
             (_, Input::AskAgain { only_away }) => self.ask_again(now, only_away),
             (_, Input::Tick) => self.on_tick(now),
-            (_, Input::Hold) => self.holding = true,
+            (_, Input::Hold(error)) => self.on_hold(now, &error),
             (_, Input::Go) => {
                 self.holding = false;
                 if matches!(self.stage, Stage::Idle) {
                     self.proceed(now);
                 }
             }
-            (_, Input::Stop) => self.on_stop(now),
+            (_, Input::Stop(error)) => self.on_stop(now, error),
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }

@@ -209,7 +209,7 @@ impl AgentLoop {
             message: error.message.clone(),
         };
         self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-        self.reply(&leaving.caller, Reply::Error(error));
+        self.reply(&leaving.caller, self.ending_or(error));
     }
 
     /// Writes the move in one step, with the turn that begins there, and ends this loop.

@@ -329,10 +329,22 @@ impl AgentLoop {
         }
     }
 
-    /// The server is stopping.
-    pub(super) fn on_stop(&mut self, now: Timestamp) {
+    /// Nothing more is begun. What is accepted may end; what is not accepted yet is refused at once, so that nobody
+    /// waits for its hooks.
+    pub(super) fn on_hold(&mut self, now: Timestamp, error: &ErrorBody) {
         self.holding = true;
-        self.refuse_inputs();
+        let held_by_input = matches!(self.stage, Stage::Hooking);
+        self.refuse_inputs(error);
+        if held_by_input && matches!(self.stage, Stage::Idle) {
+            self.proceed(now);
+        }
+    }
+
+    /// The session ends what it does.
+    pub(super) fn on_stop(&mut self, now: Timestamp, error: Box<ErrorBody>) {
+        self.holding = true;
+        self.refuse_inputs(&error);
+        self.ending = Some(error);
         self.cancel_ordered();
         if self.ready.as_ref().is_some_and(|ready| self.is_held(&ready.basis.order.job_id)) {
             // Whoever ordered it in the running turn finds it still held.
@@ -342,6 +354,12 @@ impl AgentLoop {
             self.cancel_running();
         }
         self.stop_turn(now, TurnStatus::Interrupted);
+        self.ending = None;
+    }
+
+    /// What a command is told that is not waited for any more: why the session stops, else this.
+    pub(super) fn ending_or(&self, error: ErrorBody) -> Reply {
+        Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Stops whatever the running turn is doing.

@@ -31,7 +31,8 @@ impl AgentLoop {
                 orders || is_near()
             }
             Input::Seeded | Input::Recovered | Input::Go => self.ordered.is_some() || is_near(),
-            Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } | Input::Hold | Input::Stop => false,
+            Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } => false,
+            Input::Hold(_) | Input::Stop(_) => false,
         }
     }
 }

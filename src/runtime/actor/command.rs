@@ -9,7 +9,7 @@ use crate::{
     },
     runtime::{
         effects::Asker,
-        handle::{Outgoing, conflict},
+        handle::{Outgoing, conflict, stopping},
         late,
         places::Places,
     },
@@ -97,7 +97,7 @@ impl Actor {
             matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
         let begins_something = command.writes() && !ends_something;
         if self.stopping && begins_something {
-            return Some(ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume"));
+            return Some(stopping());
         }
         let owns = origin == Origin::HOOK || self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
         // Anyone of the same name may rename a session without opening it.

@@ -2,7 +2,7 @@
 //! to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
-use crate::support::{json::present, server::Server};
+use crate::support::{binary::Binary, client::Client, json::present, server::Server};
 use reseed::{
     provider::scripted::{Gate, Reply, Scripted},
     store::sqlite::SqliteStore,
@@ -115,6 +115,63 @@ async fn an_input_that_waits_for_a_hook_can_be_withdrawn() {
     assert_eq!(client.ask("cancel_turn", json!({})).await["payload"]["code"], "no_turn");
     let entries = client.ask("get_entries", json!({})).await;
     assert!(!entries.to_string().contains("Is the sea warm?"), "{entries}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
+    let server = Server::start(Scripted::answering(|_| Reply::text("It is.")), &[]).await;
+    let hooks = json!({ "hooks": [hook("redact", "message"), hook("look", "before_navigate")] });
+    // An input before its hook, with one behind it; and a move before its own.
+    for waiting in ["user_input", "navigate"] {
+        let (mut client, opened) = joined(&server, "tab-one", hooks.clone()).await;
+        let session = opened["sessionId"].clone();
+        let mut ids = Vec::new();
+        if waiting == "user_input" {
+            for text in ["Is the sea warm?", "And the air?"] {
+                ids.push(client.send("user_input", json!({ "input": text })).await);
+            }
+        } else {
+            let entry = client.ask("append_custom", json!({ "customType": "note", "data": 1 })).await;
+            let entry = entry["payload"]["entryId"].clone();
+            assert!(entry.is_string(), "{entry}");
+            ids.push(client.send("navigate", json!({ "entryId": null, "position": "before" })).await);
+        }
+        client.event("hook_call").await;
+        let (mut other, _) = joined(&server, "tab-two", json!({})).await;
+        assert_eq!(other.ask("delete_session", json!({ "sessionId": session })).await["type"], "ok");
+        for id in ids {
+            let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+            assert_eq!(refused["payload"]["code"], "session_not_found", "{waiting}: {refused}");
+        }
+    }
+}
+
+/// A server that is asked to stop, with a grace that no test waits out, goes at once: nothing was accepted.
+#[tokio::test]
+async fn an_input_before_its_hook_does_not_hold_a_server_that_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Binary::start(folder.path(), &[("SHUTDOWN_GRACE_SECS", "600")]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let hooks = json!({ "hooks": [hook("redact", "message")] });
+    assert_eq!(client.ask("register_hooks", hooks).await["type"], "ok");
+    let mut ids = Vec::new();
+    for text in ["Is the sea warm?", "And the air?"] {
+        ids.push(client.send("user_input", json!({ "input": text })).await);
+    }
+    let call = client.event("hook_call").await["payload"]["callId"].clone();
+    server.terminate().await;
+    for id in ids {
+        let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+        assert_eq!(refused["payload"]["code"], "shutting_down", "{refused}");
+    }
+    assert_eq!(client.event("hook_cancelled").await["payload"]["callId"], *present(&call));
+    assert_eq!(server.ended().await, Some(0));
+    let server = Binary::start(folder.path(), &[]).await;
+    let mut again = Client::v2(&server.ws()).await;
+    let opened = again.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await;
+    let payload = present(&opened["payload"]);
+    assert_eq!((&payload["entries"], &payload["queue"]), (&json!([]), &json!([])), "nothing of it was stored");
+    server.stop().await;
 }
 
 #[tokio::test]

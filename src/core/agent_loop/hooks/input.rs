@@ -214,23 +214,23 @@ impl AgentLoop {
         }
     }
 
-    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused.
-    pub(in crate::core::agent_loop) fn refuse_inputs(&mut self) {
+    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
+    pub(in crate::core::agent_loop) fn refuse_inputs(&mut self, error: &ErrorBody) {
         for waiting in std::mem::take(&mut self.line) {
-            self.refuse_unseen(&waiting.caller);
+            self.reply(&waiting.caller, Reply::Error(error.clone()));
         }
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
                 self.stage = Stage::Idle;
             }
             if let Subject::Input(offered) = subject {
-                self.refuse_unseen(&offered.caller);
+                self.reply(&offered.caller, Reply::Error(error.clone()));
             }
         }
     }
 
     pub(super) fn refuse_unseen(&mut self, caller: &Caller) {
-        self.reply(caller, Reply::Error(stopping()));
+        self.reply(caller, self.ending_or(stopping()));
     }
 }
 

@@ -129,7 +129,7 @@ impl AgentLoop {
     /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
     pub(super) fn stay_here(&mut self, wish: &Wish) {
         let message = "the hooks before the move were not waited for; the session stands where it stood";
-        self.reply(&wish.caller, Reply::Error(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
+        self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 
     /// Commands that wait for hooks: they are answered after later ones.

@@ -9,7 +9,7 @@ use crate::core::{
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CommandId, EntryId, ErrorCode, JobId, Part, StopReason,
+    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Part, StopReason,
     command::{
         AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
         InputContent, ManualCompact, Navigate, NavigatePosition, PinEntry, PreviewCompact, RegisterTools,
@@ -19,6 +19,11 @@ use reseed_protocol::{
     reply::Pin,
 };
 use std::collections::HashSet;
+
+/// What commands are told that still wait when the server stops.
+fn stopping() -> ErrorBody {
+    ErrorBody::new(ErrorCode::ShuttingDown, "stopping")
+}
 
 impl World {
     pub(super) fn step(&mut self) {
@@ -77,8 +82,8 @@ impl World {
             97 if self.rng.bool() => self.client_is_back(),
             97 => self.late_hook(),
             98 => match self.rng.u8(..4) {
-                0 => self.tell(Input::Hold),
-                1 => self.tell(Input::Stop),
+                0 => self.tell(Input::Hold(Box::new(stopping()))),
+                1 => self.tell(Input::Stop(Box::new(stopping()))),
                 2 => self.tell(Input::Go),
                 _ => self.crash(),
             },

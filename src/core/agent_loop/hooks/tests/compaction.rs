@@ -315,7 +315,10 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
     // With the server.
     let mut world = long(before(&["one"]));
     world.compact().took();
-    world.tell(Input::Stop).check(&["drop one", "compaction failed compaction_cancelled"]).check_at_rest();
+    world
+        .tell(Input::Stop(Box::new(stopping())))
+        .check(&["drop one", "compaction failed compaction_cancelled"])
+        .check_at_rest();
 }
 
 #[test]

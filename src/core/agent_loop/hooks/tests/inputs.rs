@@ -168,13 +168,25 @@ fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
 fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
     let mut world = looked_at();
     world.say("second").took();
-    world.tell(Input::Stop).check(&["error shutting_down", "drop one", "error shutting_down"]);
+    world.tell(Input::Stop(Box::new(stopping())));
+    world.check(&["error shutting_down", "drop one", "error shutting_down"]);
     assert!(world.events.is_empty());
     world.check_at_rest();
-    // One that drains lets the hook answer, and begins no turn.
+    // One that drains does not wait for the hook either: nothing was accepted.
     let mut world = looked_at();
-    world.tell(Input::Hold);
-    world.answer(json!({})).check(&["error shutting_down"]).check_at_rest();
+    world.say("second").took();
+    let late = world.question().call_id.clone();
+    world.tell(Input::Hold(Box::new(stopping())));
+    world.check(&["error shutting_down", "drop one", "error shutting_down"]).check_at_rest();
+    world.hear(late, Ok(HookAnswer::default())).check(&[]).check_at_rest();
+}
+
+#[test]
+fn a_session_that_is_deleted_says_so_to_whoever_waits_for_hooks() {
+    let mut world = looked_at();
+    world.say("second").took();
+    world.tell(Input::Stop(Box::new(gone())));
+    world.check(&["error session_not_found", "drop one", "error session_not_found"]).check_at_rest();
 }
 
 #[test]

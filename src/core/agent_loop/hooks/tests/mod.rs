@@ -27,7 +27,7 @@ use crate::core::{
     session::{IdSource, Place, Session},
 };
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryData, ErrorCode, Message, Part, StopReason, Timestamp,
+    CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
     command::{CancelTurn, Command, Input as Said, RegisterHooks, RegisterTools, ToolOffer, ToolResult, UserInput},
     event::{EntryAppended, EphemeralEvent, Event, TurnFinished},
     hook::{HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
@@ -41,6 +41,16 @@ use std::{
 
 /// When a world begins.
 const NOW: Timestamp = Timestamp(1_000_000);
+
+/// Why a server that stops refuses what waits.
+fn stopping() -> ErrorBody {
+    ErrorBody::new(ErrorCode::ShuttingDown, "stopping")
+}
+
+/// Why a session that is deleted refuses what waits.
+fn gone() -> ErrorBody {
+    ErrorBody::new(ErrorCode::SessionNotFound, "deleted")
+}
 
 /// Where a hook is asked that says only its point.
 fn hook(name: &str, point: HookPoint) -> HookSpec {

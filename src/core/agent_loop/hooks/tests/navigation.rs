@@ -225,7 +225,8 @@ fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     let late = world.question().call_id.clone();
-    world.tell(Input::Stop).check(&["drop one", "error navigation_cancelled"]);
+    // Whoever waits is told why: here the session is deleted.
+    world.tell(Input::Stop(Box::new(gone()))).check(&["drop one", "error session_not_found"]);
     world.hear(late, Ok(HookAnswer::default())).check(&[]);
     assert_eq!(world.leaf(), Some("e3"));
     world.check_at_rest();

@@ -70,7 +70,7 @@ fn cancelling_a_turn_cancels_its_hooks_and_gives_every_call_a_result() {
 fn a_server_that_stops_waits_for_no_hook() {
     for (name, mut world) in open() {
         let call_id = world.calls.front().cloned();
-        world.tell(Input::Stop);
+        world.tell(Input::Stop(Box::new(gone())));
         assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
         world.check_at_rest();
         // A tool's answer that was looked at was taken: its command had its reply.
@@ -83,7 +83,7 @@ fn a_server_that_stops_waits_for_no_hook() {
 #[test]
 fn a_server_that_will_stop_lets_the_turn_end_and_begins_no_other() {
     for (name, mut world) in open() {
-        world.say("and then").tell(Input::Hold);
+        world.say("and then").tell(Input::Hold(Box::new(stopping())));
         for _ in 0..12 {
             if world.asked.is_some() {
                 world.model("done");
