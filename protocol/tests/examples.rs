@@ -357,6 +357,23 @@ fn every_hook_point_is_shown_with_its_answer() {
     assert_eq!((&asked, &answered), (&all, &all));
 }
 
+/// A compaction that is held is shown as the event that announced it, in a state that can hold one.
+#[test]
+fn what_a_snapshot_holds_is_shown_as_its_event() {
+    let example = |place: &str| examples().into_iter().find(|example| example.place == place).unwrap().frame;
+    let opened = example("v2/replies/session_opened.held.json");
+    let (held, info) = (&opened["payload"]["held"], &opened["payload"]["contextInfo"]);
+    let prepared = &example("v2/events/compaction_prepared.json")["payload"];
+    let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(fields(held), fields(prepared));
+    // It is counted as of now, and not due yet.
+    assert_eq!((&held["tokenCount"], &held["compactAtTokens"]), (&info["tokenCount"], &info["compactAtTokens"]));
+    let tokens = held["tokenCount"].as_u64().unwrap();
+    assert!(info["prepareAtTokens"].as_u64().unwrap() < tokens && tokens < info["compactAtTokens"].as_u64().unwrap());
+    let saved = |frame: &Value| frame["tokenCount"].as_u64().unwrap() - frame["newTokenCount"].as_u64().unwrap();
+    assert_eq!(saved(held), saved(prepared), "what was said since stays behind the summary");
+}
+
 /// Frames in README.md stand one a line behind `→` (to the server) or `←` (from it).
 #[test]
 fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
@@ -381,4 +398,7 @@ fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
         count += 1;
     }
     assert!(count >= 20, "only {count} frames were found");
+    let resumes = |line: &&str| line.starts_with("→ ") && line.contains(r#""resume":"#);
+    let resuming: Vec<&str> = readme.lines().filter(resumes).collect();
+    assert!(!resuming.is_empty() && resuming.iter().all(|line| line.contains(r#""hooks":"#)), "{resuming:?}");
 }
