@@ -110,6 +110,27 @@ onPage("a compaction in the background: nobody is stopped, nobody waits", { sett
   assert.equal(await page.locator("[data-ended], .toast").count(), 0);
 });
 
+onPage("a summary that is ready is shown as it arrives and after a reload, and can be discarded", {}, async ({ page }) => {
+  await longTalk(page);
+  for (let answers = 6; (await page.locator("[data-held]").count()) === 0; answers += 1) {
+    assert.ok(answers < 30, "none was prepared");
+    assert.equal(await page.locator("#log .compaction").count(), 0, "it was used before it was seen");
+    await say(page, "Write 200 words");
+    await settled(page, answers + 1);
+    await page.waitForFunction(() => !document.querySelector("[data-running=background]"));
+  }
+  const line = await page.innerText("[data-held] .grow");
+  assert.match(line, /^A summary of older messages is ready\. It is used above [\d,]+ tokens\.$/);
+  await page.reload();
+  await page.waitForSelector("[data-held]");
+  assert.equal(await page.innerText("[data-held] .grow"), line);
+  await page.click("[data-held] button");
+  await page.waitForFunction(() => !document.querySelector("[data-held]"));
+  await page.reload();
+  await page.waitForSelector("#log .message");
+  assert.equal(await page.locator("[data-held], #log .compaction").count(), 0);
+});
+
 onPage("pins: shown in the list, kept by a compaction, let go", {}, async ({ page }) => {
   await longTalk(page);
   await pin(page, ".message.user", 0);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ROWS_MAX, difference, ends } from "../../src/server/web/difference.js";
+import { levelOf } from "../../src/server/web/gauge.js";
 import { breakerText, changeText, failedText, toldFacts } from "../../src/server/web/report.js";
 import { SETTINGS, STRATEGIES, fieldOf, withFields } from "../../src/server/web/strategies.js";
 
@@ -71,4 +72,19 @@ test("settings and their fields say the same", () => {
   assert.equal(fieldOf("target", {}), "");
   assert.deepEqual(withFields({ target: 0.5, keepTurns: 3 }, [["target", " "], ["steps", " a  b,"]]), { keepTurns: 3, steps: ["a", "b"] });
   for (const { name, settings } of STRATEGIES) for (const setting of settings) assert.ok(SETTINGS[setting], `${name}: ${setting}`);
+});
+
+test("the gauge is full above the count at which the server compacts, or of which it warns", () => {
+  const warning = "nearly full";
+  for (const [tokenCount, more, expected] of [
+    [0, { compactAtTokens: 6400 }, "low"],
+    [4799, { compactAtTokens: 6400 }, "low"],
+    [4800, { compactAtTokens: 6400 }, "high"],
+    [6400, { compactAtTokens: 6400 }, "high"],
+    [6401, { compactAtTokens: 6400 }, "full"],
+    [7300, { compactAtTokens: 7600, warning }, "high"],
+    [5999, {}, "low"],
+    [7199, {}, "high"],
+    [7200, { warning }, "full"],
+  ]) assert.equal(levelOf({ tokenCount, maxTokens: 8000, ...more }), expected, `${tokenCount} ${JSON.stringify(more)}`);
 });

@@ -243,6 +243,28 @@ test("a report is kept of what was seen being made, and a preview's steps are no
   assert.equal(isHeldUp(back), false);
 });
 
+test("a summary that is held is known as it arrives, after a reload and after a resume, until it is used or dropped", () => {
+  const world = new World({ emit: () => {} });
+  world.say("one", world.id("c"));
+  const snapshot = world.snapshot();
+  const held = (jobId) => ({ jobId, trigger: "threshold", rung: "model_summary", tokenCount: 900, newTokenCount: 300, compactAtTokens: 1000, durationMs: 5 });
+  const event = (type, payload) => ({ id: "s_e1", type, payload });
+  const ends = (seq, type, jobId) => ({ id: `s_${seq}`, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, code: "compaction_void", message: "void", entryId: "e", newTokenCount: 300, generation: 2, breakdown: { after: {} } } });
+  const live = reduce(fromSnapshot(snapshot), event("compaction_prepared", held("j1")));
+  const reloaded = fromSnapshot({ ...snapshot, held: held("j1") });
+  const resumed = fromOpened(fromSnapshot(snapshot), { ...snapshot, resumed: "replay", held: held("j1") });
+  for (const state of [live, reloaded, resumed]) {
+    assert.deepEqual([state.held, state.compaction], [held("j1"), null]);
+    assert.equal(reduce(state, event("compaction_prepared", held("j2"))).held.jobId, "j2", "made again, merging it");
+    for (const type of ["compaction_failed", "context_compacted"]) {
+      assert.equal(reduce(state, ends(state.seq + 1, type, "j0")).held.jobId, "j1", `${type} of another`);
+      assert.equal(reduce(state, ends(state.seq + 1, type, "j1")).held, null, type);
+    }
+  }
+  assert.equal(fromSnapshot(snapshot).held, null);
+  assert.equal(fromOpened(live, { ...snapshot, resumed: "replay" }).held, null, "dropped while the reader was away");
+});
+
 test("older pages put before a snapshot give the whole path", () => {
   play(7, ({ world, count }) => {
     if (count % 10 !== 0) return;

@@ -107,6 +107,8 @@ pub(super) struct Dialogue {
     pub(super) jobs: BTreeSet<JobId>,
     /// The job that summarises the branch which is being left.
     pub(super) leaving: Option<JobId>,
+    /// The compaction that is held, as far as it was shown.
+    pub(super) held: Option<JobId>,
     /// The compaction that ended last: its beginning, which is not stored, may be told after its end.
     pub(super) ended_job: Option<JobId>,
     /// The compaction that was shown last and not applied.
@@ -147,6 +149,7 @@ impl Dialogue {
             turn: None,
             jobs: BTreeSet::new(),
             leaving: None,
+            held: None,
             ended_job: None,
             previewed: None,
             queued: 0,

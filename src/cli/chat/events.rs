@@ -8,7 +8,7 @@ use super::{
 };
 use reseed_protocol::{
     EntryData, JobId, Role,
-    event::{EntryAppended, EphemeralEvent, Event, ItemDelta},
+    event::{CompactionPrepared, EntryAppended, EphemeralEvent, Event, ItemDelta},
 };
 
 /// The phase of a job that summarises a branch.
@@ -50,7 +50,18 @@ impl Dialogue {
                 self.line(&self.screen.usage(info));
             }
         }
+        match &opened.held {
+            // What was shown before the connection was lost is not shown again.
+            Some(held) if self.held.as_ref() == Some(&held.job_id) => {}
+            Some(held) => self.on_prepared(held),
+            None => self.held = None,
+        }
         self.ask_again();
+    }
+
+    fn on_prepared(&mut self, prepared: &CompactionPrepared) {
+        self.held = Some(prepared.job_id.clone());
+        self.line(&self.screen.compaction_prepared(prepared));
     }
 
     /// A turn is over.
@@ -188,7 +199,7 @@ impl Dialogue {
             }
             EphemeralEvent::CompactionPrepared(prepared) => {
                 self.end_job(&prepared.job_id);
-                self.line(&self.screen.compaction_prepared(prepared));
+                self.on_prepared(prepared);
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
             EphemeralEvent::RoleChanged(changed) => {

@@ -7,7 +7,7 @@
 use reseed_protocol::{
     Entry, EntryId, JobId, Part, SessionId, TurnId,
     context::ContextInfo,
-    event::{DeltaKind, EphemeralEvent, Event, ItemDelta},
+    event::{CompactionPrepared, DeltaKind, EphemeralEvent, Event, ItemDelta},
     reply::{QueueItem, Reply, RunningTurn},
 };
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
@@ -67,6 +67,8 @@ pub(super) struct Opened {
     pub(super) turn: Option<RunningTurn>,
     #[serde(default)]
     pub(super) compaction: Option<RunningJob>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) held: Option<CompactionPrepared>,
     #[serde(default)]
     pub(super) queue: Vec<Value>,
 }

@@ -99,7 +99,8 @@ impl Screen {
         self.note(&format!("session {}{name}, model {model}, strategy {}", opened.session_id, clean(&opened.strategy)))
     }
 
-    /// How full the window is, on one line: a bar with a mark where the strategy compacts, percent, tokens.
+    /// How full the window is, on one line: a bar with a mark where the strategy compacts, percent, tokens. Red is above
+    /// that mark; where nothing compacts by itself, red is what the server warns of.
     pub(super) fn usage(self, info: &ContextInfo) -> String {
         let max = info.max_tokens.max(1);
         let place = |tokens: u64| (tokens.saturating_mul(BAR_CHARS) / max).min(BAR_CHARS);
@@ -115,8 +116,12 @@ impl Screen {
             bar.push(if at < full { full_sign } else { free_sign });
         }
         let limit = info.compact_at_tokens.unwrap_or(max).min(max);
+        let is_over = match info.compact_at_tokens {
+            Some(limit) => info.token_count > limit,
+            None => info.warning.is_some(),
+        };
         let ink = match info.token_count {
-            tokens if tokens >= limit => Ink::Red,
+            _ if is_over => Ink::Red,
             tokens if tokens.saturating_mul(4) >= limit.saturating_mul(3) => Ink::Yellow,
             _ => Ink::Green,
         };

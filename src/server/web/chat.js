@@ -10,7 +10,7 @@
  * @typedef {import("./app.js").App} App
  */
 
-import { CompactionRow, compactionLine } from "./compaction.js";
+import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
 import { endedRow, traceRow, tracesOf } from "./endings.js";
@@ -309,6 +309,11 @@ export class ChatView {
     if (compaction) {
       const cancel = app.readOnly ? null : () => void app.context.cancel(compaction.jobId);
       keep("compaction", compaction, () => compactionLine(compaction, cancel));
+    }
+    const held = compaction ? null : state?.held;
+    if (held) {
+      const discard = app.readOnly ? null : () => void app.context.cancel(held.jobId);
+      keep("held", JSON.stringify([held.jobId, held.compactAtTokens, app.readOnly]), () => heldLine(held, discard));
     }
     const ended = state?.turnId ? null : state?.lastTurn;
     if (ended) keep("ended", ended, () => endedRow(ended, app.readOnly ? null : () => void app.retry()));

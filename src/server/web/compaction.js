@@ -96,6 +96,18 @@ function facts(entry, report) {
 }
 
 /**
+ * The line while a summary is ready and waits until it is due.
+ * @param {import("reseed-protocol").CompactionPrepared} held
+ * @param {(() => void) | null} discard null where this window may not
+ */
+export function heldLine({ compactAtTokens }, discard) {
+  const when = compactAtTokens === undefined ? "when room is needed" : `above ${number(compactAtTokens)} tokens`;
+  return el("li", { class: "activity aside", "data-held": "" },
+    el("span", { class: "grow" }, `A summary of older messages is ready. It is used ${when}.`),
+    discard && el("button", { type: "button", class: "button quiet small", onclick: discard }, "Discard"));
+}
+
+/**
  * The line while one is at work: quiet while turns go on beside it.
  * @param {import("./fold.js").RunningCompaction} compaction
  * @param {(() => void) | null} cancel null where this window may not

@@ -19,6 +19,7 @@ export function contextOf(opened) {
     contextInfo: opened.contextInfo,
     warning: opened.contextInfo.warning ?? null,
     compaction: opened.compaction ?? null,
+    held: opened.held ?? null,
     pins: opened.pins ?? [],
     undone: opened.undone ?? [],
     reports: new Map(),
@@ -94,6 +95,25 @@ export function withoutJob(state, jobId) {
 }
 
 /**
+ * A compaction was made ahead of time: the server holds it until it is due.
+ * @param {State} state
+ * @param {import("reseed-protocol").CompactionPrepared} prepared
+ * @returns {State}
+ */
+export function compactionPrepared(state, prepared) {
+  return { ...state, compaction: withoutJob(state, prepared.jobId), held: prepared };
+}
+
+/**
+ * The compaction that is held, unless it is this one: it was committed, or dropped.
+ * @param {State} state
+ * @param {string} jobId
+ */
+export function heldWithout({ held }, jobId) {
+  return held?.jobId === jobId ? null : held;
+}
+
+/**
  * @param {State} state
  * @param {ContextCompacted} report
  * @returns {State}
@@ -113,7 +133,7 @@ export function compacted(state, report) {
     warning: undefined,
   };
   const reports = new Map(state.reports).set(entryId, report);
-  return { ...state, compaction: withoutJob(state, jobId), warning: null, generation, contextInfo, reports };
+  return { ...state, compaction: withoutJob(state, jobId), held: heldWithout(state, jobId), warning: null, generation, contextInfo, reports };
 }
 
 /**

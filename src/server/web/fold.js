@@ -66,6 +66,7 @@
  * @property {NonNullable<SessionOpened["unansweredTurns"]>} unanswered the newest turns without an answer, oldest first
  * @property {NonNullable<SessionOpened["failedCompactions"]>} failures the newest compactions that failed, oldest first
  * @property {RunningCompaction | null} compaction
+ * @property {import("reseed-protocol").CompactionPrepared | null} held the compaction that is made and waits until it is due
  * @property {import("reseed-protocol").Pin[]} pins the entries that every compaction keeps
  * @property {string[]} undone the compactions that building the context passes over
  * @property {ReadonlyMap<string, import("reseed-protocol").ContextCompacted>} reports how compactions went, of those that were seen being made
@@ -73,7 +74,7 @@
  * @property {Call[]} pending
  */
 
-import { SUMMARISING_BRANCH, compacted, compactionProgressed, compactionStarted, compactionUndone, contextOf, resumedCompaction, withoutJob } from "./fold-context.js";
+import { SUMMARISING_BRANCH, compacted, compactionPrepared, compactionProgressed, compactionStarted, compactionUndone, contextOf, heldWithout, resumedCompaction, withoutJob } from "./fold-context.js";
 
 export { SUMMARISING_BRANCH, inEffect, isHeldUp, pinOf } from "./fold-context.js";
 
@@ -144,6 +145,7 @@ export function fromOpened(state, opened) {
     role: opened.role,
     outOfSync: null,
     compaction: resumedCompaction(state.compaction, opened),
+    held: opened.held ?? null,
     contextInfo: opened.asOfSeq === state.seq ? opened.contextInfo : state.contextInfo,
     items: [...kept, ...fresh],
   };
@@ -264,7 +266,7 @@ function apply(state, event) {
     case "compaction_undone": return compactionUndone(state, event.payload);
     case "compaction_started": return compactionStarted(state, event.payload);
     case "compaction_progress": return compactionProgressed(state, event.payload);
-    case "compaction_prepared": return { ...state, compaction: withoutJob(state, event.payload.jobId) };
+    case "compaction_prepared": return compactionPrepared(state, event.payload);
     case "compaction_failed": return compactionFailed(state, event.payload);
     case "context_updated": return withContextInfo(state, event.payload.contextInfo);
     case "context_warning": return { ...state, warning: event.payload.message };
@@ -340,11 +342,11 @@ function finishTurn(state, { turnId, status, error, contextInfo }) {
  * @returns {State}
  */
 function compactionFailed(state, { jobId, trigger, code, message, background }) {
-  const compaction = withoutJob(state, jobId);
+  const [compaction, held] = [withoutJob(state, jobId), heldWithout(state, jobId)];
   // One without a trigger is the summary of a branch: whoever waits for it is told by the reply.
-  if (background || !trigger || NOT_FAILED.has(code)) return { ...state, compaction };
+  if (background || !trigger || NOT_FAILED.has(code)) return { ...state, compaction, held };
   const failure = { jobId, code, message, leafId: state.leafId };
-  return { ...state, compaction, failures: [...state.failures, failure].slice(-FAILURES_MAX) };
+  return { ...state, compaction, held, failures: [...state.failures, failure].slice(-FAILURES_MAX) };
 }
 
 /**

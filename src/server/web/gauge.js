@@ -24,9 +24,8 @@ const KINDS = [
   ["uncached", "Of this request only"],
 ];
 
-/** Percent from which the gauge changes its colour. */
-const HIGH_PERCENT = 75;
-const FULL_PERCENT = 90;
+/** Share of the limit from which the gauge changes its colour. */
+const HIGH_SHARE = 0.75;
 
 /** @type {Record<string, string>} */
 const SOURCES = {
@@ -88,7 +87,7 @@ export class GaugeView {
     this.shown = of;
     const percent = Math.round(info.usagePercent);
     const tokens = `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens`;
-    this.root.dataset.level = percent >= FULL_PERCENT ? "full" : percent >= HIGH_PERCENT ? "high" : "low";
+    this.root.dataset.level = levelOf(info);
     this.meter.setAttribute("aria-valuenow", String(percent));
     this.meter.setAttribute("aria-valuetext", `${percent} percent, ${tokens}`);
     const limits = limitsOf(info);
@@ -173,6 +172,16 @@ function sentBefore({ usage, receipt }) {
     el("div", { class: "stack", "aria-hidden": "true" }, ...parts),
     el("p", { class: "sent-before" }, sharedText(usage), receipt?.broke ? ` ${breakText(receipt.broke)}` : null),
   ];
+}
+
+/**
+ * How full the window is, as a word: full above the count at which the server compacts, and where it never does from the
+ * count on of which it warns.
+ * @param {ContextInfo} info
+ */
+export function levelOf({ tokenCount, compactAtTokens: compact, maxTokens, warning }) {
+  const isFull = compact === undefined ? warning !== undefined : tokenCount > compact;
+  return isFull ? "full" : tokenCount >= HIGH_SHARE * Math.min(compact ?? maxTokens, maxTokens) ? "high" : "low";
 }
 
 /**

@@ -177,6 +177,33 @@ fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
 }
 
 #[test]
+fn a_compaction_that_is_held_is_shown_once_as_it_arrives_or_where_a_session_is_opened() {
+    let held = |job: &str| {
+        format!(
+            r##"{{"jobId":"{job}","trigger":"threshold","rung":"extract","tokenCount":5460,"newTokenCount":2022,"compactAtTokens":6400,"durationMs":640}}"##
+        )
+    };
+    let opened = |id: u32, resumed: &str, job: &str| {
+        let held = held(job);
+        format!(
+            "\n< {{\"id\":\"#{id}\",\"type\":\"session_opened\",\"payload\":{{\"sessionId\":\"ses\",\"epoch\":\"ep\",\"asOfSeq\":0,\"model\":\"offline\",\"strategy\":\"threshold\"{resumed},\"entries\":[],\"queue\":[],\"held\":{held}}}}}\n"
+        )
+    };
+    let prepared = format!("\n< {{\"id\":\"s_e1\",\"type\":\"compaction_prepared\",\"payload\":{}}}\n", held("j1"));
+    let told = "a compaction is prepared; the context is compacted before the first request above 6,400 tokens\n";
+    // Live, and after a connection that was lost: the same one is told once, another one anew.
+    for (after, times) in [("j1", 1), ("j2", 2)] {
+        let again = ["\nlost\nconnected\n", &opened(4, r#","resumed":"snapshot""#, after)].concat();
+        let (out, _) = play(true, &[OPEN, &prepared, &again].concat());
+        assert_eq!(out.matches(told).count(), times, "{after}: {out}");
+    }
+    // Of a session that is opened.
+    let line = OPEN.lines().find(|line| line.contains("session_opened")).unwrap();
+    let (out, _) = play(true, &OPEN.replace(line, &opened(2, "", "j1")));
+    assert_eq!(out.matches(told).count(), 1, "{out}");
+}
+
+#[test]
 fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     let cancelled = "→ user_input {\"input\":\"hello\"}\nGood → cancel_turn {\"turnId\":\"t1\"}\n";
     check(&[TURN, "^C"], cancelled, false);

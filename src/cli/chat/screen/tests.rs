@@ -82,16 +82,21 @@ fn each_example_is_shown_as_plain_text() {
 #[test]
 fn the_bar_follows_the_tokens_and_changes_its_colour() {
     let Body::Reply(Reply::ContextInfo(info)) = example("replies/context_info.json") else { panic!("another frame") };
-    let table: [(u64, Option<u64>, &str, &str); 6] = [
+    let table: [(u64, Option<u64>, &str, &str); 8] = [
         (0, Some(6400), "[...................|.....]", "32"),
         (1, Some(6400), "[#..................|.....]", "32"),
         (5000, Some(6400), "[###############....|.....]", "33"),
-        (6400, Some(6400), "[###################|.....]", "31"),
+        // The request is compacted that is above the trigger, not the one that reaches it.
+        (6400, Some(6400), "[###################|.....]", "33"),
+        (6401, Some(6400), "[###################|.....]", "31"),
+        (7100, None, "[#####################...]", "33"),
         (9000, None, "[########################]", "31"),
         (4000, None, "[############............]", "32"),
     ];
     for (tokens, compact_at, bar, ink) in table {
-        let info = ContextInfo { token_count: tokens, compact_at_tokens: compact_at, ..(*info).clone() };
+        // As the server does: from 90 % of the window on.
+        let warning = (tokens >= 7200).then(|| "nearly full".to_owned());
+        let info = ContextInfo { token_count: tokens, compact_at_tokens: compact_at, warning, ..(*info).clone() };
         let plain = PLAIN.usage(&info);
         assert_eq!(plain.split_inclusive(']').next(), Some(bar), "{tokens} of {compact_at:?}");
         let colored = Screen { color: true }.usage(&info);
