@@ -7,6 +7,7 @@ mod failure;
 mod form;
 mod held;
 mod ladder;
+mod orders;
 mod overflow;
 mod prefix;
 mod thresholds;
