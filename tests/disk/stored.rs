@@ -1,12 +1,17 @@
-//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as the program left it that wrote version N of
-//! the tables: real sessions, every kind of record that it stored. Today's program opens it, reads each record as an event
-//! and folds the same sessions, which `tables-N.txt` says. Neither file is ever written anew.
+//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions, and the
+//! kinds of records that it stored. The first three are of versions 1 to 3 of the tables; the fourth has the same tables and
+//! newer kinds of records. Today's program opens each, reads each record as an event and folds the same sessions, which
+//! `tables-N.txt` says. Neither file is ever written anew.
+//!
+//! The folds of `tables-3.txt` and `tables-4.txt` were printed by this test from the dump, after it was made: they hold later
+//! programs to what the program of that day read, and are no second witness of what was written. The exports beside them
+//! were written by the program that wrote the database.
 //!
 //! Where there is a folder `tables-N`, it has each session as the program of that time exported it; today's exports the same.
 //!
 //! What was read is written again, and is the same byte for byte: whoever changes the stored form of an entry, an event or
-//! a reply sees it here. The newest file holds each kind of them that the program could write, so a new kind needs a new
-//! file.
+//! a reply sees it here. Together the files hold each kind of them: [`KINDS`], and every event and entry that the protocol's
+//! schema names. So a new kind needs a new file.
 
 use reseed::{
     cli::export::export,
@@ -133,7 +138,12 @@ const KINDS: &[&str] = &[
     "request_resolved",
     "queue_changed",
     "context_compacted",
+    "turn_finished failed",
+    "compaction_failed",
     "session_updated",
+    "session_updated held",
+    "session_updated hooks",
+    "session_updated pins",
     "moved",
     "moved before the first",
     "compaction_undone",
@@ -149,12 +159,15 @@ const KINDS: &[&str] = &[
     "message incomplete",
     "compaction",
     "compaction details",
+    "compaction hookDetails",
+    "compaction rung",
     "branch_summary",
     "branch_summary details",
     "context_transform",
     "ephemeral",
     "custom",
     "custom_message",
+    "custom_message details",
     "model_change",
     "thinking_level_change",
     "label",
@@ -170,6 +183,22 @@ const KINDS: &[&str] = &[
     "part tool_result",
 ];
 
+/// Every durable event and every kind of entry that the protocol has, by its schema.
+fn kinds_of_the_protocol() -> BTreeSet<String> {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/schema/reseed.v2.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
+    let definitions = schema["$defs"].as_object().unwrap();
+    let is_durable = |definition: &serde_json::Value| definition["properties"].get("seq").is_some();
+    let events = definitions.iter().filter(|(_, definition)| is_durable(definition));
+    let events = events.filter_map(|(name, _)| name.strip_prefix("event.")).map(str::to_owned);
+    let mut kinds: BTreeSet<String> = events.collect();
+    assert!(kinds.len() >= 10, "the schema names the durable events {kinds:?}");
+    let entries = definitions["Entry"]["oneOf"].as_array().expect("an entry is one of its kinds");
+    assert!(entries.len() >= 12, "the schema names {} kinds of entries", entries.len());
+    kinds.extend(entries.iter().map(|entry| entry["properties"]["type"]["const"].as_str().unwrap().to_owned()));
+    kinds
+}
+
 /// Which kinds of records a file has, and which of the fields that are not always there.
 async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
     let mut kinds = BTreeSet::new();
@@ -177,10 +206,10 @@ async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
         for record in store.read(&listed.session, 0, u32::MAX).await.unwrap() {
             let body: serde_json::Value = serde_json::from_str(&record.body).unwrap();
             let (name, payload) = (body["type"].as_str().unwrap(), &body["payload"]);
-            match name {
-                "turn_finished" => kinds.insert(format!("{name} {}", payload["status"].as_str().unwrap())),
-                _ => kinds.insert(name.to_owned()),
-            };
+            kinds.insert(name.to_owned());
+            if let Some(status) = payload["status"].as_str() {
+                kinds.insert(format!("{name} {status}"));
+            }
             match payload.get("leafId") {
                 Some(serde_json::Value::Null) => kinds.insert("moved before the first".into()),
                 Some(_) => kinds.insert("moved".into()),
@@ -191,6 +220,10 @@ async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
                 let with = ["steer", "custom", "after"].into_iter().filter(|field| item.get(field).is_some());
                 kinds.extend(with.map(|field| format!("queued {field}")));
             }
+            if name == "session_updated" {
+                let with = ["held", "hooks", "pins"].into_iter().filter(|field| payload.get(field).is_some());
+                kinds.extend(with.map(|field| format!("{name} {field}")));
+            }
             let Some(entry) = payload.get("entry") else { continue };
             let kind = entry["type"].as_str().unwrap();
             let detail = match kind {
@@ -200,6 +233,8 @@ async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
             };
             kinds.insert(kind.to_owned());
             kinds.extend(detail.map(|detail| format!("{kind} {detail}")));
+            let with = ["hookDetails", "rung"].into_iter().filter(|field| entry.get(field).is_some());
+            kinds.extend(with.map(|field| format!("{kind} {field}")));
             if entry.get("incomplete").is_some() {
                 kinds.insert("message incomplete".into());
             }
@@ -266,7 +301,7 @@ async fn roots(store: &SqliteStore, session: &reseed_protocol::SessionId) -> u64
 async fn files_of_older_programs_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stored");
     let (mut versions, mut exports) = (0, 0);
-    let mut newest = BTreeSet::new();
+    let mut held = BTreeSet::new();
     for version in 1.. {
         let dump = folder.join(format!("tables-{version}.sql"));
         let Ok(dump) = fs::read_to_string(dump) else { break };
@@ -281,7 +316,7 @@ async fn files_of_older_programs_are_read() {
         assert_eq!(found, want, "version {version}");
         assert!(check_marks(&store, &path).await > 0, "version {version} has marks");
         exports += check_exports(&store, &folder.join(format!("tables-{version}"))).await;
-        newest = kinds(&store).await;
+        held.extend(kinds(&store).await);
 
         // It goes on from there: sessions are opened and appended to, and read the same after that.
         for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
@@ -293,8 +328,9 @@ async fn files_of_older_programs_are_read() {
         store.close().await.unwrap();
         assert_eq!(print(&SqliteStore::open_read_only(&path).unwrap()).await, want, "version {version}, opened again");
     }
-    assert!(versions >= 3, "there are {versions} fixtures in {}", folder.display());
-    assert!(exports >= 7, "{exports} exports were compared");
-    let missing: Vec<&&str> = KINDS.iter().filter(|kind| !newest.contains(**kind)).collect();
-    assert!(missing.is_empty(), "the newest fixture has no {missing:?}: {newest:?}");
+    assert!(versions >= 4, "there are {versions} fixtures in {}", folder.display());
+    assert!(exports >= 11, "{exports} exports were compared");
+    let wanted = KINDS.iter().map(|kind| (*kind).to_owned()).chain(kinds_of_the_protocol());
+    let missing: Vec<String> = wanted.filter(|kind| !held.contains(kind)).collect();
+    assert!(missing.is_empty(), "no fixture has {missing:?}: {held:?}");
 }
