@@ -162,7 +162,7 @@ impl AgentLoop {
         }
         let chars = output.chars().count() as u64;
         let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
-        clip(&output, chars_max)
+        clip(&output, chars_max).into_owned()
     }
 
     pub(super) fn after_results(&mut self, now: Timestamp) {

@@ -9,6 +9,7 @@
 use crate::core::context::summary::{Place, escape, presentable, unescape};
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Most characters of one text of the user or the model: about 2,000 tokens of English, enough to say what was meant.
 pub const TEXT_CHARS_MAX: usize = 8_000;
@@ -120,8 +121,8 @@ fn call(name: &str, arguments: &str) -> String {
     };
     let value = |value: &Value| match value {
         // Masked before it is clipped: half of a key would no longer be known as one.
-        Value::String(text) => Value::from(clip(&presentable(text), VALUE_CHARS_MAX)).to_string(),
-        other => clip(&other.to_string(), VALUE_CHARS_MAX),
+        Value::String(text) => Value::from(&*clip(&presentable(text), VALUE_CHARS_MAX)).to_string(),
+        other => clip(&other.to_string(), VALUE_CHARS_MAX).into_owned(),
     };
     let values: Vec<String> = values.iter().map(|(key, of)| format!("{key}={}", value(of))).collect();
     format!("{name}({})", values.join(", "))
@@ -153,19 +154,19 @@ pub fn read(conversation: &str) -> Vec<Message> {
 
 /// The text, or its head and tail with a note of how many characters are left out between them. Never cuts a character.
 #[must_use]
-pub fn clip(text: &str, chars_max: usize) -> String {
+pub fn clip(text: &str, chars_max: usize) -> Cow<'_, str> {
     if text.len() <= chars_max {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let chars = text.chars().count();
     if chars <= chars_max {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let tail_chars = chars_max / 3;
     let head = prefix(text, chars_max - tail_chars);
     let tail_start = text.char_indices().rev().nth(tail_chars.saturating_sub(1)).map_or(text.len(), |(at, _)| at);
     let tail = if tail_chars == 0 { "" } else { &text[tail_start..] };
-    format!("{head}\n[… {} characters left out …]\n{tail}", chars - chars_max)
+    Cow::Owned(format!("{head}\n[… {} characters left out …]\n{tail}", chars - chars_max))
 }
 
 /// The first `chars` characters.
@@ -201,8 +202,9 @@ fn block(head: &str, text: &str, chars_max: usize) -> String {
     // Before it is clipped: half of a key would no longer be known as one.
     let text = presentable(text);
     let text = clip(text.trim(), chars_max);
-    let block = format!("{head}{}", escape(&text, Place::Conversation));
-    block.trim_end().to_owned()
+    let mut block = format!("{head}{}", escape(&text, Place::Conversation));
+    block.truncate(block.trim_end().len());
+    block
 }
 
 fn head_of(line: &str) -> Option<&'static str> {

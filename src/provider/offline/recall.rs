@@ -6,7 +6,7 @@
 use crate::core::{
     context::{
         extract::{
-            ASSISTANT, TOOL, USER, among, is_question, is_told, is_unspaced, names_oneself, sentences, subject, words,
+            ASSISTANT, Listed, TOOL, USER, Words, is_question, is_told, is_unspaced, names_oneself, sentences, subject,
         },
         summary::{Sections, Slot, item_text, strip_files, unseed},
     },
@@ -21,28 +21,29 @@ const COVERAGE_MIN: f64 = 0.6;
 const LISTED_MAX: usize = 8;
 
 /// Words that say nothing about what is asked: English, some German, Chinese and Japanese.
-const STOP_WORDS: &str = "\
-    a an the this that these those is are was were be been am s m re ve ll d t do does did has have had can could \
-    should would will shall may might must what who whom whose where when which why how i me my mine we us our you \
-    your it its he she they them his her their of in on at to for from by with about and or but not no so if then as \
-    there here please remember recall remind tell told say said know again earlier before ago still now just also \
-    ever any some something anything thing exactly show mention mentioned think talk talked discuss discussed ask \
-    asked conversation wie wo wer wann ist sind der die das mein meine meinen ich du mir hat habe ein eine und 我 的 你 \
-    吗 什 么 是 了 谁 在 请";
+static STOP_WORDS: Listed = Listed::new(
+    "a an the this that these those is are was were be been am s m re ve ll d t do does did has have had can could \
+     should would will shall may might must what who whom whose where when which why how i me my mine we us our you \
+     your it its he she they them his her their of in on at to for from by with about and or but not no so if then as \
+     there here please remember recall remind tell told say said know again earlier before ago still now just also \
+     ever any some something anything thing exactly show mention mentioned think talk talked discuss discussed ask \
+     asked conversation wie wo wer wann ist sind der die das mein meine meinen ich du mir hat habe ein eine und 我 的 你 \
+     吗 什 么 是 了 谁 在 请",
+);
 
 /// Words that mean the same here.
-const SAME: [(&str, &str); 7] = [
-    ("name", "called named names call heißt heisst heiße appelle llama 叫 名"),
-    ("live", "lives living address home hometown wohne 住"),
-    ("age", "old years alt 岁"),
-    ("color", "colour colours colors"),
-    ("born", "birthday birthdate"),
-    ("work", "works working job profession"),
-    ("favorite", "favourite prefer prefers"),
+static SAME: [(&str, Listed); 7] = [
+    ("name", Listed::new("called named names call heißt heisst heiße appelle llama 叫 名")),
+    ("live", Listed::new("lives living address home hometown wohne 住")),
+    ("age", Listed::new("old years alt 岁")),
+    ("color", Listed::new("colour colours colors")),
+    ("born", Listed::new("birthday birthdate")),
+    ("work", Listed::new("works working job profession")),
+    ("favorite", Listed::new("favourite prefer prefers")),
 ];
-const COLORS: &str = "red blue green yellow black white grey gray brown orange purple pink";
+static COLORS: Listed = Listed::new("red blue green yellow black white grey gray brown orange purple pink");
 /// What is asked of a thing, not the thing: a sentence that shares only this is about something else.
-const ATTRIBUTES: &str = "name age color favorite number kind type many much";
+static ATTRIBUTES: Listed = Listed::new("name age color favorite number kind type many much");
 const ATTRIBUTE_WEIGHT: f64 = 0.4;
 
 /// Where a sentence of the context stands.
@@ -102,7 +103,7 @@ pub(super) fn told(request: &ModelRequest) -> Vec<Told> {
 }
 
 fn add(told: &mut Vec<Told>, origin: Origin, text: &str) {
-    let statements = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &words(sentence)));
+    let statements = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &Words::of(sentence).list()));
     told.extend(statements.map(|sentence| Told { origin, sentence: sentence.to_owned() }));
 }
 
@@ -137,10 +138,10 @@ pub(super) fn recall(question: &str, told: &[Told]) -> Recalled {
     }
     let total: f64 = asked.iter().map(|term| weight(term)).sum();
     // "What is my name?" names no thing, so what was told of some thing is no answer to it.
-    let is_about_oneself = asked.iter().all(|term| among(ATTRIBUTES, term));
+    let is_about_oneself = asked.iter().all(|term| ATTRIBUTES.has(term));
     let is_about_a_thing = |sentence: &str| {
         let about = subject(sentence).map(|subject| terms(&subject)).unwrap_or_default();
-        about.iter().any(|term| !among(ATTRIBUTES, term))
+        about.iter().any(|term| !ATTRIBUTES.has(term))
     };
     let mut best: Option<((u64, bool), &Told)> = None;
     for candidate in told {
@@ -165,27 +166,27 @@ pub(super) fn recall(question: &str, told: &[Told]) -> Recalled {
 }
 
 fn weight(term: &str) -> f64 {
-    if among(ATTRIBUTES, term) { ATTRIBUTE_WEIGHT } else { 1.0 }
+    if ATTRIBUTES.has(term) { ATTRIBUTE_WEIGHT } else { 1.0 }
 }
 
 /// The words that matter, each in one form.
 fn terms(sentence: &str) -> BTreeSet<String> {
-    let words = words(sentence);
-    let mut terms: BTreeSet<String> = words.iter().filter_map(|word| term(word)).collect();
-    if names_oneself(sentence, &words) {
+    let words = Words::of(sentence);
+    let mut terms: BTreeSet<String> = words.iter().filter_map(term).collect();
+    if names_oneself(sentence, &words.list()) {
         terms.insert("name".to_owned());
     }
-    if words.iter().any(|word| among(COLORS, word)) {
+    if words.iter().any(|word| COLORS.has(word)) {
         terms.insert("color".to_owned());
     }
     terms
 }
 
 fn term(word: &str) -> Option<String> {
-    if let Some((same, _)) = SAME.iter().find(|(same, words)| *same == word || among(words, word)) {
+    if let Some((same, _)) = SAME.iter().find(|(same, words)| *same == word || words.has(word)) {
         return Some((*same).to_owned());
     }
-    (!among(STOP_WORDS, word)).then(|| stem(word))
+    (!STOP_WORDS.has(word)).then(|| stem(word))
 }
 
 /// The word without the commonest endings, so that "deploys" finds "deployed".
@@ -205,12 +206,13 @@ fn stem(word: &str) -> String {
 
 fn asked_in_order(question: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let named = words(question).into_iter().filter(|word| term(word).is_some_and(|term| seen.insert(term)));
+    let words = Words::of(question);
+    let named = words.iter().filter(|word| term(word).is_some_and(|term| seen.insert(term)));
     // A script without spaces reads as one word again.
     named.fold(Vec::new(), |mut list: Vec<String>, word| {
         match list.last_mut() {
-            Some(last) if word.starts_with(is_unspaced) && last.ends_with(is_unspaced) => last.push_str(&word),
-            _ => list.push(word),
+            Some(last) if word.starts_with(is_unspaced) && last.ends_with(is_unspaced) => last.push_str(word),
+            _ => list.push(word.to_owned()),
         }
         list
     })

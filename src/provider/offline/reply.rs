@@ -8,7 +8,7 @@ use super::{
 };
 use crate::core::{
     context::{
-        extract::{among, is_question, is_told, sentences, words},
+        extract::{Listed, Words, is_question, is_told, sentences},
         serialize::{clip, prefix},
         summary::unseed,
     },
@@ -84,9 +84,10 @@ fn repeated(text: &str) -> Option<String> {
 }
 
 fn counted(text: &str) -> Option<String> {
-    let words = words(&text.replace(',', ""));
-    let from = words.iter().position(|word| word == "count")?;
-    let to = words[from..].iter().position(|word| word == "to")? + from;
+    let words = Words::of(&text.replace(',', ""));
+    let words = words.list();
+    let from = words.iter().position(|word| *word == "count")?;
+    let to = words[from..].iter().position(|word| *word == "to")? + from;
     let last: u64 = words.get(to + 1)?.parse().ok()?;
     let first: u64 = words[from..to].iter().find_map(|word| word.parse().ok()).unwrap_or(1);
     let last = last.min(first.saturating_add(COUNT_MAX - 1));
@@ -95,14 +96,15 @@ fn counted(text: &str) -> Option<String> {
 }
 
 fn long_text(text: &str) -> Option<String> {
-    let words = words(&text.replace(',', ""));
-    let wanted = words.windows(2).find_map(|pair| match pair[1].as_str() {
+    let words = Words::of(&text.replace(',', ""));
+    let words = words.list();
+    let wanted = words.windows(2).find_map(|pair| match pair[1] {
         "word" | "words" => pair[0].parse::<usize>().ok(),
         _ => None,
     });
-    let is_long = words.windows(2).any(|pair| {
-        pair[0] == "long" && matches!(pair[1].as_str(), "answer" | "story" | "text" | "output" | "reply" | "poem")
-    });
+    let is_long = words
+        .windows(2)
+        .any(|pair| pair[0] == "long" && matches!(pair[1], "answer" | "story" | "text" | "output" | "reply" | "poem"));
     let count = wanted.or(is_long.then_some(WORDS_LONG))?.min(WORDS_MAX);
     let tale: Vec<&str> = TALE.split(' ').cycle().take(count).collect();
     (!tale.is_empty()).then(|| tale.join(" "))
@@ -118,7 +120,7 @@ const TALE: &str = "In the morning the river is quiet and the mill stands still.
 
 fn to_talk(text: &str, input: &Message, request: &ModelRequest, sizes: Sizes, messages: usize) -> String {
     let found = sentences(text);
-    let asked = found.iter().rev().find(|sentence| is_question(sentence, &words(sentence)));
+    let asked = found.iter().rev().find(|sentence| is_question(sentence, &Words::of(sentence).list()));
     if let Some(question) = asked {
         let is_personal = is_personal(question);
         match recall(question, &told(request)) {
@@ -163,8 +165,9 @@ const REMARKS: [&str; 4] = [
 
 /// Whether a question is about the user or what the user said.
 fn is_personal(question: &str) -> bool {
-    const PERSONAL: &str = "i my mine me we our us tell told said say remember recall mein meine meinen ich wir 我 私";
-    words(question).iter().any(|word| among(PERSONAL, word))
+    static PERSONAL: Listed =
+        Listed::new("i my mine me we our us tell told said say remember recall mein meine meinen ich wir 我 私");
+    Words::of(question).iter().any(|word| PERSONAL.has(word))
 }
 
 fn quoted(told: &Told) -> String {

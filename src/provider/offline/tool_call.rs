@@ -3,7 +3,7 @@
 //! A call always has every required argument and values of the types that the schema names, as far as the schema is
 //! understood (`type`, `enum`, `const`, `default`, bounds, `required`, nested objects).
 
-use crate::core::context::extract::among;
+use crate::core::context::extract::Listed;
 use reseed_protocol::context::ToolDefinition;
 use serde_json::{Map, Number, Value, json};
 
@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 4;
 /// Items that are made up for `minItems`, characters for `minLength`.
 const FILLED_MAX: usize = 64;
 
-const VERBS: &str = "use using call run invoke execute try";
+static VERBS: Listed = Listed::new("use using call run invoke execute try");
 
 /// A call to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub(super) fn asked_for(text: &str, tools: &[ToolDefinition]) -> Vec<Call> {
     let mut calls: Vec<(usize, &ToolDefinition)> = Vec::new();
     for (at, tool) in mentions {
         let before = calls.last().map_or(0, |(at, tool)| at + tool.name.len());
-        let is_asked = text.get(before..at).is_some_and(|between| {
-            between.split(|c: char| !c.is_alphanumeric()).any(|word| among(VERBS, &word.to_ascii_lowercase()))
-        });
+        let is_asked = text
+            .get(before..at)
+            .is_some_and(|between| between.split(|c: char| !c.is_alphanumeric()).any(|word| VERBS.has_any_case(word)));
         if is_asked && calls.len() < CALLS_MAX {
             calls.push((at, tool));
         }
@@ -52,7 +52,7 @@ pub(super) fn asked_for(text: &str, tools: &[ToolDefinition]) -> Vec<Call> {
 /// The name of a tool that the user asks for and that nobody offers.
 pub(super) fn asked_in_vain<'a>(text: &'a str, tools: &[ToolDefinition]) -> Option<&'a str> {
     let mut words = text.split_whitespace().map(|word| word.trim_matches(|c: char| !is_name(c)));
-    words.next().filter(|word| among(VERBS, &word.to_ascii_lowercase()))?;
+    words.next().filter(|word| VERBS.has_any_case(word))?;
     let name = words.skip_while(|word| !word.eq_ignore_ascii_case("tool")).nth(1).filter(|name| !name.is_empty())?;
     (!tools.iter().any(|tool| tool.name.eq_ignore_ascii_case(name))).then_some(name)
 }

@@ -3,7 +3,7 @@
 //! Nothing is understood here: a handful of words in a few languages tell a personal fact from small talk, and a name
 //! from a passing remark. When in doubt a sentence is kept beside an older one instead of replacing it.
 
-use super::words::{among, is_question, words};
+use super::words::{Listed, Phrases, Words, is_question};
 
 /// How much a sentence matters; what matters least goes first when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,21 +33,24 @@ pub(crate) struct Claim {
     is_own: bool,
 }
 
-const OWN: &str = "my our mein meine meinen unser unsere mon ma mes notre mi mis nuestro nuestra mio mia 我 私";
-const ARTICLES: &str = "the this that a an der die das ein eine le la les el il 的 们 們 の";
+static OWN: Listed =
+    Listed::new("my our mein meine meinen unser unsere mon ma mes notre mi mis nuestro nuestra mio mia 我 私");
+static ARTICLES: Listed = Listed::new("the this that a an der die das ein eine le la les el il 的 们 們 の");
 /// Words in front of a claim that are no part of it.
-const LEADING: &str = "\
-    please remember note and but also now actually by way oh well so btw fyi hi hello hey ok okay for record user";
-const IS: &str = "is are ist sind est sont es son è 是 は lautet";
-const IS_CALLED: &str = "called named heißt heisst heiße appelle llama chiama 叫";
-const CHANGE: &str = "now actually anymore longer changed correction renamed moved jetzt inzwischen";
+static LEADING: Listed = Listed::new(
+    "please remember note and but also now actually by way oh well so btw fyi hi hello hey ok okay for record user",
+);
+static IS: Listed = Listed::new("is are ist sind est sont es son è 是 は lautet");
+static IS_CALLED: Listed = Listed::new("called named heißt heisst heiße appelle llama chiama 叫");
+static CHANGE: Listed = Listed::new("now actually anymore longer changed correction renamed moved jetzt inzwischen");
 /// Subjects that mean something else in every sentence.
-const PRONOUNS: &str = "it there here he she they we you who what es er sie i";
+static PRONOUNS: Listed = Listed::new("it there here he she they we you who what es er sie i");
 /// What has one value at a time.
-const ONE_VALUED: &str = "\
-    name number address colour color code password passphrase port deadline birthday date budget age city language \
-    version email url path goal job size price limit timeout status id key token word branch host hostname phone \
-    food drink region model database directory title time hometown";
+static ONE_VALUED: Listed = Listed::new(
+    "name number address colour color code password passphrase port deadline birthday date budget age city language \
+     version email url path goal job size price limit timeout status id key token word branch host hostname phone food \
+     drink region model database directory title time hometown",
+);
 /// Beginnings with which people tell about themselves.
 const ABOUT_ONESELF: [&str; 33] = [
     "i live",
@@ -85,7 +88,7 @@ const ABOUT_ONESELF: [&str; 33] = [
     "j habite",
 ];
 /// Requests to keep something.
-const KEEP: [&str; 12] = [
+static KEEP: Phrases = Phrases::new(&[
     "remember",
     "don t forget",
     "do not forget",
@@ -98,19 +101,20 @@ const KEEP: [&str; 12] = [
     "记住",
     "别忘",
     "覚えて",
-];
+]);
 
 /// How much a sentence of the user matters as a fact, and what it claims. Questions matter not at all.
 pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
-    let words = words(sentence);
+    let words = Words::of(sentence);
+    let spaced = words.spaced();
+    let words = words.list();
     if words.is_empty() || is_question(sentence, &words) {
         return None;
     }
-    let spaced = words.join(" ");
     let claim = claim(&words);
-    let says = |phrases: &[&str]| phrases.iter().any(|phrase| contains_words(&spaced, phrase));
     // Scripts without spaces come as single characters with spaces between: compared without them.
-    let keeps = says(&KEEP) || KEEP.iter().any(|phrase| !phrase.is_ascii() && sentence.contains(phrase));
+    let keeps = KEEP.are_among(spaced)
+        || !sentence.is_ascii() && KEEP.iter().any(|phrase| !phrase.is_ascii() && sentence.contains(phrase));
     let is_told = claim.as_ref().is_some_and(|claim| claim.is_own || claim.key.is_some());
     let about_oneself = ABOUT_ONESELF.iter().any(|start| spaced.starts_with(start));
     let is_name = names_oneself(sentence, &words);
@@ -131,20 +135,11 @@ pub(crate) fn is_told(sentence: &str) -> bool {
 
 /// What a sentence is about, where it claims something.
 pub(crate) fn subject(sentence: &str) -> Option<String> {
-    claim(&words(sentence)).map(|claim| claim.subject)
-}
-
-/// Whether words that were joined by spaces hold this phrase at word boundaries.
-pub(crate) fn contains_words(spaced: &str, phrase: &str) -> bool {
-    spaced.match_indices(phrase).any(|(at, _)| {
-        let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
-        let end = at + phrase.len();
-        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ' || phrase.ends_with(' '))
-    })
+    claim(&Words::of(sentence).list()).map(|claim| claim.subject)
 }
 
 /// "I am Anna": a capital letter tells a name from a mood.
-pub(crate) fn names_oneself(sentence: &str, words: &[String]) -> bool {
+pub(crate) fn names_oneself(sentence: &str, words: &[&str]) -> bool {
     let begins =
         |start: &[&str]| words.len() > start.len() && words.iter().zip(start).all(|(word, start)| word == start);
     let at = [&["i", "am"][..], &["i", "m"], &["call", "me"], &["ich", "bin"], &["ich", "heiße"]]
@@ -175,30 +170,28 @@ pub(crate) fn has_value(sentence: &str) -> bool {
 }
 
 /// What the words claim: a subject, a word like "is", a value.
-fn claim(words: &[String]) -> Option<Claim> {
+fn claim(words: &[&str]) -> Option<Claim> {
     // A subject longer than this is a story with an "is" in it somewhere.
     const SUBJECT_WORDS_MAX: usize = 10;
     let verb = words
         .iter()
         .take(SUBJECT_WORDS_MAX + 1)
-        .position(|word| among(IS, word) || among(IS_CALLED, word))
+        .position(|word| IS.has(word) || IS_CALLED.has(word))
         .filter(|at| *at > 0)?;
-    let lead = words[..verb]
-        .iter()
-        .take_while(|word| among(LEADING, word) || among(ARTICLES, word) || among(CHANGE, word))
-        .count();
+    let lead =
+        words[..verb].iter().take_while(|word| LEADING.has(word) || ARTICLES.has(word) || CHANGE.has(word)).count();
     // "My cat is Miso", and "Miso is my cat".
-    let is_own = [words.get(lead), words.get(verb + 1)].into_iter().flatten().any(|word| among(OWN, word));
+    let is_own = [words.get(lead), words.get(verb + 1)].into_iter().flatten().any(|word| OWN.has(word));
     let mut subject: Vec<&str> = words[lead..verb]
         .iter()
-        .filter(|word| !among(OWN, word) && !among(ARTICLES, word) && !among(CHANGE, word) && *word != "s")
-        .map(String::as_str)
+        .copied()
+        .filter(|word| !OWN.has(word) && !ARTICLES.has(word) && !CHANGE.has(word) && *word != "s")
         .collect();
-    let mut value: Vec<&str> = words[verb + 1..].iter().map(String::as_str).collect();
-    let is_change = words.iter().any(|word| among(CHANGE, word));
-    value.retain(|word| !among(CHANGE, word) && !matches!(*word, "no" | "not"));
-    let mut is_name = among(IS_CALLED, &words[verb]);
-    if value.first().is_some_and(|word| among(IS_CALLED, word)) {
+    let mut value: Vec<&str> = words[verb + 1..].to_vec();
+    let is_change = words.iter().any(|word| CHANGE.has(word));
+    value.retain(|word| !CHANGE.has(word) && !matches!(*word, "no" | "not"));
+    let mut is_name = IS_CALLED.has(words[verb]);
+    if value.first().is_some_and(|word| IS_CALLED.has(word)) {
         value.remove(0);
         is_name = true;
     }
@@ -209,9 +202,9 @@ fn claim(words: &[String]) -> Option<Claim> {
     if value.is_empty() {
         return None;
     }
-    let is_one_valued = subject.iter().any(|word| among(ONE_VALUED, word) || word.starts_with("favo"));
+    let is_one_valued = subject.iter().any(|word| ONE_VALUED.has(word) || word.starts_with("favo"));
     let subject = subject.join(" ");
-    if subject.is_empty() && !(is_own && is_name) || among(PRONOUNS, &subject) {
+    if subject.is_empty() && !(is_own && is_name) || PRONOUNS.has(&subject) {
         return None;
     }
     let key = if is_name {

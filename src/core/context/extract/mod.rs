@@ -11,10 +11,12 @@
 mod choose;
 mod fact;
 mod phrases;
+mod sentences;
 mod words;
 
-pub(crate) use fact::{Weight, contains_words, is_told, judge, names_oneself, subject};
-pub(crate) use words::{among, any_of, is_question, is_unspaced, sentences, whole_sentences, words};
+pub(crate) use fact::{Weight, is_told, judge, names_oneself, subject};
+pub(crate) use sentences::{sentences, whole_sentences};
+pub(crate) use words::{Listed, Phrases, Words, is_question, is_unspaced};
 
 use crate::core::context::{
     serialize::prefix,
@@ -74,14 +76,14 @@ struct Gathering {
 impl Gathering {
     fn new(instructions: Option<&str>) -> Self {
         // Short words are grammar in the languages that have spaces.
-        let focus = instructions.map(words).unwrap_or_default();
-        let focus = focus.into_iter().filter(|word| word.chars().count() > 3 || word.starts_with(is_unspaced));
+        let focus = Words::of(instructions.unwrap_or_default());
+        let focus = focus.iter().filter(|word| word.chars().count() > 3 || word.starts_with(is_unspaced));
         Self {
             items: std::array::from_fn(|_| Vec::new()),
             seen: BTreeSet::new(),
             holders: BTreeMap::new(),
             by_subject: BTreeMap::new(),
-            focus: focus.collect(),
+            focus: focus.map(str::to_owned).collect(),
             first_request: None,
             latest_request: None,
             open_question: None,
@@ -144,26 +146,25 @@ impl Gathering {
     fn take_user(&mut self, text: &str) {
         let mut request = None;
         for sentence in sentences(text) {
-            let words = words(sentence);
-            let spaced = words.join(" ");
-            let asks = is_question(sentence, &words);
-            let says = |phrases: &[&str]| phrases.iter().any(|phrase| contains_words(&spaced, phrase));
-            let wants = says(&GOAL);
-            if asks || wants || words.first().is_some_and(|word| among(ORDERS, word)) {
+            let words = Words::of(sentence);
+            let spaced = words.spaced();
+            let asks = is_question(sentence, &words.list());
+            let wants = GOAL.are_among(spaced);
+            if asks || wants || words.iter().next().is_some_and(|word| ORDERS.has(word)) {
                 request = request.or(Some(sentence));
             }
             if asks {
                 self.open_question = Some(sentence.to_owned());
                 continue;
             }
-            let limits = says(&CONSTRAINT) || CONSTRAINT_UNSPACED.iter().any(|phrase| sentence.contains(phrase));
+            let limits = CONSTRAINT.are_among(spaced) || CONSTRAINT_UNSPACED.are_in(sentence);
             let judged = judge(sentence);
             let is_told = judged.as_ref().is_some_and(|(weight, _)| *weight >= Weight::Told);
             if is_told {
                 self.add_fact(USER, sentence, None);
             } else if limits && !spaced.starts_with("i don t") && !spaced.starts_with("i do not") {
                 self.add(Slot::Constraints, sentence.to_owned(), Weight::Told);
-            } else if let Some(slot) = work(&spaced) {
+            } else if let Some(slot) = work(spaced) {
                 self.add(slot, sentence.to_owned(), Weight::Firm);
             } else if wants {
                 self.add(Slot::Goal, sentence.to_owned(), Weight::Firm);
@@ -182,11 +183,11 @@ impl Gathering {
         self.open_question = None;
         let mut details = 0;
         for sentence in sentences(text) {
-            let words = words(sentence);
-            if is_question(sentence, &words) {
+            let words = Words::of(sentence);
+            if is_question(sentence, &words.list()) {
                 continue;
             }
-            if let Some(slot) = work(&words.join(" ")) {
+            if let Some(slot) = work(words.spaced()) {
                 self.add(slot, sentence.to_owned(), Weight::Detail);
             } else if details < DETAILS_PER_PART_MAX && has_value(sentence) {
                 details += 1;
@@ -235,10 +236,10 @@ impl Gathering {
     /// Adds an item unless it stands there already; says where.
     fn add(&mut self, slot: Slot, text: String, weight: Weight) -> Option<usize> {
         let text = words_on_one_line(&text);
-        let words = words(&text);
-        let is_focus = words.iter().any(|word| self.focus.contains(word));
+        let words = Words::of(&text);
+        let is_focus = !self.focus.is_empty() && words.iter().any(|word| self.focus.contains(word));
         let weight = if is_focus { Weight::Asked } else { weight };
-        if !self.seen.insert((slot, words.join(" "))) {
+        if !self.seen.insert((slot, words.spaced().to_owned())) {
             return None;
         }
         let items = &mut self.items[slot as usize];
@@ -279,7 +280,7 @@ impl Gathering {
 /// Takes a fact out that holds no longer; it may come to hold again.
 fn forget(fact: &mut Option<Item>, seen: &mut BTreeSet<(Slot, String)>) {
     if let Some(fact) = fact.take() {
-        seen.remove(&(Slot::Context, words(&fact.text).join(" ")));
+        seen.remove(&(Slot::Context, Words::of(&fact.text).spaced().to_owned()));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Words and phrases by which a sentence is sorted into a section: as they stand between the words of a sentence in
 //! lower case, apostrophes as spaces.
 
-use super::fact::contains_words;
+use super::words::{Listed, Phrases};
 use crate::core::context::summary::Slot;
 
 /// How the user limits what may be done.
-pub(super) const CONSTRAINT: [&str; 21] = [
+pub(super) static CONSTRAINT: Phrases = Phrases::new(&[
     "always",
     "never",
     "please use",
@@ -27,11 +27,11 @@ pub(super) const CONSTRAINT: [&str; 21] = [
     "nie",
     "bitte",
     "keinesfalls",
-];
+]);
 /// The same in scripts without spaces.
-pub(super) const CONSTRAINT_UNSPACED: [&str; 8] =
-    ["总是", "不要", "必须", "请用", "请使用", "只用", "必ず", "しないで"];
-const DECISION: [&str; 16] = [
+pub(super) static CONSTRAINT_UNSPACED: Phrases =
+    Phrases::new(&["总是", "不要", "必须", "请用", "请使用", "只用", "必ず", "しないで"]);
+static DECISION: Phrases = Phrases::new(&[
     "decided",
     "let s use",
     "let us use",
@@ -48,8 +48,8 @@ const DECISION: [&str; 16] = [
     "entschieden",
     "beschlossen",
     "decision",
-];
-const DONE: [&str; 16] = [
+]);
+static DONE: Phrases = Phrases::new(&[
     "is done",
     "are done",
     "finished",
@@ -66,14 +66,34 @@ const DONE: [&str; 16] = [
     "i ve updated",
     "erledigt",
     "fertig",
-];
-const BLOCKED: [&str; 10] =
-    ["blocked", "cannot", "can t", "fails", "failed", "error", "broken", "stuck", "waiting for", "geht nicht"];
-const IN_PROGRESS: [&str; 6] = ["working on", "in progress", "currently", "i am now", "i m now", "half way"];
-const NEXT: [&str; 9] =
-    ["next step", "next steps", "todo", "to do", "still need", "still needs", "remaining", "after that", "follow up"];
+]);
+static BLOCKED: Phrases = Phrases::new(&[
+    "blocked",
+    "cannot",
+    "can t",
+    "fails",
+    "failed",
+    "error",
+    "broken",
+    "stuck",
+    "waiting for",
+    "geht nicht",
+]);
+static IN_PROGRESS: Phrases =
+    Phrases::new(&["working on", "in progress", "currently", "i am now", "i m now", "half way"]);
+static NEXT: Phrases = Phrases::new(&[
+    "next step",
+    "next steps",
+    "todo",
+    "to do",
+    "still need",
+    "still needs",
+    "remaining",
+    "after that",
+    "follow up",
+]);
 /// What the user wants to reach.
-pub(super) const GOAL: [&str; 12] = [
+pub(super) static GOAL: Phrases = Phrases::new(&[
     "i want",
     "i d like",
     "i would like",
@@ -86,23 +106,21 @@ pub(super) const GOAL: [&str; 12] = [
     "we are building",
     "i am building",
     "ich möchte",
-];
+]);
 /// First words of a request.
-pub(super) const ORDERS: &str = "\
-     please can could build write make fix add implement create plan explain find show tell translate list compare \
-     check review summarise summarize refactor change give use run call let help";
+pub(super) static ORDERS: Listed = Listed::new(
+    "please can could build write make fix add implement create plan explain find show tell translate list compare check \
+     review summarise summarize refactor change give use run call let help",
+);
 
 /// Where a sentence about the work belongs.
 pub(super) fn work(spaced: &str) -> Option<Slot> {
-    let places: [(Slot, &[&str]); 5] = [
+    let places: [(Slot, &Phrases); 5] = [
         (Slot::Decisions, &DECISION),
         (Slot::Done, &DONE),
         (Slot::NextSteps, &NEXT),
         (Slot::InProgress, &IN_PROGRESS),
         (Slot::Blocked, &BLOCKED),
     ];
-    places
-        .into_iter()
-        .find(|(_, phrases)| phrases.iter().any(|phrase| contains_words(spaced, phrase)))
-        .map(|(slot, _)| slot)
+    places.into_iter().find(|(_, phrases)| phrases.are_among(spaced)).map(|(slot, _)| slot)
 }

@@ -1,113 +1,168 @@
-//! Text cut into sentences and words, for any language, without a dictionary.
+//! Text cut into words, for any language, without a dictionary.
 //!
 //! Scripts that write no spaces (Chinese, Japanese, Korean) give one word a character. All of it is linear in the text.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-
-/// Most characters of a sentence; longer ones are cut at a space. Long enough for a fact, short enough that one
-/// sentence cannot take a whole section.
-pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
-
-/// Short forms whose full stop ends no sentence.
-const ABBREVIATIONS: &str = "mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca";
-
-/// The sentences of a text, trimmed, each with at least one letter or digit.
-pub(crate) fn sentences(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    split(text, |sentence| push(&mut found, sentence));
-    found
-}
-
-/// The same, however long they are.
-pub(crate) fn whole_sentences(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    split(text, |sentence| {
-        let sentence = sentence.trim();
-        if sentence.contains(char::is_alphanumeric) {
-            found.push(sentence);
-        }
-    });
-    found
-}
-
-fn split<'a>(text: &'a str, mut push: impl FnMut(&'a str)) {
-    let mut start = 0;
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let end = at + c.len_utf8();
-        let ends = match c {
-            '\n' | '。' | '！' | '？' | '；' | '؟' | '।' | '۔' => true,
-            '!' | '?' | '…' => chars.peek().is_none_or(|(_, next)| next.is_whitespace()),
-            '.' => chars.peek().is_none_or(|(_, next)| next.is_whitespace()) && !is_abbreviated(&text[start..at]),
-            _ => false,
-        };
-        if ends {
-            push(&text[start..end]);
-            start = end;
-        }
-    }
-    push(&text[start..]);
-}
-
-fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
-    let mut rest = sentence.trim();
-    while !rest.is_empty() {
-        let head = match rest.char_indices().nth(SENTENCE_CHARS_MAX) {
-            None => rest,
-            Some((limit, _)) => match rest[..limit].rfind(char::is_whitespace) {
-                Some(space) if space > 0 => &rest[..space],
-                _ => &rest[..limit],
-            },
-        };
-        if head.contains(char::is_alphanumeric) {
-            found.push(head.trim());
-        }
-        rest = rest[head.len()..].trim_start();
-    }
-}
-
-fn is_abbreviated(before: &str) -> bool {
-    let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or(before);
-    // A list number (`1.`) or an initial (`J.`) ends no sentence, unless it is the sentence's last word after others.
-    let is_first_number = before.trim_start().len() == word.len() && word.bytes().all(|b| b.is_ascii_digit());
-    let is_initial = word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()) && word != "I";
-    is_first_number || is_initial || among(ABBREVIATIONS, &word.to_ascii_lowercase())
-}
+use std::sync::OnceLock;
 
 /// The words of a text in lower case: runs of letters and digits, single characters of scripts without spaces.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        if is_unspaced(c) {
-            flush(&mut words, &mut word);
-            words.push(c.to_string());
-        } else if c.is_alphanumeric() {
-            word.extend(c.to_lowercase());
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Words {
+    spaced: String,
+}
+
+impl Words {
+    /// Takes the words out of a text.
+    pub(crate) fn of(text: &str) -> Self {
+        let mut spaced = String::with_capacity(text.len());
+        // Whether the next letter goes on with the last word.
+        let mut within = false;
+        for c in text.chars() {
+            let is_alone = !c.is_ascii() && is_unspaced(c);
+            if !is_alone && !c.is_alphanumeric() {
+                within = false;
+                continue;
+            }
+            if (is_alone || !within) && !spaced.is_empty() {
+                spaced.push(' ');
+            }
+            within = !is_alone;
+            if c.is_ascii() {
+                spaced.push(c.to_ascii_lowercase());
+            } else {
+                spaced.extend(c.to_lowercase());
+            }
+        }
+        Self { spaced }
+    }
+
+    /// All of them, with single spaces between them.
+    pub(crate) fn spaced(&self) -> &str {
+        &self.spaced
+    }
+
+    /// One after the other.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.spaced.split_ascii_whitespace()
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> Vec<&str> {
+        self.iter().collect()
+    }
+}
+
+/// A list of words that the words of every sentence are held against.
+pub(crate) struct Listed {
+    /// The words, with single spaces between them.
+    words: &'static str,
+    /// For each look of a word, one more than the byte where the first such word begins; 0: none looks like it.
+    first: [u16; Self::LOOKS],
+}
+
+impl Listed {
+    /// Many more than a list has words, so that few of them look alike, and most other words look like none.
+    const LOOKS: usize = 512;
+
+    /// Makes a list of words in lower case with single spaces between them.
+    pub(crate) const fn new(words: &'static str) -> Self {
+        let bytes = words.as_bytes();
+        assert!(bytes.len() < u16::MAX as usize, "a list is a few hundred words");
+        let mut first = [0; Self::LOOKS];
+        let (mut start, mut at) = (0, 0);
+        while at <= bytes.len() {
+            if at == bytes.len() || bytes[at] == b' ' {
+                if at > start {
+                    let look = Self::look(bytes[start], bytes[at - 1], at - start);
+                    if first[look] == 0 {
+                        first[look] = start as u16 + 1;
+                    }
+                }
+                start = at + 1;
+            }
+            at += 1;
+        }
+        Self { words, first }
+    }
+
+    const fn look(first: u8, last: u8, bytes: usize) -> usize {
+        (first.to_ascii_lowercase() as usize * 31 + last.to_ascii_lowercase() as usize * 7 + bytes) % Self::LOOKS
+    }
+
+    /// Returns true if the word stands in the list.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.alike(word).any(|listed| listed == word)
+    }
+
+    /// Returns true if the word stands in the list, whatever its case.
+    pub(crate) fn has_any_case(&self, word: &str) -> bool {
+        self.alike(word).any(|listed| listed.eq_ignore_ascii_case(word))
+    }
+
+    /// The words from the first on that looks like this one.
+    fn alike(&self, word: &str) -> impl Iterator<Item = &'static str> {
+        let bytes = word.as_bytes();
+        let look = |first: &u8, last: &u8| usize::from(self.first[Self::look(*first, *last, bytes.len())]);
+        let from = bytes.first().zip(bytes.last()).and_then(|(first, last)| look(first, last).checked_sub(1));
+        from.and_then(|from| self.words.get(from..)).into_iter().flat_map(|words| words.split(' '))
+    }
+}
+
+/// Phrases that the words of every sentence are held against.
+pub(crate) struct Phrases {
+    phrases: &'static [&'static str],
+    any: OnceLock<AhoCorasick>,
+    any_case: OnceLock<AhoCorasick>,
+}
+
+impl Phrases {
+    /// Makes a list of phrases: words in lower case with single spaces between them, or their beginnings.
+    pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
+        Self { phrases, any: OnceLock::new(), any_case: OnceLock::new() }
+    }
+
+    /// Returns true if one of them stands in a text as it is.
+    pub(crate) fn are_in(&self, text: &str) -> bool {
+        self.any.get_or_init(|| build(self.phrases, false)).is_match(text)
+    }
+
+    /// Returns true if one of them stands in a text, whatever the case of its letters. For phrases in lower case.
+    pub(crate) fn are_in_any_case(&self, text: &str) -> bool {
+        // A copy is made where there is more to lowering a letter than a bit.
+        if text.is_ascii() {
+            self.any_case.get_or_init(|| build(self.phrases, true)).is_match(text)
         } else {
-            flush(&mut words, &mut word);
+            self.are_in(&text.to_lowercase())
         }
     }
-    flush(&mut words, &mut word);
-    words
-}
 
-fn flush(words: &mut Vec<String>, word: &mut String) {
-    if !word.is_empty() {
-        words.push(std::mem::take(word));
+    /// Returns true if one of them stands among words that were joined by spaces, at the boundaries of words.
+    pub(crate) fn are_among(&self, spaced: &str) -> bool {
+        self.are_in(spaced) && self.phrases.iter().any(|phrase| contains_words(spaced, phrase))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static str> {
+        self.phrases.iter().copied()
     }
 }
 
-/// Whether the word stands in a list of words with single spaces between them.
-pub(crate) fn among(list: &str, word: &str) -> bool {
-    list.split(' ').any(|listed| listed == word)
+/// Returns true if words that were joined by spaces hold this phrase at the boundaries of words.
+pub(crate) fn contains_words(spaced: &str, phrase: &str) -> bool {
+    spaced.match_indices(phrase).any(|(at, _)| {
+        let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
+        let end = at + phrase.len();
+        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ' || phrase.ends_with(' '))
+    })
 }
 
-/// What finds any of these pieces of text in one pass; built once for each list.
-pub(crate) fn any_of(pieces: &[&str]) -> AhoCorasick {
+/// What finds any of these phrases in one pass.
+fn build(phrases: &[&str], any_case: bool) -> AhoCorasick {
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
-        .build(pieces)
+        .ascii_case_insensitive(any_case)
+        .prefilter(false)
+        .build(phrases)
         .expect("a few short words fit into an automaton")
 }
 
@@ -118,55 +173,41 @@ pub(crate) fn is_unspaced(c: char) -> bool {
 }
 
 /// Whether a sentence asks something.
-pub(crate) fn is_question(sentence: &str, words: &[String]) -> bool {
-    const ASKING: &str = "what who whom whose where when which why how";
-    const AFTER_ASKING: &str = "\
-        is s are was were do does did can could should would will has have am old many much long far often about";
-    const HELPING: &str = "do does did can could would will are is have has should shall am";
-    const AFTER_HELPING: &str = "you i we it there my our the this that he she they";
-    const FRAGEND: &str = "wie was wo wer wann welche welcher welches warum wohin";
-    const NACH_FRAGEND: &str = "ist sind heißt heisst heiße habe hat hatte war wohne lautet kann alt viele";
+pub(crate) fn is_question(sentence: &str, words: &[&str]) -> bool {
+    static ASKING: Listed = Listed::new("what who whom whose where when which why how");
+    static AFTER_ASKING: Listed = Listed::new(
+        "is s are was were do does did can could should would will has have am old many much long far often about",
+    );
+    static HELPING: Listed = Listed::new("do does did can could would will are is have has should shall am");
+    static AFTER_HELPING: Listed = Listed::new("you i we it there my our the this that he she they");
+    static FRAGEND: Listed = Listed::new("wie was wo wer wann welche welcher welches warum wohin");
+    static NACH_FRAGEND: Listed =
+        Listed::new("ist sind heißt heisst heiße habe hat hatte war wohne lautet kann alt viele");
     if sentence.trim_end_matches(['"', '\'', '”', '»', ')', ' ']).ends_with(['?', '？', '؟']) {
         return true;
     }
     let [first, second, ..] = words else { return false };
-    if second == "me" && among("tell remind show", first) {
+    if *second == "me" && matches!(*first, "tell" | "remind" | "show") {
         return true;
     }
-    let pair = |firsts, seconds| among(firsts, first) && among(seconds, second);
-    pair(ASKING, AFTER_ASKING) || pair(HELPING, AFTER_HELPING) || pair(FRAGEND, NACH_FRAGEND)
+    let pair = |firsts: &Listed, seconds: &Listed| firsts.has(first) && seconds.has(second);
+    pair(&ASKING, &AFTER_ASKING) || pair(&HELPING, &AFTER_HELPING) || pair(&FRAGEND, &NACH_FRAGEND)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn sentences_end_where_they_end() {
-        for (text, expected) in [
-            ("My cat is Miso. I like it!", vec!["My cat is Miso.", "I like it!"]),
-            ("Version 1.2 is in src/main.rs now", vec!["Version 1.2 is in src/main.rs now"]),
-            ("Dr. Who met J. Doe. Then", vec!["Dr. Who met J. Doe.", "Then"]),
-            ("1. first\n2. second", vec!["1. first", "2. second"]),
-            ("It is 5. Yes.", vec!["It is 5.", "Yes."]),
-            ("我的猫叫咪咪。你好！", vec!["我的猫叫咪咪。", "你好！"]),
-            ("…\n\n---\n", vec![]),
-            ("", vec![]),
-        ] {
-            assert_eq!(sentences(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn words_are_found_in_any_script() {
         for (text, expected) in [
             ("My cat's name: Miso!", vec!["my", "cat", "s", "name", "miso"]),
             ("我的cat叫咪", vec!["我", "的", "cat", "叫", "咪"]),
+            ("cat叫", vec!["cat", "叫"]),
             ("Größe ÉCOLE", vec!["größe", "école"]),
             ("🙂 --", vec![]),
         ] {
-            assert_eq!(words(text), expected, "{text}");
+            assert_eq!(Words::of(text).list(), expected, "{text}");
         }
     }
 
@@ -184,17 +225,26 @@ mod tests {
             ("Will is my brother", false),
             ("Miso", false),
         ] {
-            assert_eq!(is_question(sentence, &words(sentence)), expected, "{sentence}");
+            assert_eq!(is_question(sentence, &Words::of(sentence).list()), expected, "{sentence}");
         }
     }
 
-    proptest! {
-        #[test]
-        fn no_sentence_is_too_long_and_none_is_lost(text in "(\\PC|\n|。|\\. ){0,400}") {
-            let found = sentences(&text);
-            prop_assert!(found.iter().all(|sentence| sentence.chars().count() <= SENTENCE_CHARS_MAX));
-            let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-            prop_assert_eq!(letters(&found.concat()), letters(&text));
+    #[test]
+    fn a_list_has_its_words_and_no_others() {
+        static LIST: Listed = Listed::new("no ist heißt über 叫");
+        for (word, expected, any_case) in [
+            ("no", true, true),
+            ("No", false, true),
+            ("heißt", true, true),
+            ("HEIßT", false, true),
+            ("叫", true, true),
+            ("n", false, false),
+            ("nö", false, false),
+            ("no ist", false, false),
+            ("", false, false),
+            (" ", false, false),
+        ] {
+            assert_eq!((LIST.has(word), LIST.has_any_case(word)), (expected, any_case), "{word}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! most of the text, never for a word in it.
 
 use super::sections::says_nothing;
-use crate::core::context::extract::words;
+use crate::core::context::extract::Words;
 use std::collections::BTreeSet;
 
 /// How a refusal begins, and of what one of these must follow close by; in lower case, with straight apostrophes.
@@ -124,7 +124,8 @@ pub(super) fn repeats(text: &str) -> bool {
     if lines.len() >= REPEATED_LINES.0 && distinct * REPEATED_LINES.1 <= lines.len() {
         return true;
     }
-    let words = words(&lines.join("\n"));
+    let words = Words::of(&lines.join("\n"));
+    let words = words.list();
     if words.len() >= PHRASES.0 {
         let phrases = words.windows(4).collect::<BTreeSet<_>>().len();
         if phrases * 100 < words.len() * PHRASES.1 {

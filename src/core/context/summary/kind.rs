@@ -4,10 +4,8 @@
 //! no other kind is a chat.
 
 use super::retain::Kind;
-use crate::core::context::extract::{any_of, words};
-use aho_corasick::AhoCorasick;
+use crate::core::context::extract::{Phrases, Words};
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
-use std::sync::LazyLock;
 
 /// Characters of a message that are looked at: what it is about shows at its beginning.
 const CHARS_MAX: usize = 2_000;
@@ -89,8 +87,8 @@ impl Shows {
     }
 
     fn call(&mut self, name: &str, arguments: &str) {
-        let words = words(name);
-        let has = |names: &[&str]| words.iter().any(|word| names.contains(&word.as_str()));
+        let words = Words::of(name);
+        let has = |names: &[&str]| words.iter().any(|word| names.contains(&word));
         self.source |= has(&["search", "fetch", "browse", "web", "url", "crawl", "arxiv", "scholar", "wikipedia"])
             && !has(&["code", "file", "files", "grep"]);
         self.code |=
@@ -100,6 +98,10 @@ impl Shows {
 }
 
 fn head(text: &str) -> &str {
+    // In fewer bytes are no more characters.
+    if text.len() <= CHARS_MAX {
+        return text;
+    }
     text.char_indices().nth(CHARS_MAX).map_or(text, |(at, _)| &text[..at])
 }
 
@@ -109,20 +111,33 @@ fn has_source_file(text: &str) -> bool {
         ".rs", ".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".java", ".kt", ".c", ".h", ".cpp", ".cs", ".rb", ".php",
         ".swift", ".sh", ".sql", ".css", ".html", ".vue", ".toml", ".yaml", ".yml", ".ex", ".scala",
     ];
-    text.split(|c: char| c.is_whitespace() || "\"'`(),:;<>[]{}".contains(c)).any(|word| {
-        let word = word.trim_end_matches(['.', '?', '!']);
-        word.len() > 3 && ENDINGS.iter().any(|ending| word.ends_with(ending)) && !word.contains("://")
-    })
+    // Most texts that name no file have a point only where a sentence ends.
+    let may_name = text.as_bytes().windows(2).any(|pair| pair[0] == b'.' && pair[1].is_ascii_lowercase());
+    let is_gap = |c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '`' | '(' | ')' | ',' | ':' | ';' | '<' | '>' | '[' | ']' | '{' | '}')
+    };
+    may_name
+        && text.split(is_gap).any(|word| {
+            let word = word.trim_end_matches(['.', '?', '!']);
+            let ending = word.rfind('.').map(|at| &word[at..]);
+            ending.is_some_and(|ending| word.len() > 3 && ENDINGS.contains(&ending)) && !word.contains("://")
+        })
 }
 
+/// What begins the signature of something in code.
+static KEYS: Phrases =
+    Phrases::new(&["pub fn ", "async fn ", "fn ", "def ", "function ", "func ", "class ", "interface ", "struct "]);
+
 fn is_signature(text: &str) -> bool {
-    text.lines().any(|line| signature(line).is_some())
+    KEYS.are_in(text) && text.lines().any(|line| signature(line).is_some())
 }
 
 /// A signature in a sentence, from its key word to its end.
 fn signature(sentence: &str) -> Option<(usize, usize)> {
-    const KEYS: [&str; 9] =
-        ["pub fn ", "async fn ", "fn ", "def ", "function ", "func ", "class ", "interface ", "struct "];
+    if !KEYS.are_in(sentence) {
+        return None;
+    }
     let found = KEYS.iter().filter_map(|key| Some((find_word(sentence, key)?, key.len())));
     let (at, key_bytes) = found.min()?;
     let rest = &sentence[at..];
@@ -146,7 +161,7 @@ fn find_word(text: &str, key: &str) -> Option<usize> {
 
 /// Returns true for what a program says when it fails.
 fn is_error_text(text: &str) -> bool {
-    const MARKS: [&str; 18] = [
+    static MARKS: Phrases = Phrases::new(&[
         "error:",
         "Error:",
         "ERROR",
@@ -165,13 +180,13 @@ fn is_error_text(text: &str) -> bool {
         "undefined is not",
         "null pointer",
         "SIGSEGV",
-    ];
-    MARKS.iter().any(|mark| text.contains(mark))
+    ]);
+    MARKS.are_in(text)
 }
 
 /// Returns true for a user who says that something does not work.
 fn complains(text: &str) -> bool {
-    const WORDS: [&str; 22] = [
+    static WORDS: Phrases = Phrases::new(&[
         "crash",
         "hangs",
         "broken",
@@ -194,14 +209,13 @@ fn complains(text: &str) -> bool {
         "报错",
         "崩溃",
         "エラー",
-    ];
-    let text = text.to_lowercase();
-    WORDS.iter().any(|word| text.contains(word))
+    ]);
+    WORDS.are_in_any_case(text)
 }
 
 /// Returns true for a text that names where something stands.
 fn cites(text: &str) -> bool {
-    const MARKS: [&str; 14] = [
+    static MARKS: Phrases = Phrases::new(&[
         "according to",
         "et al.",
         "doi:",
@@ -216,58 +230,63 @@ fn cites(text: &str) -> bool {
         "согласно",
         "根据",
         "によると",
-    ];
-    let text = text.to_lowercase();
-    MARKS.iter().any(|mark| text.contains(mark))
+    ]);
+    MARKS.are_in_any_case(text)
 }
 
 /// What says that something was decided.
-static DECIDES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&["ecided", "ecision", "greed", "hose ", "ettled on", "entschieden", "beschlossen", "决定", "решили"])
-});
+static DECIDES: Phrases =
+    Phrases::new(&["ecided", "ecision", "greed", "hose ", "ettled on", "entschieden", "beschlossen", "决定", "решили"]);
 /// What tells of a fault when it happens, or what it is not.
-static NARROWS: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "uled out",
-        "not the cause",
-        "n't the cause",
-        "not the problem",
-        "did not help",
-        "didn't help",
-        "made no difference",
-        "makes no difference",
-        "eproduce",
-        "o trigger",
-        "appens when",
-        "ccurs when",
-        "hangs when",
-        "rashes when",
-        "ails when",
-        "uspect",
-        "ausgeschlossen",
-        "nicht die Ursache",
-        "排除",
-        "复现",
-        "исключ",
-        "воспроизв",
-    ])
-});
+static NARROWS: Phrases = Phrases::new(&[
+    "uled out",
+    "not the cause",
+    "n't the cause",
+    "not the problem",
+    "did not help",
+    "didn't help",
+    "made no difference",
+    "makes no difference",
+    "eproduce",
+    "o trigger",
+    "appens when",
+    "ccurs when",
+    "hangs when",
+    "rashes when",
+    "ails when",
+    "uspect",
+    "ausgeschlossen",
+    "nicht die Ursache",
+    "排除",
+    "复现",
+    "исключ",
+    "воспроизв",
+]);
 /// What leaves a question open.
-static LEAVES_OPEN: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "pen question",
-        "till unclear",
-        "nknown whether",
-        "remains open",
-        "not known whether",
-        "offene Frage",
-        "question ouverte",
-        "尚不清楚",
-    ])
-});
+static LEAVES_OPEN: Phrases = Phrases::new(&[
+    "pen question",
+    "till unclear",
+    "nknown whether",
+    "remains open",
+    "not known whether",
+    "offene Frage",
+    "question ouverte",
+    "尚不清楚",
+]);
 /// What somebody promised, or likes.
-static LIKES: LazyLock<AhoCorasick> =
-    LazyLock::new(|| any_of(&["romised", "I like ", "I love ", "I hate ", "I dislike ", "I can't stand", "Ich mag "]));
+static LIKES: Phrases =
+    Phrases::new(&["romised", "I like ", "I love ", "I hate ", "I dislike ", "I can't stand", "Ich mag "]);
+
+/// Returns false if there is nothing in a text that a summary of this kind must keep.
+pub(super) fn may_keep(kind: SummaryKind, text: &str) -> bool {
+    match kind {
+        SummaryKind::Code => KEYS.are_in(text) || DECIDES.are_in(text),
+        SummaryKind::Debugging => is_error_text(text) || NARROWS.are_in(text),
+        SummaryKind::Research => cites(text) || LEAVES_OPEN.are_in(text),
+        SummaryKind::Chat => LIKES.are_in(text),
+        SummaryKind::Auto => false,
+    }
+}
 
 /// What in a sentence a summary of this kind must keep: its place, and whether word for word.
 pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usize, usize)> {
@@ -277,13 +296,13 @@ pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usiz
         SummaryKind::Code => signature(sentence)
             .filter(|(start, end)| end - start <= EXACT_CHARS_MAX)
             .map(|(start, end)| (Kind::Quoted, start, end))
-            .or_else(|| if DECIDES.is_match(sentence) { whole(Kind::Task) } else { None }),
+            .or_else(|| if DECIDES.are_in(sentence) { whole(Kind::Task) } else { None }),
         SummaryKind::Debugging if is_error_text(sentence) && sentence.chars().count() <= EXACT_CHARS_MAX => {
             whole(Kind::Quoted)
         }
-        SummaryKind::Debugging if NARROWS.is_match(sentence) => whole(Kind::Task),
-        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.is_match(sentence) => whole(Kind::Task),
-        SummaryKind::Chat if LIKES.is_match(sentence) => whole(Kind::Task),
+        SummaryKind::Debugging if NARROWS.are_in(sentence) => whole(Kind::Task),
+        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.are_in(sentence) => whole(Kind::Task),
+        SummaryKind::Chat if LIKES.are_in(sentence) => whole(Kind::Task),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 //! A model that was asked to summarise may answer the user instead, or play the next turn. Both are told by how a text
 //! begins and ends and whom it speaks to. A summary speaks of the user; an answer speaks to the user.
 
-use crate::core::context::extract::{is_unspaced, sentences, words};
+use crate::core::context::extract::{Words, is_unspaced, sentences};
 use std::collections::BTreeSet;
 
 /// How an answer to the user begins, in lower case, with straight apostrophes.
@@ -156,10 +156,11 @@ fn tells(text: &str) -> bool {
 /// Returns true for "the user", and for "User" at the beginning of a sentence: "a user" is anybody.
 fn names_the_user(text: &str) -> bool {
     sentences(text).iter().any(|sentence| {
-        let words: Vec<String> = words(sentence);
+        let words = Words::of(sentence);
+        let words = words.list();
         let user = |word: &str| matches!(word, "user" | "users");
         let begins = words.first().is_some_and(|word| user(word));
-        begins || words.windows(2).any(|pair| THE.split('|').any(|the| the == pair[0]) && user(&pair[1]))
+        begins || words.windows(2).any(|pair| THE.split('|').any(|the| the == pair[0]) && user(pair[1]))
     })
 }
 
@@ -174,7 +175,7 @@ fn begins_with_one_of(text: &str, list: &str) -> bool {
 
 /// Returns true if a text has hardly a word in common with what was told, and no name and no number.
 pub(super) fn is_unrelated<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> bool {
-    let mut wanted: BTreeSet<String> = words(text).into_iter().filter(|word| says(word)).collect();
+    let mut wanted: BTreeSet<String> = Words::of(text).iter().filter(|word| says(word)).map(str::to_owned).collect();
     let all = wanted.len();
     let mut exact: BTreeSet<String> = names(text).map(str::to_lowercase).collect();
     let mut found = 0;

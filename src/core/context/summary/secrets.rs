@@ -8,7 +8,7 @@
 
 mod forms;
 
-use forms::{Strength, is_bearer, known, strength};
+use forms::{Strength, is_bearer, known, sign, strength};
 use std::borrow::Cow;
 
 /// Stands where a secret stood.
@@ -37,12 +37,21 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let mut last_word = 0;
     // The end of the last word that announces a secret, while its line lasts.
     let mut announced: Option<usize> = None;
-    while let Some(c) = text[at..].chars().next() {
+    let mut begins_line = true;
+    loop {
+        // What is known of a line ends with it, so that lines without a sign of a secret need no look.
+        if begins_line {
+            let Some(sign) = sign(&text[at..]) else { break };
+            at += text[at..at + sign].rfind('\n').map_or(0, |end| end + 1);
+            begins_line = false;
+        }
         let rest = &text[at..];
+        let Some(c) = rest.chars().next() else { break };
         if !is_word(c) {
             let is_mask = c == '[' && rest.starts_with(MASK);
             if is_mask || c == '\n' {
                 announced = None;
+                begins_line = !is_mask;
             }
             at += if is_mask { MASK.len() } else { c.len_utf8() };
             continue;

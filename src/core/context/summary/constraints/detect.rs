@@ -7,22 +7,13 @@ use super::phrases::{
     ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,
     NEGATIONS_UNSPACED, NO_BEHIND, NO_WITHIN, NONE, REPORTERS, REPORTING, STARTS,
 };
-use crate::core::context::extract::{among, contains_words, is_question, is_unspaced, words};
+use crate::core::context::extract::{Listed, Phrases, Words, is_question, is_unspaced};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 /// Characters of a sentence that is looked at. What is longer is no order but a document.
 pub(super) const SENTENCE_CHARS_MAX: usize = 2_000;
 /// Words of a sentence that forbids by "no" and nothing else; a longer one tells something.
 const NO_WORDS_MAX: usize = 8;
-
-/// Phrases by their first word, so that a sentence is held against few of them.
-static BY_WORD: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
-    let mut by_word: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for phrase in CONTAINS {
-        by_word.entry(phrase.split(' ').next().unwrap_or(phrase)).or_default().push(phrase);
-    }
-    by_word
-});
 
 /// Phrases as written, by their first character.
 static BY_CHAR: LazyLock<BTreeMap<char, Vec<&str>>> = LazyLock::new(|| {
@@ -33,34 +24,29 @@ static BY_CHAR: LazyLock<BTreeMap<char, Vec<&str>>> = LazyLock::new(|| {
     by_char
 });
 
-/// Returns true if a sentence of the user says what must or must not be.
-pub(super) fn is_constraint(sentence: &str) -> bool {
+/// Returns true if a sentence of the user, with these words, says what must or must not be.
+pub(super) fn is_constraint(sentence: &str, words: &Words) -> bool {
     let chars = sentence.chars().count();
     if !(4..=SENTENCE_CHARS_MAX).contains(&chars) || is_output(sentence) {
         return false;
     }
-    let words = words(sentence);
+    let whole = words.spaced();
+    let words = words.list();
     if is_question(sentence, &words) {
         return false;
     }
     if !sentence.is_ascii() && is_ordered_as_written(sentence) {
         return true;
     }
-    let lead = words.iter().take_while(|word| among(LEADING, word)).count();
+    let lead = words.iter().take_while(|word| LEADING.has(word)).count();
     // At the beginning "also" and "please" are no part of the order; elsewhere they may be.
-    let whole = words.join(" ");
-    let rest = words[lead..].join(" ") + " ";
-    let is_none = || NONE.iter().any(|none| contains_words(&whole, none)) || is_reported(&words) || is_guess(&words);
-    let starts = STARTS
-        .iter()
-        .any(|start| rest.strip_prefix(start).is_some_and(|after| start.ends_with(' ') || after.starts_with(' ')));
-    let contains = || {
-        let phrases = words.iter().filter_map(|word| BY_WORD.get(word.as_str())).flatten();
-        phrases.into_iter().any(|phrase| contains_words(&whole, phrase))
-    };
+    let skipped: usize = words[..lead].iter().map(|word| word.len() + 1).sum();
+    let rest = whole.get(skipped..).unwrap_or_default();
+    let is_none = || NONE.are_among(whole) || is_reported(&words) || is_guess(&words);
+    let begins = |start| rest.strip_prefix(start).is_some_and(|after| after.is_empty() || after.starts_with(' '));
     let words = &words[lead..];
-    (starts
-        || contains()
+    (STARTS.are_in(rest) && STARTS.iter().any(begins)
+        || CONTAINS.are_among(whole)
         || chooses(words)
         || is_exclusive(words)
         || forbids(sentence, words)
@@ -73,62 +59,62 @@ pub(super) fn is_constraint(sentence: &str) -> bool {
 pub(super) fn opens_rules(line: &str) -> bool {
     let line = line.trim_end().trim_end_matches(['*', '_']);
     line.ends_with([':', '：'])
-        && (words(line).iter().any(|word| among(LIST_HEADS, word))
-            || LIST_HEADS_UNSPACED.iter().any(|head| line.contains(head)))
+        && (Words::of(line).iter().any(|word| LIST_HEADS.has(word)) || LIST_HEADS_UNSPACED.are_in(line))
 }
 
 /// Returns true if something else says it, such as a document: that is told, not ordered.
-fn is_reported(words: &[String]) -> bool {
-    words.windows(2).any(|pair| among(REPORTERS, &pair[0]) && among(REPORTING, &pair[1]))
+fn is_reported(words: &[&str]) -> bool {
+    words.windows(2).any(|pair| REPORTERS.has(pair[0]) && REPORTING.has(pair[1]))
 }
 
 /// Returns true for "it must have rained": what must have been is guessed.
-fn is_guess(words: &[String]) -> bool {
-    const IRREGULAR: &str =
-        "been gone done come left lost made said seen got had put run broken fallen forgotten taken felt";
-    words.windows(3).any(|three| {
-        three[0] == "must" && three[1] == "have" && (three[2].ends_with("ed") || among(IRREGULAR, &three[2]))
-    })
+fn is_guess(words: &[&str]) -> bool {
+    static IRREGULAR: Listed =
+        Listed::new("been gone done come left lost made said seen got had put run broken fallen forgotten taken felt");
+    words
+        .windows(3)
+        .any(|three| three[0] == "must" && three[1] == "have" && (three[2].ends_with("ed") || IRREGULAR.has(three[2])))
 }
 
 /// Returns true for "use this, not that".
-fn chooses(words: &[String]) -> bool {
-    const OTHERWISE: &str = "not never instead nicht statt pas jamais nunca mai niet";
-    words.first().is_some_and(|first| among(CHOOSING, first)) && words.iter().any(|word| among(OTHERWISE, word))
+fn chooses(words: &[&str]) -> bool {
+    static OTHERWISE: Listed = Listed::new("not never instead nicht statt pas jamais nunca mai niet");
+    words.first().is_some_and(|first| CHOOSING.has(first)) && words.iter().any(|word| OTHERWISE.has(word))
 }
 
 /// Returns true for "only Anna may see it".
-fn is_exclusive(words: &[String]) -> bool {
-    const ONLY: &str = "only nur solo sólo seulement alleen apenas";
-    const MAY: &str =
-        "may can should must darf dürfen kann soll puede pueden peut peuvent può possono pode podem mag mogen";
-    words.first().is_some_and(|first| among(ONLY, first)) && words.iter().any(|word| among(MAY, word))
+fn is_exclusive(words: &[&str]) -> bool {
+    static ONLY: Listed = Listed::new("only nur solo sólo seulement alleen apenas");
+    static MAY: Listed = Listed::new(
+        "may can should must darf dürfen kann soll puede pueden peut peuvent può possono pode podem mag mogen",
+    );
+    words.first().is_some_and(|first| ONLY.has(first)) && words.iter().any(|word| MAY.has(word))
 }
 
 /// Returns true for "no emojis", and not for "no problem" or "no, thanks".
-fn forbids(sentence: &str, words: &[String]) -> bool {
+fn forbids(sentence: &str, words: &[&str]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
-    let after = sentence.to_lowercase();
-    let is_joined = after.split_once("no").is_some_and(|(_, after)| after.starts_with(' '));
-    first == "no"
-        && is_joined
+    let is_joined = || {
+        let lower = sentence.to_lowercase();
+        lower.split_once("no").is_some_and(|(_, after)| after.starts_with(' '))
+    };
+    *first == "no"
+        && is_joined()
         && (2..=NO_WORDS_MAX).contains(&words.len())
-        && !rest.first().is_some_and(|next| among(NO_BEHIND, next))
-        && !rest.iter().any(|word| among(NO_WITHIN, word))
+        && !rest.first().is_some_and(|next| NO_BEHIND.has(next))
+        && !rest.iter().any(|word| NO_WITHIN.has(word))
 }
 
 /// Returns true if a sentence that begins with no subject says what is done always or never.
-fn is_habit(words: &[String]) -> bool {
-    words.len() >= 3
-        && words[1..].iter().any(|word| among(ADVERBS, word))
-        && !words.iter().any(|word| among(NARRATING, word))
+fn is_habit(words: &[&str]) -> bool {
+    words.len() >= 3 && words[1..].iter().any(|word| ADVERBS.has(word)) && !words.iter().any(|word| NARRATING.has(word))
 }
 
 /// Returns true for "max. 80 columns".
-fn is_bound(words: &[String]) -> bool {
-    const BOUNDS: &str = "max min maximum minimum maximal minimal";
+fn is_bound(words: &[&str]) -> bool {
+    static BOUNDS: Listed = Listed::new("max min maximum minimum maximal minimal");
     words.len() <= NO_WORDS_MAX
-        && words.windows(2).any(|pair| among(BOUNDS, &pair[0]) && pair[1].starts_with(|c: char| c.is_ascii_digit()))
+        && words.windows(2).any(|pair| BOUNDS.has(pair[0]) && pair[1].starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn is_ordered_as_written(sentence: &str) -> bool {
@@ -143,17 +129,18 @@ fn is_ordered_as_written(sentence: &str) -> bool {
 
 /// Returns true for a line that a program wrote, as in a log that the user pasted.
 fn is_output(sentence: &str) -> bool {
+    static MARKS: Phrases = Phrases::new(&["error:", "Error:", "Exception:", "error["]);
     let begin = sentence.trim_start();
     let lower: String = begin.chars().take(24).flat_map(char::to_lowercase).collect();
     ["error", "warning", "exception", "traceback", "panicked", "//", "/*", "# ", ">", "$ ", "|", "```"]
         .iter()
         .any(|start| lower.starts_with(start))
-        || ["error:", "Error:", "Exception:", "error["].iter().any(|mark| begin.contains(mark))
+        || MARKS.are_in(begin)
 }
 
 /// Returns true if a sentence says that something must not be. A bound is none: "no more than 3" is "at most 3".
 pub(super) fn is_negated(sentence: &str) -> bool {
-    const BOUNDS: [&str; 11] = [
+    static BOUNDS: Phrases = Phrases::new(&[
         "not exceed",
         "t exceed",
         "cannot exceed",
@@ -165,11 +152,12 @@ pub(super) fn is_negated(sentence: &str) -> bool {
         "pas plus de",
         "no más de",
         "не более",
-    ];
-    let lower = sentence.to_lowercase().replace(['’', '\''], " ");
-    let lower = BOUNDS.iter().fold(lower, |text, bound| text.replace(bound, " "));
-    NEGATIONS_UNSPACED.iter().any(|negation| lower.contains(negation))
-        || words(&lower).iter().any(|word| among(NEGATIONS, word))
+    ]);
+    let mut lower = sentence.to_lowercase().replace(['’', '\''], " ");
+    if BOUNDS.are_in(&lower) {
+        lower = BOUNDS.iter().fold(lower, |text, bound| text.replace(bound, " "));
+    }
+    NEGATIONS_UNSPACED.are_in(&lower) || Words::of(&lower).iter().any(|word| NEGATIONS.has(word))
 }
 
 #[cfg(test)]
@@ -223,7 +211,7 @@ mod tests {
             "The app must have a dark mode.",
             "As I said, you must not push to main.",
         ] {
-            assert!(is_constraint(sentence), "{sentence}");
+            assert!(is_constraint(sentence, &Words::of(sentence)), "{sentence}");
         }
         for sentence in [
             "My cat is called Miso.",
@@ -256,7 +244,7 @@ mod tests {
             "ok",
             "",
         ] {
-            assert!(!is_constraint(sentence), "{sentence}");
+            assert!(!is_constraint(sentence, &Words::of(sentence)), "{sentence}");
         }
     }
 

@@ -17,8 +17,8 @@ use super::{
     unseed,
 };
 use crate::core::context::{
-    extract::{among, is_question, is_unspaced, whole_sentences, words},
-    serialize::{TEXT_CHARS_MAX, clip},
+    extract::{Listed, Words, is_question, is_unspaced, whole_sentences},
+    serialize::{TEXT_CHARS_MAX, clip, prefix},
 };
 use detect::{SENTENCE_CHARS_MAX, is_constraint, is_negated, opens_rules};
 use reseed_protocol::{Message, Part, Role};
@@ -40,7 +40,7 @@ const SHARED_PERCENT_MIN: usize = 50;
 /// Letters of a word that are compared, so that "pushing" is "push".
 const STEM_CHARS: usize = 4;
 /// Who says it is no part of what is said.
-const SPEAKERS: &str = "user users nutzer nutzerin benutzer utilisateur usuario utente usuário";
+static SPEAKERS: Listed = Listed::new("user users nutzer nutzerin benutzer utilisateur usuario utente usuário");
 
 /// What was said that constraints can come from.
 #[derive(Debug, Clone, Copy)]
@@ -94,27 +94,27 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     let mut found = Search::new(&lines);
     let mut kept = Kept::of(said.noted);
     for noted in said.noted {
-        found.look_at(noted, Origin::User, true);
+        found.look_at(noted, &Words::of(noted), Origin::User, true);
     }
     for sentence in users_sentences(said.messages) {
         let is_order = sentence.is_order();
         if is_order {
             kept.add(&sentence.text);
         }
-        found.look_at(&sentence.text, Origin::User, is_order);
+        found.look_at(&sentence.text, &sentence.words, Origin::User, is_order);
     }
     for sentence in users_sentences(said.kept) {
-        found.look_at(&sentence.text, Origin::Other, false);
+        found.look_at(&sentence.text, &sentence.words, Origin::Other, false);
     }
     for text in said.rules.iter().flat_map(|rules| whole_sentences(rules)) {
-        found.look_at(text, Origin::Other, false);
+        found.look_at(text, &Words::of(text), Origin::Other, false);
     }
     let earlier = said.previous.map(Sections::parse).unwrap_or_default();
     let records: Vec<Sections> = said.messages.iter().filter_map(|message| record(message)).collect();
     for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
         let line = item_text(line);
         if !line.starts_with(INFERRED) {
-            found.look_at(line, Origin::Other, false);
+            found.look_at(line, &Words::of(line), Origin::Other, false);
         }
     }
     let mut others = Kept::default();
@@ -133,7 +133,8 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     let body = normal(&body);
     for line in constraints.iter().chain(&others.into_list()) {
         // A text in a form of its own may say it word for word already.
-        if seen.insert(normal(line)) && !body.contains(&normal(line)) {
+        let same = normal(line).into_owned();
+        if !body.contains(&same) && seen.insert(same) {
             written.push(format!("- {line}"));
         }
     }
@@ -240,9 +241,9 @@ impl Kept {
     }
 
     fn add(&mut self, text: &str) {
-        let text = clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), SENTENCE_CHARS_MAX);
-        let text = text.replace('\n', " ");
-        if self.seen.insert(normal(&text)) {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = clip(&text, SENTENCE_CHARS_MAX).replace('\n', " ");
+        if self.seen.insert(normal(&text).into_owned()) {
             self.list.push(text);
         }
     }
@@ -284,12 +285,13 @@ impl Line {
             text = rest.trim_start();
         }
         let mut stems: Vec<String> = Vec::new();
-        let found = words(text);
-        for stem in found.iter().filter(|word| !among(SPEAKERS, word)).filter_map(|word| stem(word)) {
-            if stems.len() < WORDS_MAX && !stems.contains(&stem) {
-                stems.push(stem);
+        let found = Words::of(text);
+        for stem in found.iter().filter(|word| !SPEAKERS.has(word)).filter_map(stem) {
+            if stems.len() < WORDS_MAX && !stems.iter().any(|seen| seen == stem) {
+                stems.push(stem.to_owned());
             }
         }
+        let found: Vec<String> = found.iter().map(str::to_owned).collect();
         let numbers = found.iter().filter(|word| word.contains(char::is_numeric)).cloned().collect();
         let is_unspaced = text.chars().filter(|c| is_unspaced(*c)).count() * 2 > text.chars().count();
         let (names, is_negated) = (names(text).collect(), is_negated(text));
@@ -309,13 +311,12 @@ fn names(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// What of a word is compared; short words are grammar.
-fn stem(word: &str) -> Option<String> {
-    let counts = word.starts_with(is_unspaced) || word.contains(char::is_numeric) || word.chars().count() > 3;
-    counts.then(
-        || {
-            if word.contains(char::is_numeric) { word.to_owned() } else { word.chars().take(STEM_CHARS).collect() }
-        },
-    )
+fn stem(word: &str) -> Option<&str> {
+    if word.contains(char::is_numeric) {
+        return Some(word);
+    }
+    let counts = word.starts_with(is_unspaced) || word.chars().count() > 3;
+    counts.then(|| prefix(word, STEM_CHARS))
 }
 
 #[derive(Debug, Clone)]
@@ -343,15 +344,14 @@ impl<'a> Search<'a> {
         Self { lines, by_stem, best: vec![None; lines.len()] }
     }
 
-    /// Looks at a sentence; `is_order`: a rule knows it as a constraint.
-    fn look_at(&mut self, sentence: &str, origin: Origin, is_order: bool) {
+    /// Looks at a sentence with these words; `is_order`: a rule knows it as a constraint.
+    fn look_at(&mut self, sentence: &str, words: &Words, origin: Origin, is_order: bool) {
         if self.lines.is_empty() {
             return;
         }
-        let said = words(sentence);
         let mut shared: BTreeMap<usize, u64> = BTreeMap::new();
-        for stem in said.iter().filter_map(|word| stem(word)) {
-            for (at, bit) in self.by_stem.get(stem.as_str()).into_iter().flatten() {
+        for stem in words.iter().filter_map(stem) {
+            for (at, bit) in self.by_stem.get(stem).into_iter().flatten() {
                 *shared.entry(*at).or_default() |= bit;
             }
         }
@@ -367,7 +367,7 @@ impl<'a> Search<'a> {
             });
             if is_enough
                 && is_better
-                && line.numbers.iter().all(|number| said.contains(number))
+                && line.numbers.iter().all(|number| has(words, number))
                 && line.is_negated == is_negated(sentence)
             {
                 let text = item_text(sentence).to_owned();
@@ -375,18 +375,18 @@ impl<'a> Search<'a> {
             }
         }
         if is_order {
-            self.look_for_names(sentence, &said);
+            self.look_for_names(sentence, words);
         }
     }
 
     /// A line that says in other words, or in another language, what was ordered still has its names and numbers.
-    fn look_for_names(&mut self, sentence: &str, said: &[String]) {
+    fn look_for_names(&mut self, sentence: &str, words: &Words) {
         let named: BTreeSet<String> = names(sentence).collect();
         let is_negated = is_negated(sentence);
         for (at, line) in self.lines.iter().enumerate().filter(|(_, line)| line.is_negated == is_negated) {
             let shares =
-                line.names.iter().any(|name| said.contains(name)) || line.words.iter().any(|word| named.contains(word));
-            let has_numbers = line.numbers.iter().all(|number| said.contains(number));
+                line.names.iter().any(|name| has(words, name)) || line.words.iter().any(|word| named.contains(word));
+            let has_numbers = line.numbers.iter().all(|number| has(words, number));
             if shares && has_numbers && self.best[at].is_none() {
                 let text = item_text(sentence).to_owned();
                 self.best[at] = Some(Source { text, origin: Origin::User, shared_percent: 0 });
@@ -395,16 +395,21 @@ impl<'a> Search<'a> {
     }
 }
 
+fn has(words: &Words, wanted: &str) -> bool {
+    words.iter().any(|word| word == wanted)
+}
+
 /// A sentence of the user's.
 struct Sentence {
     text: String,
+    words: Words,
     /// It stands in a list that the user gave as rules.
     is_rule: bool,
 }
 
 impl Sentence {
     fn is_order(&self) -> bool {
-        self.is_rule || is_constraint(&self.text)
+        self.is_rule || is_constraint(&self.text, &self.words)
     }
 }
 
@@ -413,7 +418,7 @@ impl Sentence {
 fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sentence> {
     let texts = messages.iter().filter(|message| message.role == Role::User && record(message).is_none());
     let texts = texts.flat_map(|message| &message.content).filter_map(|part| match part {
-        Part::Text { text } => Some(clip(&presentable(text), TEXT_CHARS_MAX)),
+        Part::Text { text } => Some(clip(&presentable(text), TEXT_CHARS_MAX).into_owned()),
         _ => None,
     });
     texts.flat_map(|text| {
@@ -426,13 +431,15 @@ fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sent
             } else if !within {
                 in_rules = in_rules && (line.trim().is_empty() || is_item(line));
                 if in_rules && !line.trim().is_empty() {
-                    said.push(Sentence { text: numbered(line).unwrap_or(item_text(line)).to_owned(), is_rule: true });
+                    let text = numbered(line).unwrap_or(item_text(line)).to_owned();
+                    said.push(Sentence { words: Words::of(&text), text, is_rule: true });
                     continue;
                 }
                 in_rules = in_rules || opens_rules(line);
                 // What was asked is not what was ordered.
-                let told = whole_sentences(line).into_iter().filter(|text| !is_question(text, &words(text)));
-                said.extend(told.map(|text| Sentence { text: item_text(text).to_owned(), is_rule: false }));
+                let told = whole_sentences(line).into_iter().map(item_text).map(|text| (text, Words::of(text)));
+                let told = told.filter(|(text, words)| !is_question(text, &words.list()));
+                said.extend(told.map(|(text, words)| Sentence { text: text.to_owned(), words, is_rule: false }));
             }
         }
         said

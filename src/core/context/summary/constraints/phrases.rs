@@ -1,14 +1,17 @@
 //! How people say what must and must not be, in some languages: as it stands between the words of a sentence in lower
 //! case, apostrophes as spaces; in scripts without spaces, and in some others, as it is written.
 
-/// Words in front of an order that are no part of it.
-pub(super) const LEADING: &str = "\
-    please also and but so ok okay oh hey hi note remember well then importantly important one more thing btw by the \
-    way just again bitte und aber also auch noch et mais aussi y pero también e ma anche mas também и но также \
-    пожалуйста";
+use crate::core::context::extract::{Listed, Phrases};
 
-/// Beginnings of orders.
-pub(super) const STARTS: [&str; 74] = [
+/// Words in front of an order that are no part of it.
+pub(super) static LEADING: Listed = Listed::new(
+    "please also and but so ok okay oh hey hi note remember well then importantly important one more thing btw by the \
+     way just again bitte und aber also auch noch et mais aussi y pero también e ma anche mas também и но также \
+     пожалуйста",
+);
+
+/// Beginnings of orders, in whole words.
+pub(super) static STARTS: Phrases = Phrases::new(&[
     "answer only",
     "reply only",
     "respond only",
@@ -18,9 +21,9 @@ pub(super) const STARTS: [&str; 74] = [
     "leave all",
     "leave our",
     "leave every",
-    "lass den ",
-    "lass die ",
-    "lass das ",
+    "lass den",
+    "lass die",
+    "lass das",
     "never",
     "always",
     "do not",
@@ -49,11 +52,11 @@ pub(super) const STARTS: [&str; 74] = [
     "keep every",
     "no emojis",
     "no emoji",
-    "nie ",
+    "nie",
     "niemals",
     "immer",
-    "keine ",
-    "kein ",
+    "keine",
+    "kein",
     "vermeide",
     "verwende nur",
     "nutze nur",
@@ -61,7 +64,7 @@ pub(super) const STARTS: [&str; 74] = [
     "toujours",
     "évite",
     "évitez",
-    "ne ",
+    "ne",
     "n utilise",
     "nunca",
     "siempre",
@@ -83,10 +86,10 @@ pub(super) const STARTS: [&str; 74] = [
     "altijd",
     "nigdy",
     "asla",
-];
+]);
 
 /// What makes a sentence an order wherever it stands.
-pub(super) const CONTAINS: [&str; 181] = [
+pub(super) static CONTAINS: Phrases = Phrases::new(&[
     "nothing else",
     "no later",
     "no earlier",
@@ -268,7 +271,7 @@ pub(super) const CONTAINS: [&str; 181] = [
     "en fazla",
     "en az",
     "sempre",
-];
+]);
 
 /// The same as written, without regard to words.
 pub(super) const AS_WRITTEN: [&str; 88] = [
@@ -363,7 +366,7 @@ pub(super) const AS_WRITTEN: [&str; 88] = [
 ];
 
 /// What looks like an order and is none: what people say of themselves and of what they guess.
-pub(super) const NONE: [&str; 53] = [
+pub(super) static NONE: Phrases = Phrases::new(&[
     "must be kidding",
     "must be joking",
     "must be nice",
@@ -417,15 +420,16 @@ pub(super) const NONE: [&str; 53] = [
     "keine ahnung",
     "kein problem",
     "no sé",
-];
+]);
 
 /// Words that turn a sentence into its opposite.
-pub(super) const NEGATIONS: &str = "\
-    not no never don doesn didn won can't cannot mustn shouldn without avoid forbidden nor none neither nicht nie \
-    niemals kein keine keinen keiner ohne vermeide keinesfalls ne pas jamais sans aucun no nunca sin ningún ninguna \
-    evita non mai senza nessun não nunca sem nenhum niet nooit geen nie nigdy bez не никогда нельзя без запрещено";
+pub(super) static NEGATIONS: Listed = Listed::new(
+    "not no never don doesn didn won can't cannot mustn shouldn without avoid forbidden nor none neither nicht nie \
+     niemals kein keine keinen keiner ohne vermeide keinesfalls ne pas jamais sans aucun no nunca sin ningún ninguna \
+     evita non mai senza nessun não nunca sem nenhum niet nooit geen nie nigdy bez не никогда нельзя без запрещено",
+);
 /// The same in scripts without spaces.
-pub(super) const NEGATIONS_UNSPACED: [&str; 16] = [
+pub(super) static NEGATIONS_UNSPACED: Phrases = Phrases::new(&[
     "不要",
     "不能",
     "不得",
@@ -442,43 +446,49 @@ pub(super) const NEGATIONS_UNSPACED: [&str; 16] = [
     "하지 말",
     "금지",
     "절대",
-];
+]);
 
 /// What is said to be done always or never: an order where nobody is told of who does so.
-pub(super) const ADVERBS: &str = "\
-    never niemals nie immer jamais toujours nunca siempre mai sempre nooit altijd";
+pub(super) static ADVERBS: Listed =
+    Listed::new("never niemals nie immer jamais toujours nunca siempre mai sempre nooit altijd");
 /// Words of a sentence that tells what somebody does, did or is.
-pub(super) const NARRATING: &str = "\
-    i ve have has had was were been is are am did does he she they it we who there that which the a an my our his her \
-    their this these those ich habe hat hatte war waren ist sind wir er sie es der die das ein eine mein meine unser \
-    unsere je j ai a avait était est sont il elle nous on ils elles le la les un une mon ma yo he ha había era fue es \
-    son él ella nosotros el los las una mi io ho ha era è sono lui lei noi lo gli uno mio eu não ele ela nós o os as \
-    um uma meu ik heb heeft had was is zijn wij hij zij het een mijn";
+pub(super) static NARRATING: Listed = Listed::new(
+    "i ve have has had was were been is are am did does he she they it we who there that which the a an my our his her \
+     their this these those ich habe hat hatte war waren ist sind wir er sie es der die das ein eine mein meine unser \
+     unsere je j ai a avait était est sont il elle nous on ils elles le la les un une mon ma yo he ha había era fue es \
+     son él ella nosotros el los las una mi io ho ha era è sono lui lei noi lo gli uno mio eu não ele ela nós o os as \
+     um uma meu ik heb heeft had was is zijn wij hij zij het een mijn",
+);
 /// Verbs that choose one thing before another.
-pub(super) const CHOOSING: &str = "\
-    use take choose pick write call nimm nutze verwende benutze utilise utilisez prends usa utiliza use usate usare \
-    gebruik";
+pub(super) static CHOOSING: Listed = Listed::new(
+    "use take choose pick write call nimm nutze verwende benutze utilise utilisez prends usa utiliza use usate usare \
+     gebruik",
+);
 /// What follows "no" where nothing is forbidden.
-pub(super) const NO_BEHIND: &str = "\
-    problem problems idea worries thanks thank doubt way one matter rush hurry wonder it that this these those i we \
-    you he she they there but and not so because need luck clue big sense point reason news comment offence offense \
-    question questions change decision progress answer answers response result results update updates word sign trace \
-    surprise error errors warning warnings is was are were es está hay me te se lo la le les puedo puede quiero sé \
-    tengo creo fue era ha he había veo entiendo importa pasa todo como estoy soy somos";
+pub(super) static NO_BEHIND: Listed = Listed::new(
+    "problem problems idea worries thanks thank doubt way one matter rush hurry wonder it that this these those i we \
+     you he she they there but and not so because need luck clue big sense point reason news comment offence offense \
+     question questions change decision progress answer answers response result results update updates word sign trace \
+     surprise error errors warning warnings is was are were es está hay me te se lo la le les puedo puede quiero sé \
+     tengo creo fue era ha he había veo entiendo importa pasa todo como estoy soy somos",
+);
 /// What stands in a sentence with "no" that tells something.
-pub(super) const NO_WITHIN: &str = "\
-    yet today yesterday anymore is was are were has had came went got found happened";
+pub(super) static NO_WITHIN: Listed =
+    Listed::new("yet today yesterday anymore is was are were has had came went got found happened");
 /// What says something that is no order of the user's, and how.
-pub(super) const REPORTERS: &str = "\
-    error message compiler log docs documentation manual article book story film movie novel linter warning test \
-    output page tutorial sign poster joke";
+pub(super) static REPORTERS: Listed = Listed::new(
+    "error message compiler log docs documentation manual article book story film movie novel linter warning test \
+     output page tutorial sign poster joke",
+);
 /// Words behind such a thing.
-pub(super) const REPORTING: &str = "says said states stated tells told claims reads";
+pub(super) static REPORTING: Listed = Listed::new("says said states stated tells told claims reads");
 /// Words in the line above a list of rules.
-pub(super) const LIST_HEADS: &str = "\
-    rule rules constraint constraints requirement requirements guideline guidelines convention conventions preference \
-    preferences restriction restrictions regel regeln vorgabe vorgaben anforderungen einschränkungen règle règles \
-    contrainte contraintes regla reglas requisitos restricciones regole vincoli requisiti regra regras restrições \
-    regels eisen правила требования ограничения zasady kurallar";
+pub(super) static LIST_HEADS: Listed = Listed::new(
+    "rule rules constraint constraints requirement requirements guideline guidelines convention conventions preference \
+     preferences restriction restrictions regel regeln vorgabe vorgaben anforderungen einschränkungen règle règles \
+     contrainte contraintes regla reglas requisitos restricciones regole vincoli requisiti regra regras restrições \
+     regels eisen правила требования ограничения zasady kurallar",
+);
 /// The same in scripts without spaces.
-pub(super) const LIST_HEADS_UNSPACED: [&str; 8] = ["规则", "規則", "要求", "约束", "ルール", "条件", "규칙", "요구"];
+pub(super) static LIST_HEADS_UNSPACED: Phrases =
+    Phrases::new(&["规则", "規則", "要求", "约束", "ルール", "条件", "규칙", "요구"]);

@@ -1,6 +1,6 @@
 //! The part of a sentence that gives an identifier its meaning, in few words.
 
-use crate::core::context::extract::is_unspaced;
+use crate::core::context::extract::{Listed, is_unspaced};
 
 /// Characters of a sentence that stands whole.
 const WHOLE_CHARS_MAX: usize = 110;
@@ -15,11 +15,12 @@ const LEAST_WORDS: (usize, usize) = (1, 0);
 const NEAR_CHARS: usize = 16;
 
 /// Words that say nothing about what is told.
-const FILLERS: &str = "\
-    a an the please remember note that this also just really my our we you i it its will would can could of so well ok \
-    okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte";
+static FILLERS: Listed = Listed::new(
+    "a an the please remember note that this also just really my our we you i it its will would can could of so well ok okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte",
+);
 /// Words in front of what is told.
-const LEADING: &str = "please remember note that also just so well ok okay hi hello btw fyi and but bitte";
+static LEADING: Listed =
+    Listed::new("please remember note that also just so well ok okay hi hello btw fyi and but bitte");
 
 /// How much of a sentence is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,21 +38,22 @@ pub(super) enum Width {
 /// The sentence, shortened to what stands around these spans.
 pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> String {
     let tight = width < Width::Whole;
-    let is_short = sentence.chars().count() <= WHOLE_CHARS_MAX;
-    let is_spaceless = sentence.chars().filter(|c| is_unspaced(*c)).count() * 2 > sentence.chars().count();
+    let chars = sentence.chars().count();
+    let is_short = chars <= WHOLE_CHARS_MAX;
+    let is_spaceless = !sentence.is_ascii() && sentence.chars().filter(|c| is_unspaced(*c)).count() * 2 > chars;
     if is_spaceless {
         let whole = is_short && !tight;
         return tidy(if whole { sentence } else { around(sentence, spans) });
     }
     let words = words(sentence);
-    let is_in = |list: &str, at: usize| among(list, &sentence[words[at].0..words[at].1]);
+    let is_in = |list: &Listed, at: usize| among(list, &sentence[words[at].0..words[at].1]);
     let must: Vec<usize> =
         (0..words.len()).filter(|at| spans.iter().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1)).collect();
     let mut keep = vec![false; words.len()];
     must.iter().for_each(|at| keep[*at] = true);
     if is_short && !tight {
         let first = must.first().copied().unwrap_or(0);
-        let from = (0..first).find(|at| !is_in(LEADING, *at)).unwrap_or(first);
+        let from = (0..first).find(|at| !is_in(&LEADING, *at)).unwrap_or(first);
         keep[from..].fill(true);
     } else {
         let (before, behind) = match width {
@@ -60,7 +62,7 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> 
             Width::Bare => BARE_WORDS,
             Width::Least => LEAST_WORDS,
         };
-        let says = |at: &usize| !tight || !is_in(FILLERS, *at);
+        let says = |at: &usize| !tight || !is_in(&FILLERS, *at);
         for at in must {
             (0..at).rev().filter(says).take(before).for_each(|near| keep[near] = true);
             (at + 1..words.len()).filter(says).take(behind).for_each(|near| keep[near] = true);
@@ -94,10 +96,9 @@ fn words(sentence: &str) -> Vec<(usize, usize)> {
     sentence.split_whitespace().map(word).collect()
 }
 
-/// Whether a word is in a list of lower-case words, whatever its case and the punctuation behind it.
-fn among(list: &str, word: &str) -> bool {
-    let word = word.trim_end_matches([',', '.', ':', ';']);
-    list.split_ascii_whitespace().any(|listed| listed.eq_ignore_ascii_case(word))
+/// Returns true if a word is in a list, whatever its case and the punctuation behind it.
+fn among(list: &Listed, word: &str) -> bool {
+    list.has_any_case(word.trim_end_matches([',', '.', ':', ';']))
 }
 
 #[cfg(test)]

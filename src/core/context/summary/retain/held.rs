@@ -1,7 +1,7 @@
 //! Whether a text holds an identifier, however it is spelt there.
 
-use crate::core::context::extract::{is_unspaced, words};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::core::context::extract::{Words, is_unspaced};
+use std::{borrow::Cow, collections::HashMap};
 
 use super::identify::Kind;
 
@@ -12,16 +12,24 @@ const TASK_WORDS_PERCENT: usize = 70;
 pub(super) struct Held {
     text: String,
     /// Where each word begins, by its first bytes.
-    starts: BTreeMap<String, Vec<usize>>,
-    /// The words of each line.
-    lines: Vec<BTreeSet<String>>,
+    starts: HashMap<String, Vec<usize>>,
+    /// The words of each line that say what it is about, and the lines of each word.
+    lines: Vec<Content>,
+    by_word: HashMap<String, Vec<usize>>,
 }
 
 impl Held {
     pub(super) fn new(text: &str) -> Self {
-        let lines = text.lines().map(|line| content_words(line).collect()).collect();
-        let text = normal(text);
-        let mut starts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let lines: Vec<Content> = text.lines().map(Content::of).collect();
+        let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, word) in lines.iter().enumerate().flat_map(|(at, line)| line.iter().map(move |word| (at, word))) {
+            match by_word.get_mut(word) {
+                Some(lines) => lines.push(at),
+                None => drop(by_word.insert(word.to_owned(), vec![at])),
+            }
+        }
+        let text = normal(text).into_owned();
+        let mut starts: HashMap<String, Vec<usize>> = HashMap::new();
         let mut is_start = true;
         for (at, c) in text.char_indices() {
             if is_start && c.is_alphanumeric() {
@@ -29,7 +37,7 @@ impl Held {
             }
             is_start = !c.is_alphanumeric() || is_unspaced(c);
         }
-        Self { text, starts, lines }
+        Self { text, starts, lines, by_word }
     }
 
     /// Whether this identifier stands in the text, whole.
@@ -37,7 +45,10 @@ impl Held {
         if kind == Kind::Task {
             return self.has_words(identifier);
         }
-        spellings(identifier).iter().any(|spelling| self.has_spelling(spelling, kind))
+        let normal = normal(identifier);
+        let is_number = normal.starts_with(|c: char| c.is_ascii_digit());
+        self.has_spelling(normal.trim(), kind)
+            || is_number && spellings(&normal).iter().any(|spelling| self.has_spelling(spelling, kind))
     }
 
     fn has_spelling(&self, spelling: &str, kind: Kind) -> bool {
@@ -53,25 +64,61 @@ impl Held {
 
     /// Whether a line of the text is about this.
     pub(super) fn has_words(&self, task: &str) -> bool {
-        let wanted: BTreeSet<String> = content_words(task).collect();
-        self.lines.iter().any(|line| shares(&wanted, line))
+        let wanted = Content::of(task);
+        let words: Vec<&str> = wanted.iter().collect();
+        // A line has every number, and otherwise one of so many words, of which it may lack fewer.
+        let others = words.len() - words.len() * TASK_WORDS_PERCENT / 100 + 1;
+        let looked_for = match words.iter().position(|word| is_number(word)) {
+            Some(at) => &words[at..=at],
+            None => &words[..others.min(words.len())],
+        };
+        let lines = looked_for.iter().filter_map(|word| self.by_word.get(*word)).flatten();
+        lines.into_iter().any(|line| self.lines[*line].shares(&words))
     }
 }
 
-/// Whether enough of the words that are wanted are there, and every number: the roof of house 12 is not that of house 14.
-pub(super) fn shares(wanted: &BTreeSet<String>, line: &BTreeSet<String>) -> bool {
-    if wanted.iter().any(|word| word.contains(char::is_numeric) && !line.contains(word)) {
-        return false;
+/// The words of a text that say what it is about.
+#[derive(Debug)]
+pub(super) struct Content(Words);
+
+impl Content {
+    pub(super) fn of(text: &str) -> Self {
+        Self(Words::of(text))
     }
-    let found = wanted.iter().filter(|word| line.contains(*word)).count();
-    found * 100 >= wanted.len() * TASK_WORDS_PERCENT && found > 0
+
+    /// The words, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|word| is_content(word))
+    }
+
+    /// Whether enough of the words that are wanted are there, and every number: the roof of house 12 is not that of
+    /// house 14.
+    pub(super) fn shares(&self, wanted: &[&str]) -> bool {
+        let has = |wanted: &str| self.0.iter().any(|word| word == wanted);
+        let (mut all, mut found) = (0, 0);
+        for (at, word) in wanted.iter().enumerate() {
+            // What stands twice counts once.
+            if wanted[..at].contains(word) {
+                continue;
+            }
+            let has = has(word);
+            if !has && is_number(word) {
+                return false;
+            }
+            all += 1;
+            found += usize::from(has);
+        }
+        found * 100 >= all * TASK_WORDS_PERCENT && found > 0
+    }
 }
 
-/// The words that say what something is about: short ones are grammar in the languages that have spaces.
-pub(super) fn content_words(text: &str) -> impl Iterator<Item = String> {
-    words(text)
-        .into_iter()
-        .filter(|word| word.chars().count() > 3 || word.starts_with(is_unspaced) || word.contains(char::is_numeric))
+fn is_number(word: &str) -> bool {
+    word.contains(char::is_numeric)
+}
+
+/// Returns true if a word says what something is about: short ones are grammar in the languages that have spaces.
+fn is_content(word: &str) -> bool {
+    word.chars().nth(3).is_some() || word.starts_with(is_unspaced) || is_number(word)
 }
 
 /// What follows must not make it a longer one.
@@ -102,41 +149,44 @@ fn begins_after(before: &str, spelling: &str, kind: Kind) -> bool {
 }
 
 /// A text as it is compared: lower case, one space, no marks of emphasis or escape.
-pub(in crate::core::context::summary) fn normal(text: &str) -> String {
+pub(in crate::core::context::summary) fn normal(text: &str) -> Cow<'_, str> {
+    let is_normal =
+        |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && !matches!(byte, b'\\' | b'`' | b'*');
+    if text.as_bytes().iter().all(is_normal) {
+        return Cow::Borrowed(text);
+    }
     let mut normal = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\\' | '`' | '*' => {}
-            '‘' | '’' => normal.push('\''),
-            '“' | '”' | '„' | '«' | '»' => normal.push('"'),
-            '–' | '‑' | '−' => normal.push('-'),
             c if c.is_whitespace() => {
                 if !normal.ends_with(' ') {
                     normal.push(' ');
                 }
             }
             c if c.is_ascii() => normal.push(c.to_ascii_lowercase()),
+            '‘' | '’' => normal.push('\''),
+            '“' | '”' | '„' | '«' | '»' => normal.push('"'),
+            '–' | '‑' | '−' => normal.push('-'),
             c => normal.extend(c.to_lowercase()),
         }
     }
-    normal
+    Cow::Owned(normal)
 }
 
-/// How an identifier may be spelt elsewhere: a number with or without a space before its unit, and between thousands.
-fn spellings(identifier: &str) -> Vec<String> {
-    let normal = normal(identifier);
-    let mut spellings = vec![normal.trim().to_owned()];
-    if normal.starts_with(|c: char| c.is_ascii_digit()) {
-        if let Some((number, unit)) = normal.split_once(' ') {
-            spellings.push(format!("{number}{unit}"));
-            spellings.push(format!("{number}-{unit}"));
-        } else if let Some(at) = normal.find(char::is_alphabetic) {
-            spellings.push(format!("{} {}", &normal[..at], &normal[at..]));
-        }
-        for at in 0..spellings.len() {
-            if spellings[at].contains(',') {
-                spellings.push(spellings[at].replace(',', ""));
-            }
+/// How something that begins with a number may be spelt elsewhere: with or without a space before its unit, and between
+/// thousands.
+fn spellings(number: &str) -> Vec<String> {
+    let mut spellings = Vec::new();
+    if let Some((number, unit)) = number.split_once(' ') {
+        spellings.push(format!("{number}{unit}"));
+        spellings.push(format!("{number}-{unit}"));
+    } else if let Some(at) = number.find(char::is_alphabetic) {
+        spellings.push(format!("{} {}", &number[..at], &number[at..]));
+    }
+    for spelling in std::iter::once(number.trim().to_owned()).chain(spellings.clone()) {
+        if spelling.contains(',') {
+            spellings.push(spelling.replace(',', ""));
         }
     }
     spellings

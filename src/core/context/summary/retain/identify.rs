@@ -3,29 +3,36 @@
 //! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs a
 //! fact. The work is linear in the sentence.
 
-use crate::core::context::extract::is_unspaced;
+use crate::core::context::extract::{Listed, is_unspaced};
 
 /// Characters of something quoted; what is longer is a text of its own and not a name.
 const QUOTED_CHARS_MAX: usize = 80;
 /// Bytes of the longest identifier; what is longer is data.
 const IDENTIFIER_BYTES_MAX: usize = 300;
 
+/// Bytes of a word with the gap behind it, about: room is made for a sentence's words at once.
+const WORD_BYTES: usize = 5;
+
 /// Words in front of a small number that make it the name of something.
-const LABELS: &str = "\
-    port version room line lines issue ticket pr step chapter page gate flight no number nr build release floor \
-    apartment seat table order invoice case section level node shard bus tram line track platform row version v eur usd \
-    chf gbp zimmer raum seite gleis linie";
+static LABELS: Listed = Listed::new(
+    "port version room line lines issue ticket pr step chapter page gate flight no number nr build release floor \
+     apartment seat table order invoice case section level node shard bus tram line track platform row version v eur \
+     usd chf gbp zimmer raum seite gleis linie",
+);
 /// Words behind a number that are not what it counts.
-const NO_UNITS: &str = "\
-    a an and or of is are was were in on at to the by for from with as it its he she we you they i but if so than then \
-    that this which who not und oder ist im am auf zu der die das";
+static NO_UNITS: Listed = Listed::new(
+    "a an and or of is are was were in on at to the by for from with as it its he she we you they i but if so than \
+     then that this which who not und oder ist im am auf zu der die das",
+);
 /// Words in front of a name.
-const NAMING: &str = "\
-    called named nicknamed codenamed code-named dubbed titled heißt heisst heiße namens llama llamado appelle chiama";
+static NAMING: Listed = Listed::new(
+    "called named nicknamed codenamed code-named dubbed titled heißt heisst heiße namens llama llamado appelle chiama",
+);
 /// Words in front of a name in a sentence that tells what something is.
-const IS: &str = "is are ist sind es est è = :";
+static IS: Listed = Listed::new("is are ist sind es est è = :");
 /// First words of a sentence that tells what something is.
-const TELLING: &str = "my our the mein meine unser unsere der die das mi mis nuestra nuestro mon ma notre";
+static TELLING: Listed =
+    Listed::new("my our the mein meine unser unsere der die das mi mis nuestra nuestro mon ma notre");
 
 /// What an identifier is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +87,7 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
         let after = words.get(at + 1).map(|word| word.text(sentence)).unwrap_or_default();
         let small = is_small_number(text);
         if small {
-            if among(LABELS, before) || before.ends_with('#') {
+            if LABELS.has_any_case(before) || before.ends_with('#') {
                 let start = words[at - 1].start;
                 found.push(Found { kind: Kind::Number, start, end: word.end });
             } else if is_unit(after) {
@@ -118,13 +125,13 @@ impl Word {
 }
 
 fn split(sentence: &str) -> Vec<Word> {
-    let mut words = Vec::new();
+    let mut words = Vec::with_capacity(sentence.len() / WORD_BYTES);
     let mut at = 0;
     // Where no closing mark was found it is not looked for again.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(c) = sentence[at..].chars().next() {
-        let before = sentence[..at].chars().next_back();
-        if let Some((close, kind)) = quotation(c, before)
+        if !c.is_ascii_alphanumeric()
+            && let Some((close, kind)) = quotation(c, sentence[..at].chars().next_back())
             && !unclosed.contains(&close)
         {
             let start = at + c.len_utf8();
@@ -142,10 +149,7 @@ fn split(sentence: &str) -> Vec<Word> {
             at += c.len_utf8();
             continue;
         }
-        let bytes = sentence[at..]
-            .char_indices()
-            .find(|(offset, c)| *offset > 0 && (is_gap(*c) || *c == '`' || matches!(c, '"' | '“' | '«' | '「')))
-            .map_or(sentence.len() - at, |(offset, _)| offset);
+        let bytes = word_bytes(&sentence[at..]);
         if let Some((start, end)) = trimmed(&sentence[at..at + bytes]) {
             words.push(Word { start: at + start, end: at + end, quoted: None });
         }
@@ -154,7 +158,16 @@ fn split(sentence: &str) -> Vec<Word> {
     words
 }
 
+/// Bytes until the word ends that a text begins with.
+fn word_bytes(text: &str) -> usize {
+    let ends = |c: char| is_gap(c) || matches!(c, '`' | '"' | '“' | '«' | '「');
+    text.char_indices().skip(1).find(|(_, c)| ends(*c)).map_or(text.len(), |(at, _)| at)
+}
+
 fn is_gap(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_whitespace() || c == '\u{b}';
+    }
     c.is_whitespace() || is_unspaced(c) || matches!(c, '，' | '。' | '：' | '；' | '、' | '（' | '）' | '！' | '？')
 }
 
@@ -191,10 +204,12 @@ fn closing(rest: &str, close: char, is_apostrophe: bool) -> Option<usize> {
 
 /// The word without the punctuation around it.
 fn trimmed(word: &str) -> Option<(usize, usize)> {
-    let opens = |c: char| "([{<\"'*,;:!?>|~“”„«»‘’…".contains(c) && !(c == '~' && word.starts_with("~/"));
-    let start = word.len() - word.trim_start_matches(opens).len();
+    if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Some((0, word.len()));
+    }
+    let is_home = word.starts_with("~/");
+    let start = word.len() - word.trim_start_matches(|c| opens(c) && !(c == '~' && is_home)).len();
     let mut inner = &word[start..];
-    let closes = |c: char| ">\"'*,;:!?|.“”„«»‘’…".contains(c);
     loop {
         let mut shorter = inner.trim_end_matches(closes);
         for (open, close) in [('(', ')'), ('[', ']'), ('{', '}')] {
@@ -212,15 +227,76 @@ fn trimmed(word: &str) -> Option<(usize, usize)> {
     is_word.then_some((start, start + inner.len()))
 }
 
+/// Marks in front of a word that are no part of it.
+fn opens(c: char) -> bool {
+    matches!(
+        c,
+        '(' | '['
+            | '{'
+            | '<'
+            | '"'
+            | '\''
+            | '*'
+            | ','
+            | ';'
+            | ':'
+            | '!'
+            | '?'
+            | '>'
+            | '|'
+            | '~'
+            | '“'
+            | '”'
+            | '„'
+            | '«'
+            | '»'
+            | '‘'
+            | '’'
+            | '…'
+    )
+}
+
+/// Marks behind a word that are no part of it.
+fn closes(c: char) -> bool {
+    matches!(
+        c,
+        '>' | '"'
+            | '\''
+            | '*'
+            | ','
+            | ';'
+            | ':'
+            | '!'
+            | '?'
+            | '|'
+            | '.'
+            | '“'
+            | '”'
+            | '„'
+            | '«'
+            | '»'
+            | '‘'
+            | '’'
+            | '…'
+    )
+}
+
 /// What a word is by its own form; `None` for a word like any other, and for a small number, which needs a unit.
 pub(super) fn classify(word: &str) -> Option<Kind> {
+    let bytes = word.as_bytes();
     // Most words.
-    if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+    if bytes.iter().all(u8::is_ascii_lowercase) {
         return None;
     }
-    let has_letter = word.contains(char::is_alphabetic);
-    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-    if word.contains("://") || word.starts_with("www.") {
+    let has_letter =
+        if word.is_ascii() { bytes.iter().any(u8::is_ascii_alphabetic) } else { word.contains(char::is_alphabetic) };
+    let has_digit = bytes.iter().any(u8::is_ascii_digit);
+    // Of the others most: a word with a capital letter, and a number.
+    let is_plain = |byte: &u8| if has_digit { byte.is_ascii_digit() } else { byte.is_ascii_lowercase() };
+    if bytes[0].is_ascii_alphanumeric() && bytes[1..].iter().all(is_plain) && has_digit != has_letter {
+        return (has_digit && !is_small_number(word)).then_some(Kind::Number);
+    }
+    if holds(word, b"://") || word.starts_with("www.") {
         return Some(Kind::Url);
     }
     if let Some((name, host)) = word.split_once('@')
@@ -242,6 +318,11 @@ pub(super) fn classify(word: &str) -> Option<Kind> {
         return Some(if is_number_with_unit(word) { Kind::Number } else { Kind::Id });
     }
     is_file_name(word).then_some(Kind::Path)
+}
+
+/// Returns true if these bytes stand in a word. For something so short, setting up a search costs more than the search.
+fn holds(word: &str, bytes: &[u8]) -> bool {
+    word.as_bytes().windows(bytes.len()).any(|window| window == bytes)
 }
 
 fn is_path(word: &str, has_digit: bool) -> bool {
@@ -271,7 +352,7 @@ fn is_file_name(word: &str) -> bool {
 }
 
 fn is_symbol(word: &str) -> bool {
-    if word.contains("::") || word.contains("()") || word.contains("->") {
+    if holds(word, b"::") || holds(word, b"()") || holds(word, b"->") {
         return true;
     }
     if let Some(flag) = word.strip_prefix("--") {
@@ -312,7 +393,7 @@ fn is_plain_number(word: &str) -> bool {
 
 fn is_unit(word: &str) -> bool {
     let is_word = |c: char| c.is_alphabetic() || matches!(c, '%' | '°' | '/' | '€' | '$' | '£');
-    !word.is_empty() && word.len() <= 20 && word.chars().all(is_word) && !among(NO_UNITS, word)
+    !word.is_empty() && word.len() <= 20 && word.chars().all(is_word) && !NO_UNITS.has_any_case(word)
 }
 
 fn is_capital(word: &str) -> bool {
@@ -322,12 +403,7 @@ fn is_capital(word: &str) -> bool {
 /// Whether what stands in front says that a name comes.
 fn names(sentence: &str, before: &str, at: usize) -> bool {
     let first = || sentence.split_whitespace().next().unwrap_or_default();
-    among(NAMING, before) || (2..=9).contains(&at) && among(IS, before) && among(TELLING, first())
-}
-
-/// Whether a word, in whatever case, is in a list of lower-case words.
-fn among(list: &str, word: &str) -> bool {
-    !word.is_empty() && list.split_ascii_whitespace().any(|listed| listed.eq_ignore_ascii_case(word))
+    NAMING.has_any_case(before) || (2..=9).contains(&at) && IS.has_any_case(before) && TELLING.has_any_case(first())
 }
 
 #[cfg(test)]

@@ -17,13 +17,14 @@ mod sources;
 use super::{RESTORED, Sections, Slot, strip_files};
 use clause::{Width, clause};
 pub(super) use held::normal;
-use held::{Held, content_words};
+use held::{Content, Held};
 pub(super) use identify::Kind;
 use reseed_protocol::{Message, command::SummaryKind};
 use sources::{OPEN, Rank, Source, Sources, Speaker};
 use std::{
+    borrow::Cow,
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
 };
 
 use crate::core::context::extract::{ASSISTANT, TOOL};
@@ -124,19 +125,29 @@ impl Identifier {
 
 /// What is looked for: each identifier once, at the place where it matters most, among equal ones the newest.
 fn identifiers(sources: &Sources) -> Vec<Identifier> {
-    let mut best: BTreeMap<String, Identifier> = BTreeMap::new();
+    let mut best: HashMap<Cow<'_, str>, Identifier> = HashMap::new();
     for (at, source) in sources.all.iter().enumerate() {
         for (nth, found) in source.found.iter().enumerate() {
             let identifier = Identifier { kind: found.kind, source: at, found: nth, rank: source.rank };
-            let name = normal(identifier.text(sources));
-            if best.get(&name).is_none_or(|best| best.rank <= identifier.rank) {
-                best.insert(name, identifier);
+            match best.entry(normal(&source.text[found.start..found.end])) {
+                Entry::Vacant(place) => {
+                    place.insert(identifier);
+                }
+                Entry::Occupied(mut best) if best.get().rank <= identifier.rank => {
+                    best.insert(identifier);
+                }
+                Entry::Occupied(_) => {}
             }
         }
     }
     let mut identifiers: Vec<Identifier> = best.into_values().collect();
-    identifiers.sort_by_key(|identifier| (Reverse(identifier.rank), Reverse(identifier.source), identifier.found));
-    identifiers.truncate(IDENTIFIERS_MAX);
+    // No two are alike in this, so that they come in one order whatever the map's is.
+    let order = |it: &Identifier| (Reverse(it.rank), Reverse(it.source), it.found);
+    if identifiers.len() > IDENTIFIERS_MAX {
+        identifiers.select_nth_unstable_by_key(IDENTIFIERS_MAX, order);
+        identifiers.truncate(IDENTIFIERS_MAX);
+    }
+    identifiers.sort_unstable_by_key(order);
     identifiers
 }
 
@@ -148,26 +159,27 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
         by_source.entry(identifier.source).or_default().push((found.start, found.end));
     }
     let mut ordered: Vec<usize> = by_source.keys().copied().collect();
-    let relevance =
-        |at: usize| content_words(&sources.all[at].text).filter(|word| sources.goal.contains(word)).count().min(2);
+    let is_wanted = |word: &&str| sources.goal.contains(*word);
+    let relevance = |at: usize| Content::of(&sources.all[at].text).iter().filter(is_wanted).take(2).count();
     ordered.sort_by_cached_key(|at| (Reverse(sources.all[*at].rank), Reverse(relevance(*at)), Reverse(*at)));
 
     let cost = |line: &str| (bounds.count)(line) + 1;
     let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
     let fit = |width: Width| {
         let mut left = room;
-        let mut chosen: BTreeMap<usize, String> = BTreeMap::new();
-        let mut seen: BTreeSet<String> = BTreeSet::new();
+        let mut chosen: BTreeMap<usize, Line> = BTreeMap::new();
+        let mut seen: HashSet<String> = HashSet::new();
         let mut misses = 0;
         for at in &ordered {
-            let line = line(&sources.all[*at], &by_source[at], width);
-            if !seen.insert(normal(&line)) {
+            let text = line(&sources.all[*at], &by_source[at], width);
+            if !seen.insert(normal(&text).into_owned()) {
                 continue;
             }
-            match left.checked_sub(cost(&line)) {
+            let tokens = cost(&text);
+            match left.checked_sub(tokens) {
                 Some(rest) => {
                     left = rest;
-                    chosen.insert(*at, line);
+                    chosen.insert(*at, Line { text, tokens });
                 }
                 None if misses == MISSES_MAX => break,
                 None => misses += 1,
@@ -176,24 +188,35 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
         (chosen, left, misses)
     };
     let (mut chosen, mut left, misses) = fit(Width::Bare);
+    let mut widths = [Width::Bare, Width::Tight, Width::Whole].as_slice();
     if misses > 0 && chosen.len() >= MANY_LINES {
         (chosen, left, _) = fit(Width::Least);
+    } else {
+        widths = &widths[1..];
     }
     // What room is left goes into more of the sentence around what matters most; a tool's words are not given more.
-    for width in [Width::Bare, Width::Tight, Width::Whole] {
+    for width in widths {
         for at in &ordered {
-            let may_grow = width < Width::Whole || sources.all[*at].speaker != Speaker::Tool;
+            let may_grow = *width < Width::Whole || sources.all[*at].speaker != Speaker::Tool;
             let Some(narrow) = chosen.get_mut(at).filter(|_| may_grow) else { continue };
-            let wide = line(&sources.all[*at], &by_source[at], width);
-            if wide == *narrow {
+            let text = line(&sources.all[*at], &by_source[at], *width);
+            if text == narrow.text {
                 continue;
             }
-            let Some(rest) = left.checked_sub(cost(&wide).saturating_sub(cost(narrow))) else { break };
+            let tokens = cost(&text);
+            let Some(rest) = left.checked_sub(tokens.saturating_sub(narrow.tokens)) else { break };
             left = rest;
-            *narrow = wide;
+            *narrow = Line { text, tokens };
         }
     }
-    chosen.into_values().collect()
+    chosen.into_values().map(|line| line.text).collect()
+}
+
+/// A line that is put back.
+struct Line {
+    text: String,
+    /// What it costs, its line break included.
+    tokens: u64,
 }
 
 /// A sentence as a line of the section, with who said it unless it was the user.

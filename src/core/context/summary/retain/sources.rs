@@ -4,20 +4,20 @@
 //! answered. What a newer sentence says otherwise is left out.
 
 use super::{
-    held::{content_words, shares},
+    held::Content,
     identify::{Found, Kind, classify, identify},
 };
 use crate::core::context::{
-    extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, any_of, judge, sentences},
+    extract::{ASSISTANT, OPEN_QUESTION, Phrases, TOOL, USER, Weight, judge, sentences},
     serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX, clip},
-    summary::{Sections, Slot, item_text, kind::must_keep, presentable, strip_files},
+    summary::{
+        Sections, Slot, item_text,
+        kind::{may_keep, must_keep},
+        presentable, strip_files,
+    },
 };
-use aho_corasick::AhoCorasick;
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands in front of what is still to be done.
 pub(super) const OPEN: &str = "Open: ";
@@ -90,7 +90,8 @@ impl Sources {
         let asked =
             messages.iter().rev().find(|message| message.role == Role::User && !message.text().trim().is_empty());
         if let Some(asked) = asked {
-            sources.goal.extend(content_words(&clip(&asked.text(), TEXT_CHARS_MAX)));
+            let asked = Content::of(&clip(&asked.text(), TEXT_CHARS_MAX));
+            sources.goal.extend(asked.iter().map(str::to_owned));
         }
         sources.judge();
         sources.close_tasks(messages);
@@ -109,7 +110,7 @@ impl Sources {
                 let slot = if is_done { Slot::Done } else { slot };
                 self.take_line(slot, item_text(line));
                 if matches!(slot, Slot::Goal | Slot::NextSteps) {
-                    self.goal.extend(content_words(line));
+                    self.goal.extend(Content::of(line).iter().map(str::to_owned));
                 }
             }
         }
@@ -140,7 +141,7 @@ impl Sources {
                 // It was worth to be put back once. What shortened it may have taken away what it was known by.
                 found.push(Found { kind: Kind::Task, start: 0, end: sentence.len() });
             }
-            self.push(sentence, speaker, rank, found);
+            self.push(sentence, speaker, rank, found, true);
         }
     }
 
@@ -150,22 +151,28 @@ impl Sources {
                 let text = presentable(text);
                 let text = clip(&text, TEXT_CHARS_MAX);
                 let speaker = if role == Role::User { Speaker::User } else { Speaker::Assistant };
+                // Looked for in the whole text first: most texts have none of it.
+                let may_keep = may_keep(self.kind, &text);
+                let may_decide = speaker == Speaker::Assistant && decides(&text);
+                let may_remain = REMAINS.are_in(&text);
                 for sentence in sentences(&text) {
-                    match task(sentence) {
-                        Some(task) => self.push_task(task, speaker),
-                        None if speaker == Speaker::User => {
-                            self.push(item_text(sentence), speaker, Rank::Passing, Vec::new());
-                        }
-                        None => {
-                            let rank = if decides(sentence) { Rank::Decided } else { Rank::Said };
-                            self.push(item_text(sentence), speaker, rank, Vec::new());
-                        }
+                    if let Some(task) = task(sentence, may_remain) {
+                        self.push_task(task, speaker);
+                        continue;
                     }
+                    let rank = match speaker {
+                        Speaker::User => Rank::Passing,
+                        _ if may_decide && decides(sentence) => Rank::Decided,
+                        _ => Rank::Said,
+                    };
+                    let sentence = item_text(sentence);
+                    self.push(sentence, speaker, rank, identify(sentence), may_keep);
                 }
             }
             Part::ToolResult { output, .. } => {
                 let output = presentable(output);
                 let output = clip(&output, TOOL_RESULT_CHARS_MAX);
+                let may_keep = may_keep(self.kind, &output);
                 let mut left = PER_RESULT_MAX;
                 for sentence in sentences(&output) {
                     let mut found = if left > 0 { identify(sentence) } else { Vec::new() };
@@ -179,20 +186,21 @@ impl Sources {
                     });
                     found.truncate(left);
                     left -= found.len();
-                    if !found.is_empty() || must_keep(self.kind, sentence).is_some() {
-                        self.push(sentence, Speaker::Tool, Rank::Answered, found);
+                    if found.is_empty() && may_keep && must_keep(self.kind, sentence).is_some() {
+                        // What is in quotation marks counts where the sentence must be kept.
+                        found = identify(sentence);
                     }
+                    self.push(sentence, Speaker::Tool, Rank::Answered, found, may_keep);
                 }
             }
             Part::Image { .. } | Part::Reasoning { .. } | Part::ToolCall { .. } => {}
         }
     }
 
-    /// Adds a sentence if it holds an identifier; without any given they are looked for.
-    fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, found: Vec<Found>) {
-        let mut found = if found.is_empty() { identify(sentence) } else { found };
-        let must =
-            must_keep(self.kind, sentence).filter(|_| speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
+    /// Adds a sentence if it holds an identifier or must be kept; `may_keep`: it is looked at for the latter.
+    fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, mut found: Vec<Found>, may_keep: bool) {
+        let may_keep = may_keep && (speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
+        let must = if may_keep { must_keep(self.kind, sentence) } else { None };
         let rank = if must.is_some() { Rank::Told } else { rank };
         if let Some((kind, start, end)) = must {
             found.insert(0, Found { kind, start, end });
@@ -204,7 +212,7 @@ impl Sources {
 
     fn push_task(&mut self, text: &str, speaker: Speaker) {
         let text = text.trim();
-        if content_words(text).next().is_none() {
+        if Content::of(text).iter().next().is_none() {
             return;
         }
         let mut found = vec![Found { kind: Kind::Task, start: 0, end: text.len() }];
@@ -257,21 +265,22 @@ impl Sources {
         }
         let (older, tasks) = tasks.split_at(tasks.len().saturating_sub(TASKS_MAX));
         let mut gone: BTreeSet<usize> = older.iter().copied().collect();
-        let done: Vec<BTreeSet<String>> = messages
+        let done: Vec<Content> = messages
             .iter()
             .flat_map(|message| &message.content)
             .filter_map(|part| match part {
                 Part::Text { text } => Some(text),
                 _ => None,
             })
+            .filter(|text| CLOSES.are_in(text))
             .flat_map(|text| sentences(text))
             .filter(|sentence| closes(sentence))
-            .map(|sentence| content_words(sentence).collect())
+            .map(Content::of)
             .collect();
-        let wanted = |at: &usize| content_words(&self.all[*at].text).collect::<BTreeSet<String>>();
         gone.extend(tasks.iter().filter(|at| {
-            let wanted = wanted(at);
-            done.iter().any(|done| shares(&wanted, done))
+            let wanted = Content::of(&self.all[**at].text);
+            let wanted: Vec<&str> = wanted.iter().collect();
+            done.iter().any(|done| done.shares(&wanted))
         }));
         self.leave_out(&gone);
     }
@@ -286,70 +295,64 @@ impl Sources {
 }
 
 /// What says that something is still to be done.
-static REMAINS: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "still need",
-        "still have to",
-        "next step",
-        "remains to be",
-        "left to do",
-        "not done yet",
-        "muss noch",
-        "müssen noch",
-    ])
-});
+static REMAINS: Phrases = Phrases::new(&[
+    "still need",
+    "still have to",
+    "next step",
+    "remains to be",
+    "left to do",
+    "not done yet",
+    "muss noch",
+    "müssen noch",
+]);
 /// What says that something is finished.
-static CLOSES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "done",
-        "finish",
-        "complete",
-        "fixed",
-        "implemented",
-        "deployed",
-        "merged",
-        "passes",
-        "passed",
-        "works now",
-        "[x]",
-        "erledigt",
-        "fertig",
-    ])
-});
+static CLOSES: Phrases = Phrases::new(&[
+    "done",
+    "finish",
+    "complete",
+    "fixed",
+    "implemented",
+    "deployed",
+    "merged",
+    "passes",
+    "passed",
+    "works now",
+    "[x]",
+    "erledigt",
+    "fertig",
+]);
 /// What says that something was decided.
-static DECIDES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "ecided",
-        "ecision",
-        "et's use",
-        "will use",
-        "ll use",
-        "o with",
-        "oing with",
-        "hose ",
-        "greed",
-        "ettled on",
-        "entschieden",
-        "beschlossen",
-    ])
-});
+static DECIDES: Phrases = Phrases::new(&[
+    "ecided",
+    "ecision",
+    "et's use",
+    "will use",
+    "ll use",
+    "o with",
+    "oing with",
+    "hose ",
+    "greed",
+    "ettled on",
+    "entschieden",
+    "beschlossen",
+]);
 
-/// What a sentence says is still to be done.
-fn task(sentence: &str) -> Option<&str> {
+/// What a sentence says is still to be done; `may_remain`: its text says so somewhere.
+fn task(sentence: &str, may_remain: bool) -> Option<&str> {
     const HEADS: [&str; 8] = ["TODO:", "TODO ", "FIXME:", "FIXME ", "- [ ] ", "* [ ] ", "[ ] ", "Open task: "];
     let sentence = sentence.trim();
     if let Some(task) = HEADS.iter().find_map(|head| sentence.strip_prefix(head)) {
         return Some(task);
     }
-    REMAINS.is_match(sentence).then_some(sentence)
+    (may_remain && REMAINS.are_in(sentence)).then_some(sentence)
 }
 
 /// Whether a sentence says that something is finished.
 fn closes(sentence: &str) -> bool {
-    CLOSES.is_match(sentence) && !sentence.contains("not ")
+    CLOSES.are_in(sentence) && !sentence.contains("not ")
 }
 
 /// Whether a sentence says what was decided.
 fn decides(sentence: &str) -> bool {
-    DECIDES.is_match(sentence)
+    DECIDES.are_in(sentence)
 }

@@ -1,6 +1,39 @@
 //! What secrets look like, and the words that announce one.
 
 use super::MASK;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use std::sync::LazyLock;
+
+/// Something of every secret, whatever its case: a line without any of it holds none. A name may be joined from words,
+/// of which one is whole: `API key`, `access_token`, `mot-de-passe`.
+static SIGNS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let names =
+        ["pass", "pwd", "pw", "kennwort", "contrase", "senha", "secret", "token", "key", "credential", "bearer"];
+    let others = PASSWORDS.into_iter().filter(|name| !name.is_ascii()).chain(["Пароль", "ПАРОЛЬ"]);
+    let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix).chain(["eyj", "-----begin"]);
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .ascii_case_insensitive(true)
+        .prefilter(false)
+        .build([ADDRESS].into_iter().chain(names).chain(others).chain(forms))
+        .expect("a few short words fit into an automaton")
+});
+/// Stands in front of the password of an address, which has an `@` behind it.
+const ADDRESS: &str = "://";
+
+/// Where the first sign of a secret stands in a text.
+pub(super) fn sign(text: &str) -> Option<usize> {
+    // Where the next `@` or end of a line stands, looked for once for all addresses before it.
+    let mut mark = 0;
+    let mut has_password = |at: usize| {
+        if mark < at {
+            mark = text[at..].find(['@', '\n']).map_or(text.len(), |bytes| at + bytes);
+        }
+        text[mark..].starts_with('@')
+    };
+    let mut signs = SIGNS.find_iter(text).map(|found| (found.start(), found.pattern().as_usize()));
+    signs.find(|(at, form)| *form > 0 || has_password(*at)).map(|(at, _)| at)
+}
 
 /// Beginnings of keys, and how many bytes a key has behind its beginning at least.
 const PREFIXES: [(&str, usize); 38] = [
