@@ -74,6 +74,18 @@ impl Weights {
             _ => self.late,
         }
     }
+
+    /// The price of a row of so many characters, of which the first is at this place.
+    fn row(&self, from: u32, chars: u32) -> u64 {
+        let end = from.saturating_add(chars);
+        let first = u32::from(from == 1 && chars > 0);
+        let early = end.min(u32::from(self.late_from)).saturating_sub(from.max(2));
+        let late = chars - first - early;
+        [(first, self.first), (early, self.next), (late, self.late)]
+            .into_iter()
+            .map(|(chars, units)| u64::from(chars) * u64::from(units))
+            .sum()
+    }
 }
 
 const fn weights(first: u16, next: u16, late_from: u16, late: u16) -> Weights {
@@ -211,10 +223,21 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
     let mut before = None;
     // The character's place in its run, from 1; where it stops growing the price has long been `late`.
     let mut place = 0u32;
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
         let class = Class::of(c);
         let continues = before.is_some_and(|before| class.continues(before));
         place = if continues { place.saturating_add(1) } else { 1 };
+        if class == Class::Lower {
+            // Most of most texts, so that a row of them is priced at once.
+            let row = rest.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(rest.len());
+            let chars = u32::try_from(row).unwrap_or(u32::MAX);
+            units[class.script() as usize] += class.weights().row(place, chars);
+            place = place.saturating_add(chars - 1);
+            before = Some(class);
+            rest = &rest[row..];
+            continue;
+        }
         units[class.script() as usize] += u64::from(match (class, before) {
             (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
             (Class::Digit, Some(Class::Space)) => class.weights().first + SPACE_BEFORE_DIGIT,
@@ -223,6 +246,7 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
             _ => class.weights().at(place),
         });
         before = Some(class);
+        rest = &rest[c.len_utf8()..];
     }
     units
 }
@@ -306,6 +330,17 @@ mod tests {
         #[test]
         fn two_texts_joined_cost_what_they_cost_apart(a in texts(), b in texts()) {
             prop_assert!(count(&[a.as_str(), &b].concat()).abs_diff(count(&a) + count(&b)) <= 5);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_costs_what_its_characters_cost(from in 1..20_u32, chars in 0..20_u32) {
+            for class in [Class::Lower, Class::Upper, Class::Space, Class::Han, Class::Digit] {
+                let weights = class.weights();
+                let one_by_one: u64 = (from..from + chars).map(|place| u64::from(weights.at(place))).sum();
+                prop_assert_eq!(weights.row(from, chars), one_by_one, "{:?}", class);
+            }
         }
     }
 

@@ -70,8 +70,9 @@ impl Shows {
                 Part::Text { text } => shows.text(text, message.role),
                 Part::ToolCall { name, arguments, .. } => shows.call(name, arguments),
                 Part::ToolResult { output, is_error, .. } => {
-                    shows.error |= *is_error || is_error_text(head(output));
-                    shows.source |= head(output).contains("://");
+                    let output = head(output);
+                    shows.error = shows.error || *is_error || is_error_text(output);
+                    shows.source = shows.source || output.contains("://");
                 }
                 Part::Image { .. } | Part::Reasoning { .. } => {}
             }
@@ -81,9 +82,10 @@ impl Shows {
 
     fn text(&mut self, text: &str, role: Role) {
         let text = head(text);
-        self.code |= text.contains("```") || has_source_file(text) || is_signature(text);
-        self.error |= is_error_text(text) || role == Role::User && complains(text);
-        self.source |= text.contains("://") || cites(text);
+        // What has shown is not looked for again.
+        self.code = self.code || text.contains("```") || has_source_file(text) || is_signature(text);
+        self.error = self.error || is_error_text(text) || role == Role::User && complains(text);
+        self.source = self.source || text.contains("://") || cites(text);
     }
 
     fn call(&mut self, name: &str, arguments: &str) {
@@ -98,9 +100,11 @@ impl Shows {
 }
 
 fn head(text: &str) -> &str {
-    // In fewer bytes are no more characters.
-    if text.len() <= CHARS_MAX {
-        return text;
+    match text.as_bytes().get(..CHARS_MAX) {
+        // In fewer bytes are no more characters.
+        None => return text,
+        Some(bytes) if bytes.is_ascii() => return &text[..CHARS_MAX],
+        Some(_) => {}
     }
     text.char_indices().nth(CHARS_MAX).map_or(text, |(at, _)| &text[..at])
 }

@@ -1,7 +1,7 @@
 //! Whether a text holds an identifier, however it is spelt there.
 
 use crate::core::context::extract::{Words, is_unspaced};
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
 
 use super::identify::Kind;
 
@@ -9,35 +9,27 @@ use super::identify::Kind;
 const TASK_WORDS_PERCENT: usize = 70;
 
 /// A text, ready to be asked what it holds.
-pub(super) struct Held {
+pub(super) struct Held<'a> {
+    said: &'a str,
+    /// Made when the first task is looked for: most texts have none.
+    lines: OnceCell<Lines>,
     text: String,
     /// Where each word begins, by its first bytes.
     starts: HashMap<String, Vec<usize>>,
-    /// The words of each line that say what it is about, and the lines of each word.
-    lines: Vec<Content>,
-    by_word: HashMap<String, Vec<usize>>,
 }
 
-impl Held {
-    pub(super) fn new(text: &str) -> Self {
-        let lines: Vec<Content> = text.lines().map(Content::of).collect();
-        let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
-        for (at, word) in lines.iter().enumerate().flat_map(|(at, line)| line.iter().map(move |word| (at, word))) {
-            match by_word.get_mut(word) {
-                Some(lines) => lines.push(at),
-                None => drop(by_word.insert(word.to_owned(), vec![at])),
-            }
-        }
-        let text = normal(text).into_owned();
-        let mut starts: HashMap<String, Vec<usize>> = HashMap::new();
+impl<'a> Held<'a> {
+    pub(super) fn new(said: &'a str) -> Self {
+        let text = normal(said).into_owned();
+        let mut starts = HashMap::new();
         let mut is_start = true;
         for (at, c) in text.char_indices() {
             if is_start && c.is_alphanumeric() {
-                starts.entry(first_word(&text[at..]).to_owned()).or_default().push(at);
+                push(&mut starts, first_word(&text[at..]), at);
             }
             is_start = !c.is_alphanumeric() || is_unspaced(c);
         }
-        Self { text, starts, lines, by_word }
+        Self { said, lines: OnceCell::new(), text, starts }
     }
 
     /// Whether this identifier stands in the text, whole.
@@ -72,8 +64,35 @@ impl Held {
             Some(at) => &words[at..=at],
             None => &words[..others.min(words.len())],
         };
-        let lines = looked_for.iter().filter_map(|word| self.by_word.get(*word)).flatten();
-        lines.into_iter().any(|line| self.lines[*line].shares(&words))
+        let Lines { all, by_word } = self.lines.get_or_init(|| Lines::of(self.said));
+        let lines = looked_for.iter().filter_map(|word| by_word.get(*word)).flatten();
+        lines.into_iter().any(|line| all[*line].shares(&words))
+    }
+}
+
+/// The lines of a text.
+struct Lines {
+    all: Vec<Content>,
+    /// The lines in which each word stands that says what something is about.
+    by_word: HashMap<String, Vec<usize>>,
+}
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let all: Vec<Content> = text.lines().map(Content::of).collect();
+        let mut by_word = HashMap::new();
+        for (at, line) in all.iter().enumerate() {
+            line.iter().for_each(|word| push(&mut by_word, word, at));
+        }
+        Self { all, by_word }
+    }
+}
+
+/// Adds one more place of a word, which is copied where it is new.
+fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
+    match places.get_mut(word) {
+        Some(places) => places.push(at),
+        None => drop(places.insert(word.to_owned(), vec![at])),
     }
 }
 
