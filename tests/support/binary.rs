@@ -105,6 +105,13 @@ impl Binary {
         assert!(sent.unwrap().success());
     }
 
+    /// Lets the files of a server that was started with a limit grow to so many KiB from now on, at most to that limit.
+    pub(crate) async fn limit_files(&self, kib: u64) {
+        let limit = format!("--fsize={}:", kib * 1024);
+        let set = Command::new("prlimit").args(["--pid", &self.pid().to_string(), &limit]).status().await;
+        assert!(set.expect("prlimit is there, of util-linux").success());
+    }
+
     /// Waits for its end; returns the exit code.
     pub(crate) async fn ended(mut self) -> Option<i32> {
         timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap().code()

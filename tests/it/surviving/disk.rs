@@ -2,8 +2,9 @@
 //! not there, everyone is told, and with room again everything that was acknowledged is there.
 
 use super::fold::{Folder, fresh};
-use crate::support::{binary::Binary, http, json::present, talk::words};
+use crate::support::{binary::Binary, client::Client, http, json::present, talk::words};
 use serde_json::json;
+use std::{fs, time::Duration};
 
 /// The offline model without pauses, in a window that holds everything that is said here.
 const SETTINGS: [(&str, &str); 3] =
@@ -11,6 +12,9 @@ const SETTINGS: [(&str, &str); 3] =
 
 /// KiB that no file of the server may exceed.
 const FILE_KIB: u64 = 2_000;
+
+/// How long a server may take to notice: it believes a write that succeeded for ten seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
@@ -76,5 +80,39 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     assert!(acknowledged(&client).len() >= before.len());
     let read = fresh(&server.ws(), &client.fold).await;
     assert_eq!(client.fold.log, read.log.clone().split_off(client.fold.log.keys().next().unwrap()));
+    server.stop().await;
+}
+
+/// Waits until load balancers are told this.
+async fn told(server: &Binary, status: u16) {
+    let asked = async {
+        while http::get(&server.address, "/readyz").await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+        panic!("/readyz does not come to {status}: {}", http::get(&server.address, "/readyz").await.body);
+    }
+}
+
+/// A disk that fills up while nobody writes: whoever asks is told all the same. A file that may not grow is a fault of the
+/// disk to SQLite rather than a full one, so the server is restarted here, as it says; on a full disk it goes on by itself
+/// once there is room, as the disks of `tests/disk` do.
+#[tokio::test]
+async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Binary::start_with_file_limit(folder.path(), &SETTINGS, FILE_KIB).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    assert_eq!(client.turn("Is the sea warm?").await["status"], "completed");
+    told(&server, 200).await;
+    // What was written may be written again; nothing grows.
+    let files = fs::read_dir(folder.path().join("data")).unwrap();
+    let largest = files.map(|file| file.unwrap().metadata().unwrap().len()).max().unwrap();
+    server.limit_files(largest / 1024).await;
+    told(&server, 503).await;
+    assert_eq!(http::get(&server.address, "/healthz").await.status, 200);
+    server.stop().await;
+    let server = Binary::start(folder.path(), &SETTINGS).await;
+    told(&server, 200).await;
     server.stop().await;
 }
