@@ -75,7 +75,7 @@ impl Weights {
         }
     }
 
-    /// The price of a row of so many characters, of which the first is at this place.
+    /// The price of `chars` characters in a row, the first at place `from`.
     fn row(&self, from: u32, chars: u32) -> u64 {
         let end = from.saturating_add(chars);
         let first = u32::from(from == 1 && chars > 0);
@@ -229,7 +229,7 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
         let continues = before.is_some_and(|before| class.continues(before));
         place = if continues { place.saturating_add(1) } else { 1 };
         if class == Class::Lower {
-            // Most of most texts, so that a row of them is priced at once.
+            // Small letters make up most text, so a run of them is priced in one step.
             let row = rest.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(rest.len());
             let chars = u32::try_from(row).unwrap_or(u32::MAX);
             units[class.script() as usize] += class.weights().row(place, chars);

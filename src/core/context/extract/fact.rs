@@ -113,7 +113,7 @@ pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
     }
     let claim = claim(&words);
     // Scripts without spaces come as single characters with spaces between: compared without them.
-    let keeps = KEEP.are_among(spaced)
+    let keeps = KEEP.any_among(spaced)
         || !sentence.is_ascii() && KEEP.iter().any(|phrase| !phrase.is_ascii() && sentence.contains(phrase));
     let is_told = claim.as_ref().is_some_and(|claim| claim.is_own || claim.key.is_some());
     let about_oneself = ABOUT_ONESELF.iter().any(|start| spaced.starts_with(start));

@@ -149,7 +149,7 @@ impl Gathering {
             let words = Words::of(sentence);
             let spaced = words.spaced();
             let asks = is_question(sentence, &words.list());
-            let wants = GOAL.are_among(spaced);
+            let wants = GOAL.any_among(spaced);
             if asks || wants || words.iter().next().is_some_and(|word| ORDERS.has(word)) {
                 request = request.or(Some(sentence));
             }
@@ -157,7 +157,7 @@ impl Gathering {
                 self.open_question = Some(sentence.to_owned());
                 continue;
             }
-            let limits = CONSTRAINT.are_among(spaced) || CONSTRAINT_UNSPACED.are_in(sentence);
+            let limits = CONSTRAINT.any_among(spaced) || CONSTRAINT_UNSPACED.any_in(sentence);
             let judged = judge(sentence);
             let is_told = judged.as_ref().is_some_and(|(weight, _)| *weight >= Weight::Told);
             if is_told {

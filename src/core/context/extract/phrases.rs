@@ -109,8 +109,8 @@ pub(super) static GOAL: Phrases = Phrases::new(&[
 ]);
 /// First words of a request.
 pub(super) static ORDERS: Listed = Listed::new(
-    "please can could build write make fix add implement create plan explain find show tell translate list compare check \
-     review summarise summarize refactor change give use run call let help",
+    "please can could build write make fix add implement create plan explain find show tell translate list compare \
+     check review summarise summarize refactor change give use run call let help",
 );
 
 /// Where a sentence about the work belongs.
@@ -122,5 +122,5 @@ pub(super) fn work(spaced: &str) -> Option<Slot> {
         (Slot::InProgress, &IN_PROGRESS),
         (Slot::Blocked, &BLOCKED),
     ];
-    places.into_iter().find(|(_, phrases)| phrases.are_among(spaced)).map(|(slot, _)| slot)
+    places.into_iter().find(|(_, phrases)| phrases.any_among(spaced)).map(|(slot, _)| slot)
 }

@@ -52,63 +52,63 @@ impl Words {
     }
 }
 
-/// A list of words that the words of every sentence are held against.
+/// A fixed list of words with a fast lookup.
 pub(crate) struct Listed {
     /// The words, with single spaces between them.
     words: &'static str,
-    /// For each look of a word, one more than the byte where the first such word begins; 0: none looks like it.
-    first: [u16; Self::LOOKS],
+    /// For each bucket, one more than the byte where its first word begins; 0 if the bucket is empty.
+    buckets: [u16; Self::BUCKETS],
 }
 
 impl Listed {
-    /// Many more than a list has words, so that few of them look alike, and most other words look like none.
-    const LOOKS: usize = 512;
+    /// Many more than a list has words: few words share a bucket, and most other words fall into empty ones.
+    const BUCKETS: usize = 512;
 
     /// Makes a list of words in lower case with single spaces between them.
     pub(crate) const fn new(words: &'static str) -> Self {
         let bytes = words.as_bytes();
         assert!(bytes.len() < u16::MAX as usize, "a list is a few hundred words");
-        let mut first = [0; Self::LOOKS];
+        let mut buckets = [0; Self::BUCKETS];
         let (mut start, mut at) = (0, 0);
         while at <= bytes.len() {
             if at == bytes.len() || bytes[at] == b' ' {
                 if at > start {
-                    let look = Self::look(bytes[start], bytes[at - 1], at - start);
-                    if first[look] == 0 {
-                        first[look] = start as u16 + 1;
+                    let bucket = Self::bucket(bytes[start], bytes[at - 1], at - start);
+                    if buckets[bucket] == 0 {
+                        buckets[bucket] = start as u16 + 1;
                     }
                 }
                 start = at + 1;
             }
             at += 1;
         }
-        Self { words, first }
+        Self { words, buckets }
     }
 
-    const fn look(first: u8, last: u8, bytes: usize) -> usize {
-        (first.to_ascii_lowercase() as usize * 31 + last.to_ascii_lowercase() as usize * 7 + bytes) % Self::LOOKS
+    const fn bucket(first: u8, last: u8, bytes: usize) -> usize {
+        (first.to_ascii_lowercase() as usize * 31 + last.to_ascii_lowercase() as usize * 7 + bytes) % Self::BUCKETS
     }
 
     /// Returns true if the word stands in the list.
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.alike(word).any(|listed| listed == word)
+        self.words_from_bucket(word).any(|listed| listed == word)
     }
 
     /// Returns true if the word stands in the list, whatever its case.
     pub(crate) fn has_any_case(&self, word: &str) -> bool {
-        self.alike(word).any(|listed| listed.eq_ignore_ascii_case(word))
+        self.words_from_bucket(word).any(|listed| listed.eq_ignore_ascii_case(word))
     }
 
-    /// The words from the first on that looks like this one.
-    fn alike(&self, word: &str) -> impl Iterator<Item = &'static str> {
+    /// The listed words from the first one in this word's bucket on.
+    fn words_from_bucket(&self, word: &str) -> impl Iterator<Item = &'static str> {
         let bytes = word.as_bytes();
-        let look = |first: &u8, last: &u8| usize::from(self.first[Self::look(*first, *last, bytes.len())]);
-        let from = bytes.first().zip(bytes.last()).and_then(|(first, last)| look(first, last).checked_sub(1));
+        let begin = |(first, last): (&u8, &u8)| usize::from(self.buckets[Self::bucket(*first, *last, bytes.len())]);
+        let from = bytes.first().zip(bytes.last()).and_then(|ends| begin(ends).checked_sub(1));
         from.and_then(|from| self.words.get(from..)).into_iter().flat_map(|words| words.split(' '))
     }
 }
 
-/// Phrases that the words of every sentence are held against.
+/// Pieces of text that are searched for together.
 pub(crate) struct Phrases {
     phrases: &'static [&'static str],
     any: OnceLock<AhoCorasick>,
@@ -116,29 +116,30 @@ pub(crate) struct Phrases {
 }
 
 impl Phrases {
-    /// Makes a list of phrases: words in lower case with single spaces between them, or their beginnings.
+    /// Makes a list of pieces. [`any_among`](Self::any_among) takes words in lower case with single spaces between them,
+    /// [`any_in_any_case`](Self::any_in_any_case) pieces in lower case.
     pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
         Self { phrases, any: OnceLock::new(), any_case: OnceLock::new() }
     }
 
-    /// Returns true if one of them stands in a text as it is.
-    pub(crate) fn are_in(&self, text: &str) -> bool {
+    /// Returns true if one of them stands in a text.
+    pub(crate) fn any_in(&self, text: &str) -> bool {
         self.any.get_or_init(|| build(self.phrases, false)).is_match(text)
     }
 
-    /// Returns true if one of them stands in a text, whatever the case of its letters. For phrases in lower case.
-    pub(crate) fn are_in_any_case(&self, text: &str) -> bool {
+    /// Returns true if one of them stands in a text, whatever the case of its letters.
+    pub(crate) fn any_in_any_case(&self, text: &str) -> bool {
         // A copy is made where there is more to lowering a letter than a bit.
         if text.is_ascii() {
             self.any_case.get_or_init(|| build(self.phrases, true)).is_match(text)
         } else {
-            self.are_in(&text.to_lowercase())
+            self.any_in(&text.to_lowercase())
         }
     }
 
     /// Returns true if one of them stands among words that were joined by spaces, at the boundaries of words.
-    pub(crate) fn are_among(&self, spaced: &str) -> bool {
-        self.are_in(spaced) && self.phrases.iter().any(|phrase| contains_words(spaced, phrase))
+    pub(crate) fn any_among(&self, spaced: &str) -> bool {
+        self.any_in(spaced) && self.phrases.iter().any(|phrase| contains_words(spaced, phrase))
     }
 
     /// All of them.
@@ -148,11 +149,11 @@ impl Phrases {
 }
 
 /// Returns true if words that were joined by spaces hold this phrase at the boundaries of words.
-pub(crate) fn contains_words(spaced: &str, phrase: &str) -> bool {
+fn contains_words(spaced: &str, phrase: &str) -> bool {
     spaced.match_indices(phrase).any(|(at, _)| {
         let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
         let end = at + phrase.len();
-        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ' || phrase.ends_with(' '))
+        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ')
     })
 }
 

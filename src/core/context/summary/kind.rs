@@ -130,19 +130,19 @@ fn has_source_file(text: &str) -> bool {
 }
 
 /// What begins the signature of something in code.
-static KEYS: Phrases =
+static SIGNATURE_STARTS: Phrases =
     Phrases::new(&["pub fn ", "async fn ", "fn ", "def ", "function ", "func ", "class ", "interface ", "struct "]);
 
 fn is_signature(text: &str) -> bool {
-    KEYS.are_in(text) && text.lines().any(|line| signature(line).is_some())
+    SIGNATURE_STARTS.any_in(text) && text.lines().any(|line| signature(line).is_some())
 }
 
 /// A signature in a sentence, from its key word to its end.
 fn signature(sentence: &str) -> Option<(usize, usize)> {
-    if !KEYS.are_in(sentence) {
+    if !SIGNATURE_STARTS.any_in(sentence) {
         return None;
     }
-    let found = KEYS.iter().filter_map(|key| Some((find_word(sentence, key)?, key.len())));
+    let found = SIGNATURE_STARTS.iter().filter_map(|key| Some((find_word(sentence, key)?, key.len())));
     let (at, key_bytes) = found.min()?;
     let rest = &sentence[at..];
     let named = &rest[key_bytes..];
@@ -185,7 +185,7 @@ fn is_error_text(text: &str) -> bool {
         "null pointer",
         "SIGSEGV",
     ]);
-    MARKS.are_in(text)
+    MARKS.any_in(text)
 }
 
 /// Returns true for a user who says that something does not work.
@@ -214,7 +214,7 @@ fn complains(text: &str) -> bool {
         "崩溃",
         "エラー",
     ]);
-    WORDS.are_in_any_case(text)
+    WORDS.any_in_any_case(text)
 }
 
 /// Returns true for a text that names where something stands.
@@ -235,7 +235,7 @@ fn cites(text: &str) -> bool {
         "根据",
         "によると",
     ]);
-    MARKS.are_in_any_case(text)
+    MARKS.any_in_any_case(text)
 }
 
 /// What says that something was decided.
@@ -284,10 +284,10 @@ static LIKES: Phrases =
 /// Returns false if there is nothing in a text that a summary of this kind must keep.
 pub(super) fn may_keep(kind: SummaryKind, text: &str) -> bool {
     match kind {
-        SummaryKind::Code => KEYS.are_in(text) || DECIDES.are_in(text),
-        SummaryKind::Debugging => is_error_text(text) || NARROWS.are_in(text),
-        SummaryKind::Research => cites(text) || LEAVES_OPEN.are_in(text),
-        SummaryKind::Chat => LIKES.are_in(text),
+        SummaryKind::Code => SIGNATURE_STARTS.any_in(text) || DECIDES.any_in(text),
+        SummaryKind::Debugging => is_error_text(text) || NARROWS.any_in(text),
+        SummaryKind::Research => cites(text) || LEAVES_OPEN.any_in(text),
+        SummaryKind::Chat => LIKES.any_in(text),
         SummaryKind::Auto => false,
     }
 }
@@ -300,13 +300,13 @@ pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usiz
         SummaryKind::Code => signature(sentence)
             .filter(|(start, end)| end - start <= EXACT_CHARS_MAX)
             .map(|(start, end)| (Kind::Quoted, start, end))
-            .or_else(|| if DECIDES.are_in(sentence) { whole(Kind::Task) } else { None }),
+            .or_else(|| if DECIDES.any_in(sentence) { whole(Kind::Task) } else { None }),
         SummaryKind::Debugging if is_error_text(sentence) && sentence.chars().count() <= EXACT_CHARS_MAX => {
             whole(Kind::Quoted)
         }
-        SummaryKind::Debugging if NARROWS.are_in(sentence) => whole(Kind::Task),
-        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.are_in(sentence) => whole(Kind::Task),
-        SummaryKind::Chat if LIKES.are_in(sentence) => whole(Kind::Task),
+        SummaryKind::Debugging if NARROWS.any_in(sentence) => whole(Kind::Task),
+        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.any_in(sentence) => whole(Kind::Task),
+        SummaryKind::Chat if LIKES.any_in(sentence) => whole(Kind::Task),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@
 
 mod forms;
 
-use forms::{Strength, is_bearer, known, sign, strength};
+use forms::{Strength, clue, is_bearer, known, strength};
 use std::borrow::Cow;
 
 /// Stands where a secret stood.
@@ -39,10 +39,11 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let mut announced: Option<usize> = None;
     let mut begins_line = true;
     loop {
-        // What is known of a line ends with it, so that lines without a sign of a secret need no look.
+        // No secret but a private key goes over a line break, so that lines without a clue to one need no look.
         if begins_line {
-            let Some(sign) = sign(&text[at..]) else { break };
-            at += text[at..at + sign].rfind('\n').map_or(0, |end| end + 1);
+            let Some(clue) = clue(&text[at..]) else { break };
+            at += text[at..at + clue].rfind('\n').map_or(0, |end| end + 1);
+            last_word = at;
             begins_line = false;
         }
         let rest = &text[at..];

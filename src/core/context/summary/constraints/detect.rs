@@ -42,11 +42,11 @@ pub(super) fn is_constraint(sentence: &str, words: &Words) -> bool {
     // At the beginning "also" and "please" are no part of the order; elsewhere they may be.
     let skipped: usize = words[..lead].iter().map(|word| word.len() + 1).sum();
     let rest = whole.get(skipped..).unwrap_or_default();
-    let is_none = || NONE.are_among(whole) || is_reported(&words) || is_guess(&words);
+    let is_none = || NONE.any_among(whole) || is_reported(&words) || is_guess(&words);
     let begins = |start| rest.strip_prefix(start).is_some_and(|after| after.is_empty() || after.starts_with(' '));
     let words = &words[lead..];
-    (STARTS.are_in(rest) && STARTS.iter().any(begins)
-        || CONTAINS.are_among(whole)
+    (STARTS.any_in(rest) && STARTS.iter().any(begins)
+        || CONTAINS.any_among(whole)
         || chooses(words)
         || is_exclusive(words)
         || forbids(sentence, words)
@@ -59,7 +59,7 @@ pub(super) fn is_constraint(sentence: &str, words: &Words) -> bool {
 pub(super) fn opens_rules(line: &str) -> bool {
     let line = line.trim_end().trim_end_matches(['*', '_']);
     line.ends_with([':', '：'])
-        && (Words::of(line).iter().any(|word| LIST_HEADS.has(word)) || LIST_HEADS_UNSPACED.are_in(line))
+        && (Words::of(line).iter().any(|word| LIST_HEADS.has(word)) || LIST_HEADS_UNSPACED.any_in(line))
 }
 
 /// Returns true if something else says it, such as a document: that is told, not ordered.
@@ -135,7 +135,7 @@ fn is_output(sentence: &str) -> bool {
     ["error", "warning", "exception", "traceback", "panicked", "//", "/*", "# ", ">", "$ ", "|", "```"]
         .iter()
         .any(|start| lower.starts_with(start))
-        || MARKS.are_in(begin)
+        || MARKS.any_in(begin)
 }
 
 /// Returns true if a sentence says that something must not be. A bound is none: "no more than 3" is "at most 3".
@@ -154,10 +154,10 @@ pub(super) fn is_negated(sentence: &str) -> bool {
         "не более",
     ]);
     let mut lower = sentence.to_lowercase().replace(['’', '\''], " ");
-    if BOUNDS.are_in(&lower) {
+    if BOUNDS.any_in(&lower) {
         lower = BOUNDS.iter().fold(lower, |text, bound| text.replace(bound, " "));
     }
-    NEGATIONS_UNSPACED.are_in(&lower) || Words::of(&lower).iter().any(|word| NEGATIONS.has(word))
+    NEGATIONS_UNSPACED.any_in(&lower) || Words::of(&lower).iter().any(|word| NEGATIONS.has(word))
 }
 
 #[cfg(test)]

@@ -94,27 +94,27 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     let mut found = Search::new(&lines);
     let mut kept = Kept::of(said.noted);
     for noted in said.noted {
-        found.look_at(noted, &Words::of(noted), Origin::User, true);
+        found.look_at(&Sentence::of(noted), Origin::User, true);
     }
     for sentence in users_sentences(said.messages) {
         let is_order = sentence.is_order();
         if is_order {
             kept.add(&sentence.text);
         }
-        found.look_at(&sentence.text, &sentence.words, Origin::User, is_order);
+        found.look_at(&sentence, Origin::User, is_order);
     }
     for sentence in users_sentences(said.kept) {
-        found.look_at(&sentence.text, &sentence.words, Origin::Other, false);
+        found.look_at(&sentence, Origin::Other, false);
     }
     for text in said.rules.iter().flat_map(|rules| whole_sentences(rules)) {
-        found.look_at(text, &Words::of(text), Origin::Other, false);
+        found.look_at(&Sentence::of(text), Origin::Other, false);
     }
     let earlier = said.previous.map(Sections::parse).unwrap_or_default();
     let records: Vec<Sections> = said.messages.iter().filter_map(|message| record(message)).collect();
     for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
         let line = item_text(line);
         if !line.starts_with(INFERRED) {
-            found.look_at(line, &Words::of(line), Origin::Other, false);
+            found.look_at(&Sentence::of(line), Origin::Other, false);
         }
     }
     let mut others = Kept::default();
@@ -344,11 +344,12 @@ impl<'a> Search<'a> {
         Self { lines, by_stem, best: vec![None; lines.len()] }
     }
 
-    /// Looks at a sentence with these words; `is_order`: a rule knows it as a constraint.
-    fn look_at(&mut self, sentence: &str, words: &Words, origin: Origin, is_order: bool) {
+    /// Looks at a sentence; `is_order`: a rule knows it as a constraint.
+    fn look_at(&mut self, sentence: &Sentence, origin: Origin, is_order: bool) {
         if self.lines.is_empty() {
             return;
         }
+        let Sentence { text: sentence, words, .. } = sentence;
         let mut shared: BTreeMap<usize, u64> = BTreeMap::new();
         for stem in words.iter().filter_map(stem) {
             for (at, bit) in self.by_stem.get(stem).into_iter().flatten() {
@@ -408,6 +409,10 @@ struct Sentence {
 }
 
 impl Sentence {
+    fn of(text: &str) -> Self {
+        Self { text: text.to_owned(), words: Words::of(text), is_rule: false }
+    }
+
     fn is_order(&self) -> bool {
         self.is_rule || is_constraint(&self.text, &self.words)
     }
@@ -431,15 +436,18 @@ fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sent
             } else if !within {
                 in_rules = in_rules && (line.trim().is_empty() || is_item(line));
                 if in_rules && !line.trim().is_empty() {
-                    let text = numbered(line).unwrap_or(item_text(line)).to_owned();
-                    said.push(Sentence { words: Words::of(&text), text, is_rule: true });
+                    let text = numbered(line).unwrap_or(item_text(line));
+                    said.push(Sentence { is_rule: true, ..Sentence::of(text) });
                     continue;
                 }
                 in_rules = in_rules || opens_rules(line);
                 // What was asked is not what was ordered.
-                let told = whole_sentences(line).into_iter().map(item_text).map(|text| (text, Words::of(text)));
+                let told = whole_sentences(line).into_iter().map(|text| (text, Words::of(text)));
                 let told = told.filter(|(text, words)| !is_question(text, &words.list()));
-                said.extend(told.map(|(text, words)| Sentence { text: text.to_owned(), words, is_rule: false }));
+                said.extend(told.map(|(text, words)| match item_text(text) {
+                    item if item.len() == text.len() => Sentence { text: text.to_owned(), words, is_rule: false },
+                    item => Sentence::of(item),
+                }));
             }
         }
         said

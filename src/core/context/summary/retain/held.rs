@@ -10,26 +10,26 @@ const TASK_WORDS_PERCENT: usize = 70;
 
 /// A text, ready to be asked what it holds.
 pub(super) struct Held<'a> {
-    said: &'a str,
-    /// Made when the first task is looked for: most texts have none.
+    text: &'a str,
+    /// Built on the first lookup of a task; most texts are never asked for one.
     lines: OnceCell<Lines>,
-    text: String,
-    /// Where each word begins, by its first bytes.
+    normal: String,
+    /// Where each word begins in that.
     starts: HashMap<String, Vec<usize>>,
 }
 
 impl<'a> Held<'a> {
-    pub(super) fn new(said: &'a str) -> Self {
-        let text = normal(said).into_owned();
+    pub(super) fn new(text: &'a str) -> Self {
+        let normal = normal(text).into_owned();
         let mut starts = HashMap::new();
         let mut is_start = true;
-        for (at, c) in text.char_indices() {
+        for (at, c) in normal.char_indices() {
             if is_start && c.is_alphanumeric() {
-                push(&mut starts, first_word(&text[at..]), at);
+                push(&mut starts, first_word(&normal[at..]), at);
             }
             is_start = !c.is_alphanumeric() || is_unspaced(c);
         }
-        Self { said, lines: OnceCell::new(), text, starts }
+        Self { text, lines: OnceCell::new(), normal, starts }
     }
 
     /// Whether this identifier stands in the text, whole.
@@ -44,60 +44,65 @@ impl<'a> Held<'a> {
     }
 
     fn has_spelling(&self, spelling: &str, kind: Kind) -> bool {
-        let Some(lead) = spelling.find(char::is_alphanumeric) else { return self.text.contains(spelling) };
+        let Some(lead) = spelling.find(char::is_alphanumeric) else { return self.normal.contains(spelling) };
         let Some(starts) = self.starts.get(first_word(&spelling[lead..])) else { return false };
         starts.iter().any(|start| {
             let Some(begin) = start.checked_sub(lead) else { return false };
-            let rest = self.text.get(begin..).unwrap_or_default();
+            let rest = self.normal.get(begin..).unwrap_or_default();
             rest.strip_prefix(spelling).is_some_and(|after| ends_before(after, spelling, kind))
-                && begins_after(&self.text[..begin], spelling, kind)
+                && begins_after(&self.normal[..begin], spelling, kind)
         })
     }
 
     /// Whether a line of the text is about this.
     pub(super) fn has_words(&self, task: &str) -> bool {
-        let wanted = Content::of(task);
-        let words: Vec<&str> = wanted.iter().collect();
-        // A line has every number, and otherwise one of so many words, of which it may lack fewer.
-        let others = words.len() - words.len() * TASK_WORDS_PERCENT / 100 + 1;
-        let looked_for = match words.iter().position(|word| is_number(word)) {
-            Some(at) => &words[at..=at],
-            None => &words[..others.min(words.len())],
-        };
-        let Lines { all, by_word } = self.lines.get_or_init(|| Lines::of(self.said));
-        let lines = looked_for.iter().filter_map(|word| by_word.get(*word)).flatten();
-        lines.into_iter().any(|line| all[*line].shares(&words))
+        self.lines.get_or_init(|| Lines::of(self.text.lines())).have(task)
     }
 }
 
-/// The lines of a text.
-struct Lines {
-    all: Vec<Content>,
+/// Lines, ready to be asked what they are about.
+pub(super) struct Lines {
+    count: usize,
     /// The lines in which each word stands that says what something is about.
     by_word: HashMap<String, Vec<usize>>,
 }
 
 impl Lines {
-    fn of(text: &str) -> Self {
-        let all: Vec<Content> = text.lines().map(Content::of).collect();
+    pub(super) fn of<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
         let mut by_word = HashMap::new();
-        for (at, line) in all.iter().enumerate() {
-            line.iter().for_each(|word| push(&mut by_word, word, at));
+        let mut count = 0;
+        for line in lines {
+            Content::of(line).iter().for_each(|word| push(&mut by_word, word, count));
+            count += 1;
         }
-        Self { all, by_word }
+        Self { count, by_word }
     }
-}
 
-/// Adds one more place of a word, which is copied where it is new.
-fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
-    match places.get_mut(word) {
-        Some(places) => places.push(at),
-        None => drop(places.insert(word.to_owned(), vec![at])),
+    /// Whether a line has enough of the words of this, and every number: the roof of house 12 is not that of house 14.
+    pub(super) fn have(&self, task: &str) -> bool {
+        let wanted = Content::of(task);
+        let mut words: Vec<&str> = wanted.iter().collect();
+        words.sort_unstable();
+        words.dedup();
+        let is_number = |word: &&str| word.contains(char::is_numeric);
+        let numbers = words.iter().filter(|word| is_number(word)).count();
+        if words.iter().any(|word| is_number(word) && !self.by_word.contains_key(*word)) {
+            return false;
+        }
+        // Of each line, how many of the words it has, and how many of them are numbers.
+        let mut found = vec![(0, 0); self.count];
+        for word in &words {
+            for line in self.by_word.get(*word).into_iter().flatten() {
+                found[*line].0 += 1;
+                found[*line].1 += usize::from(is_number(word));
+            }
+        }
+        let is_enough = |found: usize| found > 0 && found * 100 >= words.len() * TASK_WORDS_PERCENT;
+        found.into_iter().any(|(all, of_numbers)| of_numbers == numbers && is_enough(all))
     }
 }
 
 /// The words of a text that say what it is about.
-#[derive(Debug)]
 pub(super) struct Content(Words);
 
 impl Content {
@@ -105,39 +110,22 @@ impl Content {
         Self(Words::of(text))
     }
 
-    /// The words, in their order.
+    /// The words, in their order: short ones are grammar in the languages that have spaces.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|word| is_content(word))
-    }
-
-    /// Whether enough of the words that are wanted are there, and every number: the roof of house 12 is not that of
-    /// house 14.
-    pub(super) fn shares(&self, wanted: &[&str]) -> bool {
-        let has = |wanted: &str| self.0.iter().any(|word| word == wanted);
-        let (mut all, mut found) = (0, 0);
-        for (at, word) in wanted.iter().enumerate() {
-            // What stands twice counts once.
-            if wanted[..at].contains(word) {
-                continue;
-            }
-            let has = has(word);
-            if !has && is_number(word) {
-                return false;
-            }
-            all += 1;
-            found += usize::from(has);
-        }
-        found * 100 >= all * TASK_WORDS_PERCENT && found > 0
+        let counts = |word: &str| {
+            word.chars().nth(3).is_some() || word.starts_with(is_unspaced) || word.contains(char::is_numeric)
+        };
+        self.0.iter().filter(move |word| counts(word))
     }
 }
 
-fn is_number(word: &str) -> bool {
-    word.contains(char::is_numeric)
-}
-
-/// Returns true if a word says what something is about: short ones are grammar in the languages that have spaces.
-fn is_content(word: &str) -> bool {
-    word.chars().nth(3).is_some() || word.starts_with(is_unspaced) || is_number(word)
+/// Notes one more place of a word, which is copied where it is new; a place twice in a row is noted once.
+fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
+    match places.get_mut(word) {
+        Some(places) if places.last() == Some(&at) => {}
+        Some(places) => places.push(at),
+        None => drop(places.insert(word.to_owned(), vec![at])),
+    }
 }
 
 /// What follows must not make it a longer one.
@@ -246,10 +234,31 @@ mod tests {
             ("<\\|x|> C:\\a\\b", "C:\\a\\b", Kind::Path, true),
             ("done: the parser was rewritten in Rust", "rewrite? parser in rust", Kind::Task, false),
             ("done: rewrite of the parser in Rust", "rewrite the parser in Rust", Kind::Task, true),
+            (
+                "roof house garden kitchen window door",
+                "very very very roof house garden kitchen door",
+                Kind::Task,
+                true,
+            ),
+            ("重写\n我们决定重写解析器", "我们决定重写解析器", Kind::Task, true),
             ("repaint the roof of house 14", "repaint the roof of house 12", Kind::Task, false),
             ("", "x", Kind::Id, false),
         ] {
             assert_eq!(Held::new(text).has(identifier, kind), expected, "{identifier} in {text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_one_line_are_read_once() {
+        // Each of these would take minutes if a line were read again for each of its words.
+        for (line, task) in
+            [("决定我们重写解析器", "我们决定重写解析器吧"), ("roof house garden ", "door window kitchen roof ")]
+        {
+            let (line, task) = (line.repeat(4_000), task.repeat(40));
+            let held = Held::new(&line);
+            for _ in 0..200 {
+                held.has(&task, Kind::Task);
+            }
         }
     }
 }

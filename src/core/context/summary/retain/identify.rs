@@ -3,15 +3,13 @@
 //! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs a
 //! fact. The work is linear in the sentence.
 
-use crate::core::context::extract::{Listed, is_unspaced};
+mod words;
 
-/// Characters of something quoted; what is longer is a text of its own and not a name.
-const QUOTED_CHARS_MAX: usize = 80;
+use crate::core::context::extract::Listed;
+use words::split;
+
 /// Bytes of the longest identifier; what is longer is data.
 const IDENTIFIER_BYTES_MAX: usize = 300;
-
-/// Bytes of a word with the gap behind it, about: room is made for a sentence's words at once.
-const WORD_BYTES: usize = 5;
 
 /// Words in front of a small number that make it the name of something.
 static LABELS: Listed = Listed::new(
@@ -108,177 +106,6 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
     }
     found.retain(|found| found.end - found.start <= IDENTIFIER_BYTES_MAX);
     found
-}
-
-/// A word of a sentence without the punctuation around it, or something quoted.
-#[derive(Debug, Clone, Copy)]
-struct Word {
-    start: usize,
-    end: usize,
-    quoted: Option<Found>,
-}
-
-impl Word {
-    fn text<'a>(&self, sentence: &'a str) -> &'a str {
-        &sentence[self.start..self.end]
-    }
-}
-
-fn split(sentence: &str) -> Vec<Word> {
-    let mut words = Vec::with_capacity(sentence.len() / WORD_BYTES);
-    let mut at = 0;
-    // Where no closing mark was found it is not looked for again.
-    let mut unclosed: Vec<char> = Vec::new();
-    while let Some(c) = sentence[at..].chars().next() {
-        if !c.is_ascii_alphanumeric()
-            && let Some((close, kind)) = quotation(c, sentence[..at].chars().next_back())
-            && !unclosed.contains(&close)
-        {
-            let start = at + c.len_utf8();
-            match closing(&sentence[start..], close, c == '\'') {
-                Some(bytes) => {
-                    let quoted = Found { kind, start, end: start + bytes };
-                    words.push(Word { start: at, end: start + bytes + close.len_utf8(), quoted: Some(quoted) });
-                    at = start + bytes + close.len_utf8();
-                    continue;
-                }
-                None => unclosed.push(close),
-            }
-        }
-        if is_gap(c) {
-            at += c.len_utf8();
-            continue;
-        }
-        let bytes = word_bytes(&sentence[at..]);
-        if let Some((start, end)) = trimmed(&sentence[at..at + bytes]) {
-            words.push(Word { start: at + start, end: at + end, quoted: None });
-        }
-        at += bytes;
-    }
-    words
-}
-
-/// Bytes until the word ends that a text begins with.
-fn word_bytes(text: &str) -> usize {
-    let ends = |c: char| is_gap(c) || matches!(c, '`' | '"' | '“' | '«' | '「');
-    text.char_indices().skip(1).find(|(_, c)| ends(*c)).map_or(text.len(), |(at, _)| at)
-}
-
-fn is_gap(c: char) -> bool {
-    if c.is_ascii() {
-        return c.is_ascii_whitespace() || c == '\u{b}';
-    }
-    c.is_whitespace() || is_unspaced(c) || matches!(c, '，' | '。' | '：' | '；' | '、' | '（' | '）' | '！' | '？')
-}
-
-/// How what this character opens is closed, and what it is then.
-fn quotation(c: char, before: Option<char>) -> Option<(char, Kind)> {
-    let within = before.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
-    match c {
-        '`' => Some(('`', Kind::Symbol)),
-        '"' if !within => Some(('"', Kind::Quoted)),
-        '\'' if !within => Some(('\'', Kind::Quoted)),
-        '“' => Some(('”', Kind::Quoted)),
-        '„' => Some(('“', Kind::Quoted)),
-        '«' => Some(('»', Kind::Quoted)),
-        '‘' => Some(('’', Kind::Quoted)),
-        '「' => Some(('」', Kind::Quoted)),
-        '『' => Some(('』', Kind::Quoted)),
-        '《' => Some(('》', Kind::Quoted)),
-        _ => None,
-    }
-}
-
-/// Bytes until the closing mark, if something stands between that is not too long.
-fn closing(rest: &str, close: char, is_apostrophe: bool) -> Option<usize> {
-    let mut chars = rest.char_indices().take(QUOTED_CHARS_MAX + 1).peekable();
-    while let Some((at, c)) = chars.next() {
-        let ends = c == close && !(is_apostrophe && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric()));
-        if ends {
-            let inner = &rest[..at];
-            return (inner.contains(char::is_alphanumeric) && inner.trim() == inner).then_some(at);
-        }
-    }
-    None
-}
-
-/// The word without the punctuation around it.
-fn trimmed(word: &str) -> Option<(usize, usize)> {
-    if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Some((0, word.len()));
-    }
-    let is_home = word.starts_with("~/");
-    let start = word.len() - word.trim_start_matches(|c| opens(c) && !(c == '~' && is_home)).len();
-    let mut inner = &word[start..];
-    loop {
-        let mut shorter = inner.trim_end_matches(closes);
-        for (open, close) in [('(', ')'), ('[', ']'), ('{', '}')] {
-            if shorter.ends_with(close) && !shorter.contains(open) {
-                shorter = &shorter[..shorter.len() - 1];
-            }
-        }
-        let shorter = shorter.strip_suffix("'s").or_else(|| shorter.strip_suffix("’s")).unwrap_or(shorter);
-        if shorter.len() == inner.len() {
-            break;
-        }
-        inner = shorter;
-    }
-    let is_word = inner.contains(char::is_alphanumeric) || matches!(inner, "%" | "€" | "$" | "£" | "°");
-    is_word.then_some((start, start + inner.len()))
-}
-
-/// Marks in front of a word that are no part of it.
-fn opens(c: char) -> bool {
-    matches!(
-        c,
-        '(' | '['
-            | '{'
-            | '<'
-            | '"'
-            | '\''
-            | '*'
-            | ','
-            | ';'
-            | ':'
-            | '!'
-            | '?'
-            | '>'
-            | '|'
-            | '~'
-            | '“'
-            | '”'
-            | '„'
-            | '«'
-            | '»'
-            | '‘'
-            | '’'
-            | '…'
-    )
-}
-
-/// Marks behind a word that are no part of it.
-fn closes(c: char) -> bool {
-    matches!(
-        c,
-        '>' | '"'
-            | '\''
-            | '*'
-            | ','
-            | ';'
-            | ':'
-            | '!'
-            | '?'
-            | '|'
-            | '.'
-            | '“'
-            | '”'
-            | '„'
-            | '«'
-            | '»'
-            | '‘'
-            | '’'
-            | '…'
-    )
 }
 
 /// What a word is by its own form; `None` for a word like any other, and for a small number, which needs a unit.

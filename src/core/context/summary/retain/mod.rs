@@ -188,12 +188,12 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
         (chosen, left, misses)
     };
     let (mut chosen, mut left, misses) = fit(Width::Bare);
-    let mut widths = [Width::Bare, Width::Tight, Width::Whole].as_slice();
-    if misses > 0 && chosen.len() >= MANY_LINES {
+    let widths = if misses > 0 && chosen.len() >= MANY_LINES {
         (chosen, left, _) = fit(Width::Least);
+        [Width::Bare, Width::Tight, Width::Whole].as_slice()
     } else {
-        widths = &widths[1..];
-    }
+        &[Width::Tight, Width::Whole]
+    };
     // What room is left goes into more of the sentence around what matters most; a tool's words are not given more.
     for width in widths {
         for at in &ordered {

@@ -4,7 +4,7 @@
 //! answered. What a newer sentence says otherwise is left out.
 
 use super::{
-    held::Content,
+    held::{Content, Lines},
     identify::{Found, Kind, classify, identify},
 };
 use crate::core::context::{
@@ -154,7 +154,7 @@ impl Sources {
                 // Looked for in the whole text first: most texts have none of it.
                 let may_keep = may_keep(self.kind, &text);
                 let may_decide = speaker == Speaker::Assistant && decides(&text);
-                let may_remain = REMAINS.are_in(&text);
+                let may_remain = REMAINS.any_in(&text);
                 for sentence in sentences(&text) {
                     if let Some(task) = task(sentence, may_remain) {
                         self.push_task(task, speaker);
@@ -197,7 +197,8 @@ impl Sources {
         }
     }
 
-    /// Adds a sentence if it holds an identifier or must be kept; `may_keep`: it is looked at for the latter.
+    /// Adds a sentence if it holds an identifier or must be kept. `may_keep` is false if its text was found to hold nothing
+    /// that must be kept.
     fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, mut found: Vec<Found>, may_keep: bool) {
         let may_keep = may_keep && (speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
         let must = if may_keep { must_keep(self.kind, sentence) } else { None };
@@ -265,23 +266,13 @@ impl Sources {
         }
         let (older, tasks) = tasks.split_at(tasks.len().saturating_sub(TASKS_MAX));
         let mut gone: BTreeSet<usize> = older.iter().copied().collect();
-        let done: Vec<Content> = messages
-            .iter()
-            .flat_map(|message| &message.content)
-            .filter_map(|part| match part {
-                Part::Text { text } => Some(text),
-                _ => None,
-            })
-            .filter(|text| CLOSES.are_in(text))
-            .flat_map(|text| sentences(text))
-            .filter(|sentence| closes(sentence))
-            .map(Content::of)
-            .collect();
-        gone.extend(tasks.iter().filter(|at| {
-            let wanted = Content::of(&self.all[**at].text);
-            let wanted: Vec<&str> = wanted.iter().collect();
-            done.iter().any(|done| done.shares(&wanted))
-        }));
+        let texts = messages.iter().flat_map(|message| &message.content).filter_map(|part| match part {
+            Part::Text { text } => Some(text),
+            _ => None,
+        });
+        let done = texts.filter(|text| CLOSES.any_in(text)).flat_map(|text| sentences(text));
+        let done = Lines::of(done.filter(|sentence| closes(sentence)));
+        gone.extend(tasks.iter().filter(|at| done.have(&self.all[**at].text)));
         self.leave_out(&gone);
     }
 
@@ -344,15 +335,15 @@ fn task(sentence: &str, may_remain: bool) -> Option<&str> {
     if let Some(task) = HEADS.iter().find_map(|head| sentence.strip_prefix(head)) {
         return Some(task);
     }
-    (may_remain && REMAINS.are_in(sentence)).then_some(sentence)
+    (may_remain && REMAINS.any_in(sentence)).then_some(sentence)
 }
 
 /// Whether a sentence says that something is finished.
 fn closes(sentence: &str) -> bool {
-    CLOSES.are_in(sentence) && !sentence.contains("not ")
+    CLOSES.any_in(sentence) && !sentence.contains("not ")
 }
 
 /// Whether a sentence says what was decided.
 fn decides(sentence: &str) -> bool {
-    DECIDES.are_in(sentence)
+    DECIDES.any_in(sentence)
 }

@@ -4,25 +4,45 @@ use super::MASK;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
 
-/// Something of every secret, whatever its case: a line without any of it holds none. A name may be joined from words,
-/// of which one is whole: `API key`, `access_token`, `mot-de-passe`.
-static SIGNS: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let names =
-        ["pass", "pwd", "pw", "kennwort", "contrase", "senha", "secret", "token", "key", "credential", "bearer"];
-    let others = PASSWORDS.into_iter().filter(|name| !name.is_ascii()).chain(["Пароль", "ПАРОЛЬ"]);
-    let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix).chain(["eyj", "-----begin"]);
+/// Pieces of which every line with a secret contains at least one, in any case of its letters: beginnings of keys, and
+/// names that announce a secret, also behind a joining mark as far as the mark cuts them (`api_key`, `Kenn-Wort`).
+static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
+    let mut pieces: Vec<String> = vec![ADDRESS.to_owned()];
+    for name in names.flat_map(cases) {
+        // One letter of one byte alone ends no name.
+        let ends = name.char_indices().skip(1).map(|(at, _)| &name[at..]).filter(|end| end.len() > 1);
+        pieces.extend(ends.flat_map(|end| ["_", "-"].map(|mark| format!("{mark}{end}"))));
+        pieces.push(name);
+    }
+    let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix);
+    // The sign of the unit kelvin is a `k` in lower case.
+    pieces.extend(forms.chain(["bearer", "eyj", "-----begin", " key", "\u{212a}"]).map(str::to_owned));
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
         .ascii_case_insensitive(true)
         .prefilter(false)
-        .build([ADDRESS].into_iter().chain(names).chain(others).chain(forms))
-        .expect("a few short words fit into an automaton")
+        .build(pieces)
+        .expect("some hundred short words fit into an automaton")
 });
 /// Stands in front of the password of an address, which has an `@` behind it.
 const ADDRESS: &str = "://";
 
-/// Where the first sign of a secret stands in a text.
-pub(super) fn sign(text: &str) -> Option<usize> {
+/// A name with its letters beyond ASCII in each mixture of upper and lower case.
+fn cases(name: &str) -> Vec<String> {
+    let mut cases = vec![String::new()];
+    for c in name.chars() {
+        let upper: String = if c.is_ascii() { c.to_string() } else { c.to_uppercase().collect() };
+        let mut raised = if upper.starts_with(c) { Vec::new() } else { cases.clone() };
+        raised.iter_mut().for_each(|case| case.push_str(&upper));
+        cases.iter_mut().for_each(|case| case.push(c));
+        cases.extend(raised);
+    }
+    cases
+}
+
+/// Where the first clue to a secret stands in a text.
+pub(super) fn clue(text: &str) -> Option<usize> {
     // Where the next `@` or end of a line stands, looked for once for all addresses before it.
     let mut mark = 0;
     let mut has_password = |at: usize| {
@@ -31,8 +51,8 @@ pub(super) fn sign(text: &str) -> Option<usize> {
         }
         text[mark..].starts_with('@')
     };
-    let mut signs = SIGNS.find_iter(text).map(|found| (found.start(), found.pattern().as_usize()));
-    signs.find(|(at, form)| *form > 0 || has_password(*at)).map(|(at, _)| at)
+    let mut clues = CLUES.find_iter(text).map(|found| found.start());
+    clues.find(|at| !text[*at..].starts_with(ADDRESS) || has_password(*at))
 }
 
 /// Beginnings of keys, and how many bytes a key has behind its beginning at least.
@@ -93,7 +113,7 @@ pub(super) enum Strength {
 }
 
 /// Endings of names of passwords, in lower case and without joining marks.
-const PASSWORDS: [&str; 15] = [
+pub(super) const PASSWORDS: [&str; 15] = [
     "password",
     "passwd",
     "passphrase",
@@ -111,7 +131,7 @@ const PASSWORDS: [&str; 15] = [
     "pwd",
 ];
 /// Endings of names of keys and tokens.
-const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 11] = [
     "secret",
     "token",
     "apikey",
@@ -125,7 +145,7 @@ const KEYS: [&str; 11] = [
     "authkey",
 ];
 /// Names that announce a password only if they are the whole word or stand behind a mark (`DB_PASS`).
-const PASSWORDS_WHOLE: [&str; 2] = ["pass", "pw"];
+pub(super) const PASSWORDS_WHOLE: [&str; 2] = ["pass", "pw"];
 
 /// Values that are no secrets: types, gaps to fill, beginnings of sentences.
 const NO_SECRETS: &str = "\

@@ -38,6 +38,13 @@ const MASKED: &[(&str, &str)] = &[
     ("密码：{}", "hunter2"),
     ("My API key is {} so", "kJ8sd7Fh2Lq9Zx3Wv5Bn1"),
     ("the token: {}", "kJ8sd7Fh2Lq9Zx3Wv5Bn1"),
+    ("KENN_WORT={}", "hunter2"),
+    ("contra-SEÑA: {}", "hunter2"),
+    ("密_码={}", "hunter2"),
+    ("ПАроль: {}", "hunter2"),
+    ("p_wd={}", "hunter2"),
+    ("api_\u{212a}ey=\"{}\"", "aaaabbbbccccdddd"),
+    ("first line\nmy pass-word = {}\nlast line", "hunter2"),
 ];
 
 #[test]
@@ -74,6 +81,40 @@ fn what_is_no_secret_stays() {
     ] {
         assert_eq!(mask_secrets(text), text);
     }
+}
+
+#[test]
+fn a_name_that_announces_a_secret_is_a_clue_to_it() {
+    let names = forms::PASSWORDS.into_iter().chain(forms::KEYS).chain(forms::PASSWORDS_WHOLE);
+    let mut told = 0;
+    for name in names {
+        let alternating: String = name
+            .char_indices()
+            .map(|(at, c)| if at % 2 == 0 { c.to_uppercase().to_string() } else { c.to_string() })
+            .collect();
+        for name in [name.to_owned(), name.to_uppercase(), alternating] {
+            let places: Vec<usize> = name.char_indices().map(|(at, _)| at).collect();
+            // A mark, and two, at every place.
+            for (first, second) in places.iter().flat_map(|first| places.iter().map(move |second| (*first, *second))) {
+                for mark in ["_", "-"] {
+                    let (from, to) = (first.min(second), first.max(second));
+                    let marked = [&name[..from], mark, &name[from..to], mark, &name[to..]].concat();
+                    let once = [&name[..from], mark, &name[from..]].concat();
+                    for spelt in [marked, once, name.clone()] {
+                        if forms::strength(&spelt).is_some() {
+                            told += 1;
+                            assert!(forms::clue(&spelt).is_some(), "{spelt}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(told > 1_000, "{told}");
+    for name in ["API key", "access key", "Bearer", "postgres://ann:x@db"] {
+        assert!(forms::clue(name).is_some(), "{name}");
+    }
+    assert_eq!(forms::clue("see https://example.org/a\nmail ann@example.org"), None);
 }
 
 #[test]
