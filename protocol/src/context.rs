@@ -95,7 +95,8 @@ pub struct ContextInfo {
     /// The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
-    /// Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1.
+    /// Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on
+    /// v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_rule: Option<CompactAtRule>,
     /// Above this count a compaction is prepared while turns go on; absent where none is.

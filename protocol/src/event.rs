@@ -364,7 +364,8 @@ events! {
         outcome: CallOutcome,
     }
 
-    /// Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is `request_resolved`.
+    /// Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is
+    /// `request_resolved`.
     struct ToolCancelled {
         /// The call.
         call_id: CallId,

@@ -1,8 +1,8 @@
-//! Hooks: code of others' that is asked at defined points. The same questions and answers for Rust code, for webhooks and
-//! for a client over its own socket.
+//! Hooks: code of others' that is asked at defined points. The same questions and answers for Rust code, for webhooks
+//! and for a client over its own socket.
 //!
-//! Several hooks of one point are asked in the order in which they were registered, each sees what the earlier ones made
-//! of it, and what an answer leaves out stays as it is: an empty answer changes nothing.
+//! Several hooks of one point are asked in the order in which they were registered, each sees what the earlier ones
+//! made of it, and what an answer leaves out stays as it is: an empty answer changes nothing.
 
 mod answered;
 
@@ -24,14 +24,15 @@ use serde_json::Value;
 pub enum HookPoint {
     /// Around every request, with the envelope. Answers patches.
     Context,
-    /// The user has said something that is not accepted yet, the model has answered and nobody has seen it, or a tool has
-    /// answered. Answers another message, which is stored, shown and sent in place of the first.
+    /// The user has said something that is not accepted yet, the model has answered and nobody has seen it, or a tool
+    /// has answered. Answers another message, which is stored, shown and sent in place of the first.
     Message,
     /// A turn begins. Answers a system prompt for this turn, a message, data to keep.
     BeforeAgentStart,
     /// A compaction is about to be made. Answers a summary, another model, or that it should not be.
     BeforeCompact,
-    /// The session is about to go on elsewhere in its tree. Answers a summary, instructions, a label, or that it should not.
+    /// The session is about to go on elsewhere in its tree. Answers a summary, instructions, a label, or that it should
+    /// not.
     BeforeNavigate,
     /// The model has called a tool. Answers other arguments, or that it may not.
     ToolCall,
@@ -112,8 +113,8 @@ pub struct HookOffer {
     /// Milliseconds an answer may take; absent: the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook is
-    /// passed over.
+    /// Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook
+    /// is passed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
     /// Whether it is only told: nobody waits for it, and it changes nothing.
@@ -266,8 +267,8 @@ payloads! {
         kept_entry_ids: Vec<EntryId>,
         /// By what the compaction is made.
         settings: CompactionSettings,
-        /// The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there are
-        /// older ones: `get_entries` with `path` and `before` pages through them.
+        /// The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there
+        /// are older ones: `get_entries` with `path` and `before` pages through them.
         branch_entries: Vec<Entry>,
         /// The newest entry of this branch; absent where it has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,16 +327,16 @@ payloads! {
 
 macro_rules! answers {
     ($($(#[$attr:meta])* $field:ident = $name:literal: $ty:ty,)*) => {
-        /// What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is absent
-        /// stays as it is.
+        /// What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is
+        /// absent stays as it is.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]
         #[serde(deny_unknown_fields)]
         pub struct HookAnswer { $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)* }
 
-        /// Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is absent
-        /// stays as it is.
+        /// Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
+        /// absent stays as it is.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]

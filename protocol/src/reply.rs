@@ -148,8 +148,8 @@ replies! {
         /// The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_turn: Option<EndedTurn>,
-        /// The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn` is
-        /// among them.
+        /// The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn`
+        /// is among them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
         unanswered_turns: Vec<UnansweredTurn>,
@@ -353,11 +353,12 @@ replies! {
         token_count: u64,
         /// Of its window, in percent, held within 0 to 100.
         usage_percent: f64,
-        /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none.
+        /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of
+        /// none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano_usd: Option<u64>,
-        /// Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where there
-        /// are some.
+        /// Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where
+        /// there are some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unpriced_requests: Option<u64>,
         /// What it is doing.

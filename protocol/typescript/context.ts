@@ -51,7 +51,10 @@ export interface ContextInfo {
   reservedTokens: number;
   /** The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does. */
   compactAtTokens?: number;
-  /** Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on v1. */
+  /**
+   * Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on
+   * v1.
+   */
   compactAtRule?: CompactAtRule;
   /** Above this count a compaction is prepared while turns go on; absent where none is. */
   prepareAtTokens?: number;

@@ -366,7 +366,10 @@ export interface HookFailed {
   message: string;
 }
 
-/** Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is `request_resolved`. */
+/**
+ * Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is
+ * `request_resolved`.
+ */
 export interface ToolCancelled {
   /** The call. */
   callId: CallId;

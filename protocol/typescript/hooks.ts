@@ -19,8 +19,8 @@ export interface HookOffer {
   /** Milliseconds an answer may take; absent: the server's default. */
   timeoutMs?: number;
   /**
-   * Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook is
-   * passed over.
+   * Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook
+   * is passed over.
    */
   required?: boolean;
   /** Whether it is only told: nobody waits for it, and it changes nothing. */
@@ -41,8 +41,8 @@ export type HookPoint =
 export type ContextReason = "before_request" | "ephemeral" | "turn_end";
 
 /**
- * Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is absent
- * stays as it is.
+ * Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
+ * absent stays as it is.
  */
 export interface HookResult {
   /** The call. */
@@ -205,8 +205,8 @@ export interface CompactionPreparation {
   /** By what the compaction is made. */
   settings: CompactionSettings;
   /**
-   * The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there are
-   * older ones: `get_entries` with `path` and `before` pages through them.
+   * The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there
+   * are older ones: `get_entries` with `path` and `before` pages through them.
    */
   branchEntries: Array<Entry>;
   /** The newest entry of this branch; absent where it has none. */
@@ -256,8 +256,8 @@ export interface NavigationPreparation {
 }
 
 /**
- * What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is absent
- * stays as it is.
+ * What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is
+ * absent stays as it is.
  */
 export interface HookAnswer {
   /** The hook could not do its work, in a sentence. */

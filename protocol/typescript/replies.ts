@@ -107,8 +107,8 @@ export interface SessionOpened {
   /** The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry. */
   lastTurn?: EndedTurn;
   /**
-   * The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn` is
-   * among them.
+   * The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn`
+   * is among them.
    */
   unansweredTurns?: Array<UnansweredTurn>;
   /** The newest compactions that somebody waited for and that failed, oldest first. */
@@ -288,11 +288,14 @@ export interface SessionItem {
   tokenCount: number;
   /** Of its window, in percent, held within 0 to 100. */
   usagePercent: number;
-  /** What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none. */
+  /**
+   * What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of
+   * none.
+   */
   costNanoUsd?: number;
   /**
-   * Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where there
-   * are some.
+   * Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where
+   * there are some.
    */
   unpricedRequests?: number;
   /** What it is doing. */

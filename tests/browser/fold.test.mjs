@@ -10,8 +10,8 @@ const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
 /**
- * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, what is
- * known of other branches, and how the compactions went that were seen being made.
+ * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, what
+ * is known of other branches, and how the compactions went that were seen being made.
  */
 function view(state) {
   const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, reports, ...rest } = state;
@@ -36,8 +36,8 @@ function apply(state, frame) {
 }
 
 /**
- * Compares a view with a reload. What fills the window is left out where the session has moved, or something was pinned,
- * since it was told.
+ * Compares a view with a reload. What fills the window is left out where the session has moved, or something was
+ * pinned, since it was told.
  */
 function same(state, world, message) {
   const told = view(state);

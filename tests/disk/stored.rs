@@ -1,17 +1,18 @@
-//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions, and the
-//! kinds of records that it stored. The first three are of versions 1 to 3 of the tables; the fourth has the same tables and
-//! newer kinds of records. Today's program opens each, reads each record as an event and folds the same sessions, which
-//! `tables-N.txt` says. Neither file is ever written anew.
+//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions, and
+//! the kinds of records that it stored. The first three are of versions 1 to 3 of the tables; the fourth has the same
+//! tables and newer kinds of records. Today's program opens each, reads each record as an event and folds the same
+//! sessions, which `tables-N.txt` says. Neither file is ever written anew.
 //!
-//! The folds of `tables-3.txt` and `tables-4.txt` were printed by this test from the dump, after it was made: they hold later
-//! programs to what the program of that day read, and are no second witness of what was written. The exports beside them
-//! were written by the program that wrote the database.
+//! The folds of `tables-3.txt` and `tables-4.txt` were printed by this test from the dump, after it was made: they hold
+//! later programs to what the program of that day read, and are no second witness of what was written. The exports
+//! beside them were written by the program that wrote the database.
 //!
-//! Where there is a folder `tables-N`, it has each session as the program of that time exported it; today's exports the same.
+//! Where there is a folder `tables-N`, it has each session as the program of that time exported it; today's exports the
+//! same.
 //!
-//! What was read is written again, and is the same byte for byte: whoever changes the stored form of an entry, an event or
-//! a reply sees it here. Together the files hold each kind of them: [`KINDS`], and every event and entry that the protocol's
-//! schema names. So a new kind needs a new file.
+//! What was read is written again, and is the same byte for byte: whoever changes the stored form of an entry, an event
+//! or a reply sees it here. Together the files hold each kind of them: [`KINDS`], and every event and entry that the
+//! protocol's schema names. So a new kind needs a new file.
 
 use reseed::{
     cli::export::export,
@@ -266,8 +267,8 @@ fn entries_of(exported: &str) -> Vec<Entry> {
     entries
 }
 
-/// Compares every export in this folder with what is exported now. Returns how many there are. Patches had no lines of their
-/// own type once: theirs are read as the same entries.
+/// Compares every export in this folder with what is exported now. Returns how many there are. Patches had no lines of
+/// their own type once: theirs are read as the same entries.
 async fn check_exports(store: &SqliteStore, folder: &Path) -> usize {
     let Ok(files) = fs::read_dir(folder) else { return 0 };
     let mut compared = 0;

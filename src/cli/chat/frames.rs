@@ -1,8 +1,8 @@
 //! What the server sends, read as far as this client needs it.
 //!
-//! Lenient: an event that is not known, or has changed beyond reading, is [`Body::Unknown`] and still moves the place in
-//! the log. What must not be missed (the snapshot, the end of a turn, a refusal) is read field by field, so that a word
-//! this client does not know, an error code for instance, costs that word and nothing else.
+//! Lenient: an event that is not known, or has changed beyond reading, is [`Body::Unknown`] and still moves the place
+//! in the log. What must not be missed (the snapshot, the end of a turn, a refusal) is read field by field, so that a
+//! word this client does not know, an error code for instance, costs that word and nothing else.
 
 use reseed_protocol::{
     Entry, EntryId, JobId, Part, SessionId, TurnId,

@@ -99,8 +99,8 @@ impl Screen {
         self.note(&format!("session {}{name}, model {model}, strategy {}", opened.session_id, clean(&opened.strategy)))
     }
 
-    /// How full the window is, on one line: a bar with a mark where the strategy compacts, percent, tokens. Red is above
-    /// that mark; where nothing compacts by itself, red is what the server warns of.
+    /// How full the window is, on one line: a bar with a mark where the strategy compacts, percent, tokens. Red is
+    /// above that mark; where nothing compacts by itself, red is what the server warns of.
     pub(super) fn usage(self, info: &ContextInfo) -> String {
         let max = info.max_tokens.max(1);
         let place = |tokens: u64| (tokens.saturating_mul(BAR_CHARS) / max).min(BAR_CHARS);

@@ -96,8 +96,8 @@ pub enum Input {
     },
     /// Time has passed: a deadline may be over.
     Tick,
-    /// The server will stop, or the session is damaged: finish the running turn, begin no other. What waits in the queue
-    /// is durable; inputs that are not accepted yet are refused with this error.
+    /// The server will stop, or the session is damaged: finish the running turn, begin no other. What waits in the
+    /// queue is durable; inputs that are not accepted yet are refused with this error.
     Hold(Box<ErrorBody>),
     /// End the running turn now, keep what was shown, and begin no other: the server is stopping, the session is being
     /// deleted, or nobody has been here for too long. Every command that still waits is refused with this error.

@@ -287,7 +287,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The move for whose place input is meant that comes meanwhile. A turn that is asked again goes on where it stands.
+    /// The move for whose place input is meant that comes meanwhile. A turn that is asked again goes on where it
+    /// stands.
     pub(super) fn meant_for(&self) -> Option<CommandId> {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.stage {
@@ -307,8 +308,8 @@ impl AgentLoop {
     }
 
     /// A command under the id of one that is at work: a move, an input or a tool's answer that hooks look at. The same
-    /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it could
-    /// write under an id that will be written.
+    /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it
+    /// could write under an id that will be written.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let leaving = match &mut self.stage {
             Stage::Leaving { leaving, .. } => Some(&mut leaving.caller),

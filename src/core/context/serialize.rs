@@ -2,8 +2,8 @@
 //!
 //! What always holds:
 //! - a block is bounded ([`Bounds`]), so no single message can overflow a summary request;
-//! - a text has no invisible characters and no secrets, and cannot pretend to be another speaker, the end of a turn or a
-//!   section of a summary: what looks like it is escaped;
+//! - a text has no invisible characters and no secrets, and cannot pretend to be another speaker, the end of a turn or
+//!   a section of a summary: what looks like it is escaped;
 //! - [`read`] takes the text apart again, and what it returns serialises to the same blocks.
 
 use crate::core::context::summary::{Place, escape, presentable, unescape};
@@ -17,8 +17,8 @@ pub const TEXT_CHARS_MAX: usize = 8_000;
 pub const TOOL_RESULT_CHARS_MAX: usize = 2_000;
 /// Most characters of one call's arguments: a file being written is an argument too, and is not wanted here whole.
 pub const ARGUMENTS_CHARS_MAX: usize = 1_000;
-/// Most characters of one piece of thinking: what the model thought says why it did something, and is said again where it
-/// matters.
+/// Most characters of one piece of thinking: what the model thought says why it did something, and is said again where
+/// it matters.
 pub const THINKING_CHARS_MAX: usize = 1_000;
 /// Most characters of one value among a call's arguments, so that a long one leaves room for the others.
 const VALUE_CHARS_MAX: usize = 500;
@@ -114,7 +114,8 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
     blocks
 }
 
-/// A call as code would write it: `name(line=7, path="a.rs")`, by the names of the arguments. Arguments that are no JSON object stand as they are.
+/// A call as code would write it: `name(line=7, path="a.rs")`, by the names of the arguments. Arguments that are no
+/// JSON object stand as they are.
 fn call(name: &str, arguments: &str) -> String {
     let Ok(values) = serde_json::from_str::<serde_json::Map<String, Value>>(arguments) else {
         return format!("{name}({arguments})");

@@ -1,6 +1,6 @@
-//! What a webhook answers, and what of JSON by others is told as wrong: where, and what belongs there, never what stands
-//! there. Of an answer not even the names of unknown fields are repeated: they are text of the hook's like any other, and
-//! may hold what the hook was to take out of a message.
+//! What a webhook answers, and what of JSON by others is told as wrong: where, and what belongs there, never what
+//! stands there. Of an answer not even the names of unknown fields are repeated: they are text of the hook's like any
+//! other, and may hold what the hook was to take out of a message.
 
 use crate::core::hook::HookFault;
 use reqwest::{
@@ -11,9 +11,9 @@ use reseed_protocol::hook::HookAnswer;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
-/// Bytes of an answer: as many as a client may send in one message by default. The longest that means something, a summary
-/// or a handful of messages, is much shorter; what is longer is a mistake or an attack, and would be held in memory and in
-/// the log.
+/// Bytes of an answer: as many as a client may send in one message by default. The longest that means something, a
+/// summary or a handful of messages, is much shorter; what is longer is a mistake or an attack, and would be held in
+/// memory and in the log.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Characters of a name by others that are repeated.
@@ -103,8 +103,8 @@ fn place(segments: &[&Segment]) -> String {
     if path.is_empty() { "it".to_owned() } else { format!("`{}`", name(&path)) }
 }
 
-/// What is wrong with JSON, in a sentence. serde tells the kind of a fault only in its text, whose beginnings are stable;
-/// behind them stands what was found, and then what was expected.
+/// What is wrong with JSON, in a sentence. serde tells the kind of a fault only in its text, whose beginnings are
+/// stable; behind them stands what was found, and then what was expected.
 fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
     let position = format!("(line {}, column {})", error.line(), error.column());
     if !error.is_data() {

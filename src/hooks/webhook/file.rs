@@ -94,7 +94,8 @@ impl<'de> Deserialize<'de> for Secrets {
 /// Reads the webhooks of a file. `variable` looks up what `secretEnv` names.
 ///
 /// # Errors
-/// A file that cannot be read; else the first place in it that is wrong, and what is allowed there. No secret is repeated.
+/// A file that cannot be read; else the first place in it that is wrong, and what is allowed there. No secret is
+/// repeated.
 pub fn read(
     file: &Path,
     variable: &dyn Fn(&str) -> Option<SecretString>,

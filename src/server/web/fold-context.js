@@ -1,6 +1,6 @@
 /**
- * The part of the fold that is about what the model sees: compactions at work, made and undone, pins, how full the window
- * is. What `fold.js` promises holds here too.
+ * The part of the fold that is about what the model sees: compactions at work, made and undone, pins, how full the
+ * window is. What `fold.js` promises holds here too.
  *
  * @typedef {import("./fold.js").State} State
  * @typedef {import("./fold.js").RunningCompaction} RunningCompaction

@@ -66,10 +66,12 @@
  * @property {NonNullable<SessionOpened["unansweredTurns"]>} unanswered the newest turns without an answer, oldest first
  * @property {NonNullable<SessionOpened["failedCompactions"]>} failures the newest compactions that failed, oldest first
  * @property {RunningCompaction | null} compaction
- * @property {import("reseed-protocol").CompactionPrepared | null} held the compaction that is made and waits until it is due
+ * @property {import("reseed-protocol").CompactionPrepared | null} held the compaction that is made and waits until it
+ * is due
  * @property {import("reseed-protocol").Pin[]} pins the entries that every compaction keeps
  * @property {string[]} undone the compactions that building the context passes over
- * @property {ReadonlyMap<string, import("reseed-protocol").ContextCompacted>} reports how compactions went, of those that were seen being made
+ * @property {ReadonlyMap<string, import("reseed-protocol").ContextCompacted>} reports how compactions went, of those
+ * that were seen being made
  * @property {SessionOpened["queue"]} queue
  * @property {Call[]} pending
  */
@@ -133,7 +135,8 @@ export function fromOpened(state, opened) {
   if (!state || !replay) return fromSnapshot(opened);
   const running = opened.turn;
   const given = new Map((running?.items ?? []).map((item) => [item.itemId, item]));
-  // Answers whose turn is over stay as well: the events that follow bring their entry, or say that they came to nothing.
+  // Answers whose turn is over stay as well: the events that follow bring their entry, or say that they came to
+  // nothing.
   const kept = state.items.map((item) => {
     const parts = given.get(item.itemId)?.parts;
     given.delete(item.itemId);
@@ -237,7 +240,8 @@ export function reduce(state, event) {
 function apply(state, event) {
   switch (event.type) {
     case "entry_appended": return appendEntry(state, event.payload.entry);
-    // Void answers are shown until the next turn. Others stay: a replay may come to the beginning of their turn only now.
+    // Void answers are shown until the next turn. Others stay: a replay may come to the beginning of their turn only
+    // now.
     case "turn_started":
       return { ...state, turnId: event.payload.turnId, lastTurn: null, items: state.items.filter((item) => !item.aborted) };
     case "turn_finished": return finishTurn(state, event.payload);
@@ -378,8 +382,8 @@ function updateSession(state, updated) {
 }
 
 /**
- * What changes when the session goes on from `leafId`. What could be retried was asked elsewhere, and the summary of the
- * branch that is left is done.
+ * What changes when the session goes on from `leafId`. What could be retried was asked elsewhere, and the summary of
+ * the branch that is left is done.
  * @param {State} state
  * @param {string | null} leafId
  */

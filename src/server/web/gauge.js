@@ -175,8 +175,8 @@ function sentBefore({ usage, receipt }) {
 }
 
 /**
- * How full the window is, as a word: full above the count at which the server compacts, and where it never does from the
- * count on of which it warns.
+ * How full the window is, as a word: full above the count at which the server compacts, and where it never does from
+ * the count on of which it warns.
  * @param {ContextInfo} info
  */
 export function levelOf({ tokenCount, compactAtTokens: compact, maxTokens, warning }) {

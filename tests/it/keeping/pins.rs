@@ -190,8 +190,8 @@ async fn what_cannot_be_pinned_is_refused_by_name() {
     assert_eq!(before, talk.context().await);
 }
 
-/// Compacts, and goes to another branch from before that, with a compaction of its own. Returns an entry of both branches
-/// and where the first one ends.
+/// Compacts, and goes to another branch from before that, with a compaction of its own. Returns an entry of both
+/// branches and where the first one ends.
 async fn two_branches(talk: &mut Talk) -> (String, Value) {
     let (root, entry) = (talk.entry("Question 3:").await, talk.entry("Question 1:").await);
     talk.compact(json!({})).await;

@@ -95,9 +95,9 @@ async fn told(server: &Binary, status: u16) {
     }
 }
 
-/// A disk that fills up while nobody writes: whoever asks is told all the same. A file that may not grow is a fault of the
-/// disk to SQLite rather than a full one, so the server is restarted here, as it says; on a full disk it goes on by itself
-/// once there is room, as the disks of `tests/disk` do.
+/// A disk that fills up while nobody writes: whoever asks is told all the same. A file that may not grow is a fault of
+/// the disk to SQLite rather than a full one, so the server is restarted here, as it says; on a full disk it goes on by
+/// itself once there is room, as the disks of `tests/disk` do.
 #[tokio::test]
 async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -42,7 +42,8 @@ enum Class {
     Thai,
     /// Full-width and typographic marks.
     WideMark,
-    /// Emoji of the blocks that vocabularies learnt first: in UTF-8 they share their first three bytes with many others.
+    /// Emoji of the blocks that vocabularies learnt first: in UTF-8 they share their first three bytes with many
+    /// others.
     Emoji,
     /// Emoji of the blocks that are newer or less used: a byte more is a token of its own.
     RareEmoji,

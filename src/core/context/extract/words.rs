@@ -116,8 +116,8 @@ pub(crate) struct Phrases {
 }
 
 impl Phrases {
-    /// Makes a list of pieces. [`any_among`](Self::any_among) takes words in lower case with single spaces between them,
-    /// [`any_in_any_case`](Self::any_in_any_case) pieces in lower case.
+    /// Makes a list of pieces. [`any_among`](Self::any_among) takes words in lower case with single spaces between
+    /// them, [`any_in_any_case`](Self::any_in_any_case) pieces in lower case.
     pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
         Self { phrases, any: OnceLock::new(), any_case: OnceLock::new() }
     }

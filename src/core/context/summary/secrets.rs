@@ -117,7 +117,8 @@ fn token_bytes(rest: &str) -> usize {
     rest[..bytes].trim_end_matches('.').len()
 }
 
-/// Letters of both cases and digits in one word without a path's or a version's marks: what no name and no hash looks like.
+/// Letters of both cases and digits in one word without a path's or a version's marks: what no name and no hash looks
+/// like.
 fn is_mixed(token: &str) -> bool {
     let has = |is: fn(&u8) -> bool| token.bytes().any(|byte| is(&byte));
     let digits = token.bytes().filter(u8::is_ascii_digit).count();

@@ -16,8 +16,8 @@ const NEAR_CHARS: usize = 16;
 
 /// Words that say nothing about what is told.
 static FILLERS: Listed = Listed::new(
-    "a an the please remember note that this also just really my our we you i it its will would can could of so well ok \
-     okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte",
+    "a an the please remember note that this also just really my our we you i it its will would can could of so well \
+     ok okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte",
 );
 /// Words in front of what is told.
 static LEADING: Listed =

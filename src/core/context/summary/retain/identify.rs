@@ -1,7 +1,7 @@
 //! What in a sentence is exact: a path, an address, a number with its unit, something quoted, a symbol of code.
 //!
-//! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs a
-//! fact. The work is linear in the sentence.
+//! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs
+//! a fact. The work is linear in the sentence.
 
 mod words;
 

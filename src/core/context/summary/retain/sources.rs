@@ -197,8 +197,8 @@ impl Sources {
         }
     }
 
-    /// Adds a sentence if it holds an identifier or must be kept. `may_keep` is false if its text was found to hold nothing
-    /// that must be kept.
+    /// Adds a sentence if it holds an identifier or must be kept. `may_keep` is false if its text was found to hold
+    /// nothing that must be kept.
     fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, mut found: Vec<Found>, may_keep: bool) {
         let may_keep = may_keep && (speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
         let must = if may_keep { must_keep(self.kind, sentence) } else { None };
