@@ -69,7 +69,19 @@ const IMPURE: &[&[&str]] = &[
 ];
 
 /// What stands at the top of the tree, hidden files aside; more would bury the README.
-const TOP: &[&str] = &["Cargo.lock", "Cargo.toml", "README.md", "docker", "protocol", "src", "tests"];
+const TOP: &[&str] = &[
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "docker",
+    "protocol",
+    "rust-toolchain.toml",
+    "src",
+    "tests",
+];
 
 /// What tools put there and `.gitignore` names.
 const TOP_IGNORED: &[&str] = &["data", "node_modules", "target"];
