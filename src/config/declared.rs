@@ -1,5 +1,5 @@
-//! Every setting there is, each declared once. `.env.example`, the table in the README and the help are printed from
-//! here.
+//! Every setting there is, each declared once. `.env.example`, the tables in `README.md` beside this file and the help
+//! are printed from here.
 
 use super::{
     declare::{Declared, sentences, settings, variable},

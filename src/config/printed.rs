@@ -1,4 +1,4 @@
-//! The settings as people read them: `.env.example`, the tables of the README, and the help.
+//! The settings as people read them: `.env.example`, the tables of `README.md` beside this file, and the help.
 
 use super::declare::Declared;
 use super::declared;

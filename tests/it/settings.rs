@@ -20,14 +20,17 @@ fn the_example_is_printed_from_the_declaration() {
 }
 
 #[test]
-fn the_readme_holds_the_tables() {
-    for (name, table) in [("settings", config::settings_table()), ("strategy settings", strategies::settings_table())] {
+fn the_documents_hold_the_tables() {
+    let tables = [
+        ("src/config/README.md", "settings", config::settings_table()),
+        ("src/core/context/README.md", "strategy settings", strategies::settings_table()),
+    ];
+    for (file, name, table) in tables {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
-        // The README is the last thing to be written.
-        let Ok(readme) = fs::read_to_string("README.md") else { return };
-        let parts = readme.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-        let (before, after) = parts.unwrap_or_else(|| panic!("README.md has the lines `{begin}` and `{end}`"));
-        printed("README.md", &format!("{before}{begin}{table}{end}{after}"));
+        let document = fs::read_to_string(file).unwrap();
+        let parts = document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+        let (before, after) = parts.unwrap_or_else(|| panic!("{file} lacks the lines `{begin}` and `{end}`"));
+        printed(file, &format!("{before}{begin}{table}{end}{after}"));
     }
 }
 

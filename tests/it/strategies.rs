@@ -173,14 +173,15 @@ pub(crate) fn settings_table() -> String {
 }
 
 #[test]
-fn the_readme_tells_of_every_strategy() {
-    let Ok(readme) = fs::read_to_string("README.md") else { return };
+fn the_document_tells_of_every_strategy() {
+    const FILE: &str = "src/core/context/README.md";
+    let readme = fs::read_to_string(FILE).unwrap();
     let strategies = Strategies::default();
     for name in strategies.names() {
-        assert!(readme.contains(&format!("\n| `{name}` ")), "README.md has no row for `{name}`");
+        assert!(readme.contains(&format!("\n| `{name}` ")), "{FILE} has no row for `{name}`");
     }
     for name in strategies.all_names() {
-        assert!(readme.contains(&format!("`{name}`")), "README.md does not name `{name}`");
+        assert!(readme.contains(&format!("`{name}`")), "{FILE} does not name `{name}`");
     }
 }
 

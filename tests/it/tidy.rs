@@ -2,6 +2,7 @@
 //! file may be and how it opens. Each rule is a function from a file to its violations, and is shown one it must catch.
 
 mod absent;
+mod documents;
 
 use crate::source::{code, paths, test_items, without_tests, words};
 use absent::{absent, absent_in_tests};
