@@ -2,6 +2,7 @@
 
 use super::{TOP, files, none};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Component, Path, PathBuf},
 };
@@ -122,6 +123,20 @@ fn every_link_in_a_document_leads_somewhere() {
         assert!(documents.iter().any(|(path, _)| path == needed), "{needed} is there");
     }
     none(&documents.iter().flat_map(|(path, text)| broken_links(path, text, &read)).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_document_is_reached_from_the_readme() {
+    let documents: BTreeMap<String, String> = documents().into_iter().collect();
+    let (mut reached, mut open) = (BTreeSet::new(), vec!["README.md".to_owned()]);
+    while let Some(path) = open.pop() {
+        let Some(text) = documents.get(&path).filter(|_| reached.insert(path.clone())) else { continue };
+        let links = prose(text).into_iter().flat_map(|(_, line)| targets(line));
+        let links = links.map(|link| resolved(&path, link.split('#').next().unwrap_or(link)));
+        open.extend(links.map(|link| link.to_str().unwrap().to_owned()));
+    }
+    let lost = documents.keys().filter(|path| !reached.contains(*path));
+    none(&lost.map(|path| format!("{path}: no link leads here from README.md")).collect::<Vec<_>>());
 }
 
 #[test]
