@@ -1,4 +1,32 @@
-//! reseed: a WebSocket server that keeps LLM conversations inside the model's context window, for ever.
+//! reseed: a WebSocket server that keeps LLM conversations inside the model's context window, indefinitely.
+//!
+//! The library is for programs that embed the server. They start it with a model backend
+//! ([`Provider`](provider::Provider)), a store ([`SessionStore`](store::SessionStore)) and, if they like, context
+//! strategies ([`ContextManager`](core::context::ContextManager)) and hooks ([`Hook`](hooks::Hook)) of their own:
+//!
+//! ```no_run
+//! use reseed::{
+//!     cli::serve,
+//!     config::Settings,
+//!     provider::offline::{Offline, OfflineOptions},
+//!     store::memory::MemoryStore,
+//! };
+//! use std::sync::Arc;
+//!
+//! #[tokio::main]
+//! async fn main() -> anyhow::Result<()> {
+//!     // Any setting of `.env.example`; port 0 picks a free one.
+//!     let settings = Settings::from_iter([("WS_PORT", "0")])?;
+//!     let model = Offline::new(OfflineOptions::default());
+//!     let service = serve::start(&settings, Arc::new(model), Arc::new(MemoryStore::new())).await?;
+//!     println!("connect to ws://{}/ws", service.running.address);
+//!     tokio::signal::ctrl_c().await?;
+//!     service.stop().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Whole programs are in `tests/examples`, the architecture in `src/README.md`.
 //!
 //! The core decides, the shell acts. Imports point one way, held by `tests/it/tidy.rs`:
 //! `protocol ← core ← {provider, store, hooks, tools} ← runtime ← server ← main`; `config`, `metrics` and `clock` are

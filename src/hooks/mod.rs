@@ -41,6 +41,36 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 /// - what an answer leaves out stays as it is, so [`HookAnswer::default`] changes nothing.
 ///
 /// [`on`] makes one of a closure, [`on_session`] of one that has to do with the session it is asked about.
+///
+/// ```
+/// use reseed::{
+///     core::hook::HookSpec,
+///     hooks::{Hook, HookFuture, Hooks},
+/// };
+/// use reseed_protocol::{
+///     Message,
+///     hook::{ContextReason, HookAnswer, HookCall, HookPoint},
+///     patch::PatchOp,
+/// };
+/// use std::sync::Arc;
+///
+/// /// Tells the model where the user is, for one request at a time.
+/// struct Place(String);
+///
+/// impl Hook for Place {
+///     fn specs(&self) -> Vec<HookSpec> {
+///         vec![HookSpec::new("place", HookPoint::Context).for_reasons(&[ContextReason::Ephemeral])]
+///     }
+///
+///     fn call(&self, _: HookCall) -> HookFuture<'_> {
+///         let messages = vec![Message::user(format!("I am at {}.", self.0))];
+///         Box::pin(async { Ok(HookAnswer::patch(vec![PatchOp::MessagesUncachedAppend { messages }])) })
+///     }
+/// }
+///
+/// let hooks = Hooks::new(vec![Arc::new(Place("the harbour".into()))]).expect("its name and point are allowed");
+/// assert_eq!(hooks.specs()[0].name, "place");
+/// ```
 pub trait Hook: Send + Sync {
     /// Where and how it is asked. A hook is required unless [`HookSpec::optional`] or [`HookSpec::observing`] says
     /// otherwise: when it fails, what it was asked about does not happen.

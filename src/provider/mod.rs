@@ -29,6 +29,38 @@ pub trait DeltaSink: Send {
 /// - every piece of text that the answer holds was given to `sink` before the future is ready with `Ok`, with part
 ///   numbers that match the answer's parts;
 /// - an answer is whole: a stream that ended early, or said nothing, is a fault.
+///
+/// ```
+/// use reseed::{
+///     core::model::{Answer, Delta, ModelRequest},
+///     provider::{AnswerFuture, DeltaSink, ModelsFuture, Provider},
+/// };
+/// use reseed_protocol::{Part, StopReason};
+///
+/// /// Answers with the last message.
+/// struct Echo;
+///
+/// impl Provider for Echo {
+///     fn name(&self) -> &'static str {
+///         "echo"
+///     }
+///
+///     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
+///         Box::pin(async move {
+///             let text = request.messages().last().map(|last| last.message.text()).unwrap_or_default();
+///             sink.delta(Delta::Text { part: 0, text: &text });
+///             Ok(Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None })
+///         })
+///     }
+///
+///     fn models(&self) -> ModelsFuture<'_> {
+///         Box::pin(async { Ok(Vec::new()) })
+///     }
+/// }
+///
+/// let provider: Box<dyn Provider> = Box::new(Echo);
+/// assert_eq!(provider.name(), "echo");
+/// ```
 pub trait Provider: Send + Sync {
     /// The provider's name, for the start-up line, metrics and the page: `openai`, `offline`, `scripted`.
     fn name(&self) -> &'static str;

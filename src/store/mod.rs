@@ -320,6 +320,32 @@ pub enum Error {
 /// Contract, checked by `store/conformance/` for each implementation: an append is durable when it is `Ok`; it is whole or
 /// nothing; appends of one session are in order without a gap; a stale term or a wrong `first_seq` is `Fenced`.
 /// A write whose future is dropped may still be done. Reads see everything acknowledged before they began.
+///
+/// ```
+/// use reseed::store::{Append, Error, Head, NewRecord, SessionStore, memory::MemoryStore};
+/// use reseed_protocol::{SessionId, Timestamp};
+///
+/// async fn two_writers(store: &dyn SessionStore, session: SessionId) -> Result<(), Error> {
+///     let body = r#"{"type":"session_updated","payload":{"name":"Ferry"}}"#;
+///     let record = NewRecord { body: body.into(), entry: None };
+///     let append = Append { records: vec![record], marks: Vec::new(), head: Head::default() };
+///
+///     let lease = store.create(&session, "ann", Timestamp(0)).await?;
+///     store.append(&lease, lease.next_seq, append.clone()).await?;
+///     assert_eq!(&*store.read(&session, 0, 10).await?[0].body, body);
+///
+///     // The second writer fences the first one off.
+///     let (newer, _) = store.open(&session).await?;
+///     assert!(matches!(store.append(&lease, 2, append.clone()).await, Err(Error::Fenced { .. })));
+///     store.append(&newer, newer.next_seq, append).await
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let session = "k7m2q9xw4hfatz8n".parse().expect("a valid id");
+/// two_writers(&MemoryStore::new(), session).await.expect("the store works");
+/// # }
+/// ```
 pub trait SessionStore: Send + Sync {
     /// Makes an empty session and opens it.
     ///

@@ -33,6 +33,44 @@ pub enum Decision {
 /// Decides before every request, also between tool rounds, and after every turn. Pure; asked with the exact count of
 /// the request. A new one is a file in `strategies/` and a line of the factory: it says what it is called and in which
 /// steps it makes room; the rest follows from its settings unless it says otherwise.
+///
+/// ```
+/// use reseed::core::context::{
+///     ContextManager,
+///     factory::Strategies,
+///     strategy::{Options, Planning, Step},
+/// };
+///
+/// /// Drops the oldest turns and never summarises.
+/// #[derive(Debug)]
+/// struct Forgetful {
+///     options: Options,
+/// }
+///
+/// impl ContextManager for Forgetful {
+///     fn name(&self) -> &'static str {
+///         "forgetful"
+///     }
+///
+///     fn options(&self) -> &Options {
+///         &self.options
+///     }
+///
+///     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+///         planning.oldest_out().map(Step::Truncate).into_iter().collect()
+///     }
+///
+///     fn summarises(&self) -> bool {
+///         false
+///     }
+/// }
+///
+/// let strategies = Strategies::default()
+///     .with("forgetful", &[], |options| Box::new(Forgetful { options }))
+///     .expect("the name is free");
+/// // Pass these to `Settings::with_strategies`; sessions then choose it by name.
+/// assert!(strategies.names().any(|name| name == "forgetful"));
+/// ```
 pub trait ContextManager: Send + std::fmt::Debug {
     /// The short name, as settings and the wire have it.
     fn name(&self) -> &'static str;
