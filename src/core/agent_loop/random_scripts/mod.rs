@@ -1,7 +1,7 @@
 //! The loop driven through random scripts: whatever happens, its promises hold.
 //!
 //! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone, and `SCRIPTS=20000`
-//! more.
+//! more. `DIGESTS=FILE` writes a digest of each script's effects: a change of structure alone changes none.
 
 mod hooks;
 mod steps;
@@ -68,6 +68,8 @@ struct World {
     crashed_since_held: bool,
     of_held: usize,
     of_held_after_crash: usize,
+    /// Of all that the loop wanted done, where it is asked for.
+    digest: Option<u64>,
 }
 
 fn deployment(hooks: Vec<HookSpec>) -> Arc<Deployment> {
@@ -126,13 +128,28 @@ impl World {
             crashed_since_held: false,
             of_held: 0,
             of_held_after_crash: 0,
+            digest: None,
         };
         world.tell(Input::Recovered);
         world
     }
 
-    fn tell(&mut self, input: Input) {
+    /// Tells the loop something. What it wants done, and what it says of itself, goes into the digest.
+    fn told(&mut self, input: Input) -> Vec<Effect> {
         let effects = self.agent.handle(self.now, input);
+        if self.digest.is_some() {
+            let agent = &self.agent;
+            let says = (agent.snapshot(), agent.next_deadline(), agent.is_idle(), agent.is_busy(), agent.tripped());
+            let waits = (agent.answers_late(), agent.open_client_calls(), agent.waits_for_client());
+            let rest = (agent.needs_its_client(), agent.has_stale_path(), agent.leaving_by(), agent.generation());
+            let text = format!("{:?} {effects:?} {says:?} {waits:?} {rest:?}", self.digest);
+            self.digest = Some(crate::core::session::fingerprint::fingerprint_of(&text));
+        }
+        effects
+    }
+
+    fn tell(&mut self, input: Input) {
+        let effects = self.told(input);
         self.carry_out(effects);
     }
 
@@ -151,7 +168,7 @@ impl World {
                         self.forgotten.push(request);
                     }
                     let shown = if self.rng.bool() { vec![Part::Text { text: "half".into() }] } else { Vec::new() };
-                    waiting.extend(self.agent.handle(self.now, Input::Cancelled { request, shown }));
+                    waiting.extend(self.told(Input::Cancelled { request, shown }));
                 }
                 Effect::Reseed => {
                     let generation = self.agent.generation() + 1;
@@ -159,7 +176,7 @@ impl World {
                     self.agent = AgentLoop::seeded(generation, seed);
                     // What the old one asked is no business of the new one.
                     self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
-                    waiting.extend(self.agent.handle(self.now, Input::Seeded));
+                    waiting.extend(self.told(Input::Seeded));
                 }
                 Effect::CallHook(call) => self.asked(*call),
                 Effect::CancelHook(id) => self.hush(id),
@@ -415,7 +432,7 @@ impl World {
         let events = self.log.len();
         let answer =
             Answer { parts: vec![Part::Text { text: "late".into() }], stop_reason: StopReason::Stop, usage: None };
-        let effects = self.agent.handle(self.now, Input::Answered { request, answer });
+        let effects = self.told(Input::Answered { request, answer });
         assert!(effects.is_empty() && self.log.len() == events, "seed {}: {request} was late and was heard", self.seed);
     }
 
@@ -527,13 +544,19 @@ fn whatever_happens_the_promises_hold() {
     let mut hooked = 0;
     let (mut of_held, mut of_held_after_crash) = (0, 0);
     let mut taken_out = 0;
+    let digests = std::env::var("DIGESTS").ok();
+    let mut digested = String::new();
     for seed in seeds.clone() {
         let mut world = World::new(seed);
+        world.digest = digests.as_ref().map(|_| 0);
         for _ in 0..STEPS {
             world.step();
             world.check_seen();
         }
         world.settle();
+        if let Some(digest) = world.digest {
+            digested.push_str(&format!("{seed} {digest:016x}\n"));
+        }
         undone += world.undone;
         of_held += world.of_held;
         of_held_after_crash += world.of_held_after_crash;
@@ -543,6 +566,9 @@ fn whatever_happens_the_promises_hold() {
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();
+    }
+    if let Some(file) = digests {
+        std::fs::write(file, digested).unwrap();
     }
     if seeds.end() > seeds.start() {
         assert!(
