@@ -35,7 +35,6 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod core;
 pub mod hooks;
 pub mod metrics;
 pub mod provider;
@@ -43,3 +42,6 @@ pub mod runtime;
 pub mod server;
 pub mod store;
 pub mod telemetry;
+
+#[doc(inline)]
+pub use reseed_core as core;

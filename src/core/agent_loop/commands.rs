@@ -1,7 +1,7 @@
 //! What clients ask of a session: one arm a command.
 
 use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info, navigate::Ask};
-use crate::core::{
+use crate::{
     context::window::TOKENS_MAX,
     session::{Place, fingerprint::withheld},
 };

@@ -2,7 +2,7 @@
 //! was read and keeps everything said since.
 
 use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, turn::appended};
-use crate::core::{
+use crate::{
     context::{
         RequestCount,
         build::remaining,
@@ -55,7 +55,7 @@ impl AgentLoop {
         self.guards.gained(is_enough, after.tokens, self.window_tokens());
         if is_enough {
             // Less than this could not gain enough again, also where the threshold is 0 and every request is above it.
-            let least_gain = crate::core::context::strategy::share(after.tokens, self.manager.options().min_gain);
+            let least_gain = crate::context::strategy::share(after.tokens, self.manager.options().min_gain);
             self.guards.settle(after.tokens.saturating_add(least_gain));
         }
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());

@@ -3,7 +3,7 @@
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
 use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source};
-use crate::core::{
+use crate::{
     context::{
         RequestCount,
         compaction::{Basis, Job, Next, Order, Outcome, Tried},
@@ -236,7 +236,7 @@ impl AgentLoop {
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
-        let least = crate::core::context::strategy::share(before, self.manager.options().min_gain).max(1);
+        let least = crate::context::strategy::share(before, self.manager.options().min_gain).max(1);
         after.saturating_add(least) <= before
     }
 

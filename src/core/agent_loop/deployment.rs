@@ -1,6 +1,6 @@
 //! What the operator sets, the same for every session.
 
-use crate::core::{
+use crate::{
     context::{
         compaction::{SummaryRequest, Writing},
         counter::Estimator,

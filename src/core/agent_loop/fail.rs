@@ -6,7 +6,7 @@ use super::{
     compact::{Running, Use},
     held::Source,
 };
-use crate::core::context::compaction::{Basis, Held, Order};
+use crate::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp, Usage,
     event::{CompactionFailed, CompactionTrigger, Event, FailedRung},

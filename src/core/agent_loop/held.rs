@@ -5,7 +5,7 @@
 //! after every input, and drops it otherwise.
 
 use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, info};
-use crate::core::{
+use crate::{
     agent_loop::Summaries,
     context::{
         Decision, RequestCount,

@@ -1,7 +1,7 @@
 //! The meter, the report and the snapshot: all from the one count.
 
 use super::{AgentLoop, Effect, Stage};
-use crate::core::context::{RequestCount, strategies::manual::WARN_PERCENT};
+use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, Timestamp, TurnId,
     context::{BreakerReason, ContextInfo},

@@ -1,7 +1,7 @@
 //! Instructions for summaries: whoever gives them, they are taken whole or refused.
 
 use super::AgentLoop;
-use crate::core::context::summary::INSTRUCTIONS_BYTES_MAX;
+use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Which part of the summariser's window instructions may have: the rest is for the conversation and the summary.

@@ -1,6 +1,6 @@
 //! What the loop is told, and what it wants done.
 
-use crate::core::{
+use crate::{
     context::counter::Report,
     hook::{HookFault, HookPlace},
     model::{Answer, ModelFault, ModelRequest},

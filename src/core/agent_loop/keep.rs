@@ -1,7 +1,7 @@
 //! What stays and what comes back: pins, and taking a compaction back.
 
 use super::{AgentLoop, Effect, Stage, commands::Caller, info};
-use crate::core::{
+use crate::{
     context::structure::Structure,
     session::{Node, Place, state::rest_after_undo},
 };
@@ -162,7 +162,7 @@ fn may_pin(node: &Node) -> bool {
 
 /// The entries that stay or go with this one: a call and all its results.
 fn unit_of(path: &[Arc<Node>], id: &EntryId) -> Vec<EntryId> {
-    let context = crate::core::context::build_context(path);
+    let context = crate::context::build_context(path);
     let place = context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));
     let structure = Structure::of(&context);
     let unit = place.and_then(|at| structure.units.iter().find(|unit| unit.messages.contains(&at)));

@@ -2,7 +2,7 @@
 //! counted.
 
 use super::AgentLoop;
-use crate::core::context::{
+use crate::context::{
     Context, RequestCount,
     count::{Freshness, count},
     envelope::{Compiled, envelope, system_prompt, tokens_by_part},

@@ -64,7 +64,7 @@ use compact::{Ready, Running};
 use hooks::{Chain, ClientHooks};
 use tools::SentTools;
 
-use crate::core::{
+use crate::{
     context::{
         ContextManager, RequestCount,
         compaction::Order,

@@ -13,7 +13,7 @@ use super::{
     queue::Said,
     turn::appended,
 };
-use crate::core::{
+use crate::{
     context::{
         branch,
         compaction::{Job, Next, Order, Outcome},

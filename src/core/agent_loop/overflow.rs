@@ -1,7 +1,7 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
 use super::{AgentLoop, Asked, Effect, Stage, compact::Use, held::Need, info};
-use crate::core::{
+use crate::{
     context::{
         RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
         window::told_by_usage, windows::WINDOW_TOKENS_MIN,

@@ -5,7 +5,7 @@ use super::{
     compact::Use,
     held::{Need, Source},
 };
-use crate::core::{
+use crate::{
     context::{
         Context, Decision, RequestCount,
         compaction::{Job, Order, SummaryRequest, Surroundings, Writing, summary_tokens_max},

@@ -6,7 +6,7 @@ use super::{
     compact::{Ready, Use},
     info,
 };
-use crate::core::{
+use crate::{
     context::{
         Context,
         build::Kind,
@@ -271,7 +271,7 @@ impl AgentLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
+    use crate::{
         agent_loop::{Deployment, Effect, Input, Origin, Seed},
         context::{
             counter::{Calibration, Counter},

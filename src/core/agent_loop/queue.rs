@@ -6,7 +6,7 @@
 //! or someone has edited the queue.
 
 use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, info, navigate::Ask, turn::appended};
-use crate::core::session::{Place, input, place::is_message};
+use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{

@@ -4,7 +4,7 @@
 //! A failing seed is in the message; `SEED=72 cargo test random_orders` plays that one alone, and `ORDERS=20000` more.
 
 use super::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed};
-use crate::core::{
+use crate::{
     context::{
         Context,
         build::build_context,
@@ -253,7 +253,7 @@ struct Parted {
 
 fn parted(context: &Context, compaction: &Compaction) -> Parted {
     let structure = Structure::of(context);
-    let stays = crate::core::context::cut::must_stay(context, &structure);
+    let stays = crate::context::cut::must_stay(context, &structure);
     let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
     let id = |at: usize| context.messages[at].entry_id.as_ref();
     let units = &structure.units;

@@ -1,6 +1,6 @@
 //! Receipts: what each request shares with the one before it, and why not more.
 
-use crate::core::{
+use crate::{
     context::{
         causes::{Cause, Causes},
         prefix::{Outgoing, Place, SentRequest},

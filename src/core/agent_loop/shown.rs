@@ -1,7 +1,7 @@
 //! What the next request would send, to look at: nothing is changed, and no hook is asked.
 
 use super::{AgentLoop, Stage};
-use crate::core::context::envelope::markdown;
+use crate::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     command::{ContextFormat, GetContext},

@@ -1,7 +1,7 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
 use super::{AgentLoop, Stage, commands::Caller, hooks::Given, info, turn::appended};
-use crate::core::{
+use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
 };

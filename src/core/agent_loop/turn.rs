@@ -4,7 +4,7 @@ use super::{
     AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole, info,
     queue::Said,
 };
-use crate::core::{
+use crate::{
     context::{
         Context, Decision,
         causes::Cause,
@@ -132,7 +132,7 @@ impl AgentLoop {
         self.turn_hooks.sent();
     }
 
-    fn warn(&mut self, count: &crate::core::context::RequestCount, window: u64) {
+    fn warn(&mut self, count: &crate::context::RequestCount, window: u64) {
         if self.warned {
             return;
         }
@@ -424,6 +424,6 @@ pub(super) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option
     Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
 }
 
-fn turn_usage(turn: &Option<crate::core::session::OpenTurn>) -> Option<Usage> {
+fn turn_usage(turn: &Option<crate::session::OpenTurn>) -> Option<Usage> {
     turn.as_ref().and_then(|turn| turn.usage.clone())
 }

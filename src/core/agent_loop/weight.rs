@@ -40,7 +40,7 @@ impl AgentLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
+    use crate::{
         agent_loop::{Deployment, Origin, Seed},
         context::{
             counter::{Calibration, Counter},

@@ -171,7 +171,7 @@ pub fn clip(text: &str, chars_max: usize) -> Cow<'_, str> {
 }
 
 /// The first `chars` characters.
-pub(crate) fn prefix(text: &str, chars: usize) -> &str {
+pub fn prefix(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }
 

@@ -1,6 +1,6 @@
 //! What hooks added for the last request alone, kept to be looked at until the next one is made.
 
-use crate::core::context::{
+use crate::context::{
     Context,
     patch::{Around, Boundary},
 };
@@ -33,7 +33,7 @@ impl Added {
     }
 
     /// Puts the same on another context. A change that names what is not there any more is left out.
-    pub(in crate::core::agent_loop) fn put_on(&self, context: &mut Context, around: &Around<'_>) {
+    pub(in crate::agent_loop) fn put_on(&self, context: &mut Context, around: &Around<'_>) {
         let since = self.said_since(context);
         for ops in &self.changes {
             let ops: Vec<PatchOp> = ops.iter().map(|op| with(op.clone(), &since)).collect();
@@ -61,7 +61,7 @@ fn with(mut op: PatchOp, since: &[EntryId]) -> PatchOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{
+    use crate::context::{
         build_context,
         counter::Counter,
         testing::{path, printed},

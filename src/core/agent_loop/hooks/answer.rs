@@ -5,7 +5,7 @@ use super::{
     Subject,
     request::ANOTHER_ROLE,
 };
-use crate::core::{hook::HookFault, session::Node};
+use crate::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
     event::{Event, ToolCall, TurnStatus},
@@ -24,12 +24,12 @@ const REASON_CHARS_MAX: usize = 2_000;
 
 /// An answer of the model's that is whole, as hooks made it so far.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Whole {
-    pub(in crate::core::agent_loop) item: EntryId,
-    pub(in crate::core::agent_loop) message: Message,
-    pub(in crate::core::agent_loop) stop_reason: StopReason,
+pub(in crate::agent_loop) struct Whole {
+    pub(in crate::agent_loop) item: EntryId,
+    pub(in crate::agent_loop) message: Message,
+    pub(in crate::agent_loop) stop_reason: StopReason,
     /// The tools that the model was told of.
-    pub(in crate::core::agent_loop) tools: SentTools,
+    pub(in crate::agent_loop) tools: SentTools,
 }
 
 impl Whole {
@@ -79,7 +79,7 @@ fn part_bytes(part: &Part) -> usize {
 
 /// A tool call of an answer, and whether it may be made.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Called {
+pub(in crate::agent_loop) struct Called {
     call_id: CallId,
     name: String,
     arguments: String,
@@ -89,7 +89,7 @@ pub(in crate::core::agent_loop) struct Called {
 
 /// The calls of an answer. The first of those to do is what hooks are asked about.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Calls {
+pub(in crate::agent_loop) struct Calls {
     to_do: VecDeque<Called>,
     done: Vec<Called>,
     tools: SentTools,
@@ -121,7 +121,7 @@ impl Calls {
 impl AgentLoop {
     /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it
     /// was being shown comes too late: what was shown stays as it was.
-    pub(in crate::core::agent_loop) fn look_at_answer(&mut self, now: Timestamp, whole: Whole, withheld: bool) {
+    pub(in crate::agent_loop) fn look_at_answer(&mut self, now: Timestamp, whole: Whole, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
             self.ask_hooks(now, subject);
@@ -132,7 +132,7 @@ impl AgentLoop {
     }
 
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
-    pub(in crate::core::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
+    pub(in crate::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
         self.turn_hooks.looked_at_usage = None;
@@ -183,7 +183,7 @@ impl AgentLoop {
     }
 
     /// The turn has its answer: it ends, once its last hooks were asked.
-    pub(in crate::core::agent_loop) fn answered(&mut self, now: Timestamp, stop_reason: StopReason) {
+    pub(in crate::agent_loop) fn answered(&mut self, now: Timestamp, stop_reason: StopReason) {
         if !self.before_the_end(now, stop_reason) {
             self.finish_turn(now, TurnStatus::Completed, Some(stop_reason), None, Vec::new());
         }
@@ -274,7 +274,7 @@ impl AgentLoop {
     }
 
     /// The process died while hooks looked at the calls of an answer: none of them was made.
-    pub(in crate::core::agent_loop) fn drop_unmade_calls(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn drop_unmade_calls(&mut self, now: Timestamp) {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };

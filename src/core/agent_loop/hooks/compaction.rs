@@ -10,7 +10,7 @@ use super::{
     Subject,
     request::refused,
 };
-use crate::core::{
+use crate::{
     context::{
         compaction::{Given, Wishes},
         counter::Counter,
@@ -30,7 +30,7 @@ const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
 /// What hooks want of a compaction so far.
 #[derive(Debug, Default)]
-pub(in crate::core::agent_loop) struct Decision {
+pub(in crate::agent_loop) struct Decision {
     /// The hook that does not want it.
     cancelled_by: Option<String>,
     given: Given,
@@ -91,11 +91,7 @@ pub(super) fn check_summary(
 impl AgentLoop {
     /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the
     /// place of the one that is held is made as they wished when that was prepared: they are asked once.
-    pub(in crate::core::agent_loop) fn before_compaction(
-        &mut self,
-        now: Timestamp,
-        mut running: Running,
-    ) -> Option<Running> {
+    pub(in crate::agent_loop) fn before_compaction(&mut self, now: Timestamp, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
             self.follow(&mut running, Given { wishes, ..Given::default() });
@@ -249,7 +245,7 @@ impl AgentLoop {
     }
 
     /// When the compaction at work has taken too long; never while hooks look at it.
-    pub(in crate::core::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
+    pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
         let is_looked_at = self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
         self.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
     }
@@ -262,7 +258,7 @@ impl AgentLoop {
     }
 
     /// The compaction at work ends: its hooks are asked no more.
-    pub(in crate::core::agent_loop) fn cancel_compaction_hooks(&mut self) {
+    pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self) {
         let _ = self.cancel_hooks(|subject| matches!(subject, Subject::Compaction(_)));
     }
 }

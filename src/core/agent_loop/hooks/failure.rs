@@ -5,7 +5,7 @@ use super::{
     super::{AgentLoop, Effect, Stage},
     Open, Subject,
 };
-use crate::core::hook::HookFault;
+use crate::hook::HookFault;
 use reseed_protocol::{
     ErrorBody, ErrorCode, Timestamp,
     event::{EphemeralEvent, HookFailed},
@@ -56,7 +56,7 @@ impl AgentLoop {
 
     /// A hook that was to look at the model's answer is gone when it comes: nobody has seen it, and it is gone with its
     /// turn.
-    pub(in crate::core::agent_loop) fn guard_left(&mut self, now: Timestamp, hook: &str) {
+    pub(in crate::agent_loop) fn guard_left(&mut self, now: Timestamp, hook: &str) {
         let fault = HookFault::unavailable("its client offers it no more");
         let event = HookPoint::Message;
         self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {

@@ -14,7 +14,7 @@ use super::{
     Chain, Subject,
     request::{ANOTHER_ROLE, refused},
 };
-use crate::core::{hook::HookFault, session::input::is_picture_address};
+use crate::{hook::HookFault, session::input::is_picture_address};
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
     command::{Command, UserInput, WhenBusy},
@@ -30,21 +30,21 @@ const LINE_MAX: usize = 16;
 /// The inputs of a session that are not accepted yet, from loop to loop.
 #[derive(Debug, Default)]
 pub struct Inputs {
-    pub(in crate::core::agent_loop) asked: Option<Chain>,
-    pub(in crate::core::agent_loop) line: VecDeque<InLine>,
+    pub(in crate::agent_loop) asked: Option<Chain>,
+    pub(in crate::agent_loop) line: VecDeque<InLine>,
 }
 
 /// A command that waits until hooks have looked at an input before it.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct InLine {
-    pub(in crate::core::agent_loop) caller: Caller,
+pub(in crate::agent_loop) struct InLine {
+    pub(in crate::agent_loop) caller: Caller,
     command: Command,
 }
 
 /// What a user says, as hooks made it so far.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Offered {
-    pub(in crate::core::agent_loop) caller: Caller,
+pub(in crate::agent_loop) struct Offered {
+    pub(in crate::agent_loop) caller: Caller,
     entry_id: EntryId,
     parts: Vec<Part>,
     what: What,
@@ -54,7 +54,7 @@ pub(in crate::core::agent_loop) struct Offered {
 
 /// What becomes of it once hooks have looked at it.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) enum What {
+pub(in crate::agent_loop) enum What {
     /// It begins a turn, or waits for one.
     Said(Box<How>),
     /// A client's message: the model is told it without being asked.
@@ -80,12 +80,12 @@ impl Offered {
 
 impl AgentLoop {
     /// Whether hooks are looking at an input.
-    pub(in crate::core::agent_loop) fn looks_at_input(&self) -> bool {
+    pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
         self.chains.iter().any(Chain::is_of_input)
     }
 
     /// The input that hooks look at, and those behind it.
-    pub(in crate::core::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
+    pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
         let asked = self.chains.iter().filter_map(Chain::input_id);
         asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
     }
@@ -94,7 +94,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `queue_full`; `turn_running` for an input that may not wait.
-    pub(in crate::core::agent_loop) fn waits_in_line(
+    pub(in crate::agent_loop) fn waits_in_line(
         &mut self,
         caller: &Caller,
         command: Command,
@@ -122,7 +122,7 @@ impl AgentLoop {
     }
 
     /// Asks the hooks about what a user says.
-    pub(in crate::core::agent_loop) fn look_at_input(
+    pub(in crate::agent_loop) fn look_at_input(
         &mut self,
         now: Timestamp,
         caller: &Caller,
@@ -194,7 +194,7 @@ impl AgentLoop {
     }
 
     /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
-    pub(in crate::core::agent_loop) fn next_in_line(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn next_in_line(&mut self, now: Timestamp) {
         while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
             let Some(InLine { caller, command }) = self.line.pop_front() else { return };
             self.on_command(now, caller, command, None);
@@ -202,7 +202,7 @@ impl AgentLoop {
     }
 
     /// The user does not want the input that hooks look at. Those behind it are looked at next.
-    pub(in crate::core::agent_loop) fn withdraw_input(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn withdraw_input(&mut self, now: Timestamp) {
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
                 self.stage = Stage::Idle;
@@ -215,7 +215,7 @@ impl AgentLoop {
     }
 
     /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
-    pub(in crate::core::agent_loop) fn refuse_inputs(&mut self, error: &ErrorBody) {
+    pub(in crate::agent_loop) fn refuse_inputs(&mut self, error: &ErrorBody) {
         for waiting in std::mem::take(&mut self.line) {
             self.reply(&waiting.caller, Reply::Error(error.clone()));
         }

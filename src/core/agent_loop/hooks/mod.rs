@@ -37,7 +37,7 @@ pub(super) use subject::Subject;
 
 use self::subject::check_answer;
 use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, info};
-use crate::core::hook::{HookFault, HookPlace, HookSpec, check_hooks};
+use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp, Usage,
     event::{EphemeralEvent, HookFailed},
@@ -47,7 +47,7 @@ use reseed_protocol::{
 use std::{collections::VecDeque, sync::Arc};
 
 /// Hooks that a receipt names: two rounds of as many as there may be. A request that asked more has a shorter receipt.
-const RUNS_MAX: usize = 2 * crate::core::hook::HOOKS_MAX;
+const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
 /// Characters of what a hook says of its own failure that are told on.
 const ERROR_CHARS_MAX: usize = 500;

@@ -6,7 +6,7 @@ use super::{
     compaction::check_summary,
     request::refused,
 };
-use crate::core::{hook::HookFault, session::Place};
+use crate::{hook::HookFault, session::Place};
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, Timestamp,
     command::{Navigate, NavigatePosition},
@@ -16,29 +16,29 @@ use reseed_protocol::{
 
 /// A move that a client wishes for, as hooks made it so far.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Wish {
-    pub(in crate::core::agent_loop) caller: Caller,
-    pub(in crate::core::agent_loop) navigate: Navigate,
-    pub(in crate::core::agent_loop) place: Place,
-    pub(in crate::core::agent_loop) target: Option<EntryId>,
-    pub(in crate::core::agent_loop) label: Option<String>,
+pub(in crate::agent_loop) struct Wish {
+    pub(in crate::agent_loop) caller: Caller,
+    pub(in crate::agent_loop) navigate: Navigate,
+    pub(in crate::agent_loop) place: Place,
+    pub(in crate::agent_loop) target: Option<EntryId>,
+    pub(in crate::agent_loop) label: Option<String>,
     /// A hook's summary of the branch that is left.
-    pub(in crate::core::agent_loop) given: Option<BranchGiven>,
+    pub(in crate::agent_loop) given: Option<BranchGiven>,
     /// The turn that begins there.
-    pub(in crate::core::agent_loop) ask: Option<Ask>,
-    pub(in crate::core::agent_loop) cancelled_by: Option<String>,
+    pub(in crate::agent_loop) ask: Option<Ask>,
+    pub(in crate::agent_loop) cancelled_by: Option<String>,
 }
 
 /// A summary that a hook made of a branch.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::core::agent_loop) struct BranchGiven {
-    pub(in crate::core::agent_loop) hook: String,
-    pub(in crate::core::agent_loop) summary: String,
-    pub(in crate::core::agent_loop) details: Option<serde_json::Value>,
+pub(in crate::agent_loop) struct BranchGiven {
+    pub(in crate::agent_loop) hook: String,
+    pub(in crate::agent_loop) summary: String,
+    pub(in crate::agent_loop) details: Option<serde_json::Value>,
 }
 
 impl Wish {
-    pub(in crate::core::agent_loop) fn new(
+    pub(in crate::agent_loop) fn new(
         caller: Caller,
         navigate: Navigate,
         place: Place,
@@ -119,7 +119,7 @@ impl AgentLoop {
     }
 
     /// The move that hooks are asked about.
-    pub(in crate::core::agent_loop) fn wished(&self) -> Option<&Wish> {
+    pub(in crate::agent_loop) fn wished(&self) -> Option<&Wish> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Navigation(wish) => Some(&**wish),
             _ => None,
@@ -133,7 +133,7 @@ impl AgentLoop {
     }
 
     /// Commands that wait for hooks: they are answered after later ones.
-    pub(in crate::core::agent_loop) fn waiting_for_hooks(chains: &mut [Chain]) -> impl Iterator<Item = &mut Caller> {
+    pub(in crate::agent_loop) fn waiting_for_hooks(chains: &mut [Chain]) -> impl Iterator<Item = &mut Caller> {
         chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(wish) => Some(&mut wish.caller),
             Subject::Result(given) => Some(&mut given.caller),

@@ -11,7 +11,7 @@ use super::{
     super::{AgentLoop, info::session_updated},
     Chain, Subject,
 };
-use crate::core::hook::{HOOKS_MAX, HookPlace, HookSpec};
+use crate::hook::{HOOKS_MAX, HookPlace, HookSpec};
 use reseed_protocol::{
     CommandId, TurnId,
     event::Event,
@@ -72,7 +72,7 @@ impl AgentLoop {
     }
 
     /// The session was read from the store: what waits was accepted under hooks that no client offers yet.
-    pub(in crate::core::agent_loop) fn owe_what_was_kept(&mut self) {
+    pub(in crate::agent_loop) fn owe_what_was_kept(&mut self) {
         let specs: Vec<HookSpec> = self.session.state.hooks.iter().map(spec_of).collect();
         if !specs.is_empty() {
             self.owe(specs);
@@ -80,7 +80,7 @@ impl AgentLoop {
     }
 
     /// Another client owns the session from now on: what was begun under the hooks of the one before still needs them.
-    pub(in crate::core::agent_loop) fn on_host_left(&mut self) {
+    pub(in crate::agent_loop) fn on_host_left(&mut self) {
         let gone = std::mem::take(&mut self.client_hooks);
         self.owe(gone.iter().filter(|spec| spec.required).cloned().collect());
     }
@@ -98,7 +98,7 @@ impl AgentLoop {
     }
 
     /// Work that is done needs no hooks any more.
-    pub(in crate::core::agent_loop) fn forget_what_is_done(&mut self) {
+    pub(in crate::agent_loop) fn forget_what_is_done(&mut self) {
         if self.owed.hooks.is_empty() {
             return;
         }
@@ -147,7 +147,7 @@ impl AgentLoop {
     }
 
     /// Whether any hook is asked about what this command says.
-    pub(in crate::core::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
+    pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
         self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
     }
 
@@ -157,7 +157,7 @@ impl AgentLoop {
     }
 
     /// The required hooks of clients under which work is begun from now on, if the session's state names others.
-    pub(in crate::core::agent_loop) fn hooks_to_keep(&self) -> Option<Event> {
+    pub(in crate::agent_loop) fn hooks_to_keep(&self) -> Option<Event> {
         let required = self.client_hooks.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
         (hooks != self.session.state.hooks).then(|| session_updated(|updated| updated.hooks = Some(hooks)))
@@ -184,7 +184,7 @@ impl Chain {
 }
 
 /// Whether a step begins work that hooks may be needed for.
-pub(in crate::core::agent_loop) fn begins_work(events: &[Event]) -> bool {
+pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
     events.iter().any(|event| match event {
         Event::TurnStarted(_) => true,
         Event::QueueChanged(changed) => !changed.items.is_empty(),

@@ -4,7 +4,7 @@ use super::{
     super::{AgentLoop, Stage, turn::appended},
     Added, Subject, TurnPrompt,
 };
-use crate::core::{
+use crate::{
     agent_loop::{annotate::check_custom_type, queue::custom_parts},
     context::{
         Context,
@@ -36,7 +36,7 @@ const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
 /// The beginning of a turn, as hooks made it so far.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Start {
+pub(in crate::agent_loop) struct Start {
     system_prompt: String,
     input: Vec<Part>,
     /// The hook that has set another one, the newest.
@@ -52,7 +52,7 @@ impl Start {
 
 /// The context of one request, with what hooks add for it alone.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Overlay {
+pub(in crate::agent_loop) struct Overlay {
     pub(super) context: Context,
     changes: Vec<EphemeralChange>,
     /// The context without it.
@@ -61,14 +61,14 @@ pub(in crate::core::agent_loop) struct Overlay {
 
 /// A turn that has its answer.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Ended {
+pub(in crate::agent_loop) struct Ended {
     finish_reason: StopReason,
 }
 
 impl AgentLoop {
     /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
     /// was gone on with.
-    pub(in crate::core::agent_loop) fn before_request(&mut self, now: Timestamp) -> bool {
+    pub(in crate::agent_loop) fn before_request(&mut self, now: Timestamp) -> bool {
         if !self.turn_hooks.started {
             self.turn_hooks.started = true;
             if self.has_hooks(HookPoint::BeforeAgentStart, None) {
@@ -88,7 +88,7 @@ impl AgentLoop {
     }
 
     /// Asks the hooks that add to the request alone. `true`: as above.
-    pub(in crate::core::agent_loop) fn before_sending(&mut self, now: Timestamp, context: &Context) -> bool {
+    pub(in crate::agent_loop) fn before_sending(&mut self, now: Timestamp, context: &Context) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
@@ -100,7 +100,7 @@ impl AgentLoop {
     }
 
     /// Asks the hooks at the end of a turn. `true`: as above.
-    pub(in crate::core::agent_loop) fn before_the_end(&mut self, now: Timestamp, finish_reason: StopReason) -> bool {
+    pub(in crate::agent_loop) fn before_the_end(&mut self, now: Timestamp, finish_reason: StopReason) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
             self.ask_hooks(now, Subject::TurnEnd(Ended { finish_reason }));
@@ -379,7 +379,7 @@ fn says_something(patched: &Context) -> Result<(), HookFault> {
 
 fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFault> {
     let name = given.unwrap_or_else(|| hook.to_owned());
-    crate::core::hook::check_name(&name).map_err(HookFault::failed)?;
+    crate::hook::check_name(&name).map_err(HookFault::failed)?;
     Ok(name)
 }
 

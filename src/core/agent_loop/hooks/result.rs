@@ -6,7 +6,7 @@ use super::{
     answer::MESSAGE_BYTES_MAX,
     request::ANOTHER_ROLE,
 };
-use crate::core::hook::HookFault;
+use crate::hook::HookFault;
 use reseed_protocol::{
     CallId, CommandId, EntryId, Message, Part, Role, Timestamp,
     event::{CallOutcome, Event, RequestResolved},
@@ -16,17 +16,17 @@ use reseed_protocol::{
 
 /// A tool's answer, as hooks made it so far.
 #[derive(Debug)]
-pub(in crate::core::agent_loop) struct Given {
-    pub(in crate::core::agent_loop) caller: Caller,
-    pub(in crate::core::agent_loop) call: PendingCall,
-    pub(in crate::core::agent_loop) output: String,
-    pub(in crate::core::agent_loop) is_error: bool,
+pub(in crate::agent_loop) struct Given {
+    pub(in crate::agent_loop) caller: Caller,
+    pub(in crate::agent_loop) call: PendingCall,
+    pub(in crate::agent_loop) output: String,
+    pub(in crate::agent_loop) is_error: bool,
     /// The entry that will hold it, once it is looked at as a message.
     pub(super) as_message: Option<EntryId>,
 }
 
 impl Given {
-    pub(in crate::core::agent_loop) fn new(
+    pub(in crate::agent_loop) fn new(
         caller: Caller,
         call: PendingCall,
         output: String,
@@ -89,12 +89,12 @@ impl Given {
 
 impl AgentLoop {
     /// Whether hooks are looking at this call's answer.
-    pub(in crate::core::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
+    pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
         self.chains.iter().any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
     }
 
     /// The commands whose answers hooks are looking at.
-    pub(in crate::core::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
+    pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
         self.chains.iter().filter_map(|chain| match &chain.subject {
             Subject::Result(given) => Some(&given.caller.id),
             _ => None,
@@ -102,7 +102,7 @@ impl AgentLoop {
     }
 
     /// A tool has answered: its hooks look at it, then those of messages.
-    pub(in crate::core::agent_loop) fn look_at_result(&mut self, now: Timestamp, mut given: Given) {
+    pub(in crate::agent_loop) fn look_at_result(&mut self, now: Timestamp, mut given: Given) {
         // The tool has answered: how long hooks take is no business of its limit.
         self.deadlines.remove(&given.call.call_id);
         if !self.has_hooks(HookPoint::ToolResult, None) {
@@ -121,7 +121,7 @@ impl AgentLoop {
     }
 
     /// Writes a tool's answer, and goes on once all calls have theirs.
-    pub(in crate::core::agent_loop) fn write_result(&mut self, now: Timestamp, given: Given) {
+    pub(in crate::agent_loop) fn write_result(&mut self, now: Timestamp, given: Given) {
         let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = self.fitting_output(output);
@@ -148,7 +148,7 @@ impl AgentLoop {
     }
 
     /// The turn ends: answers that hooks still look at came too late, as those to calls that were dropped.
-    pub(in crate::core::agent_loop) fn drop_looked_at(&mut self) -> Vec<Caller> {
+    pub(in crate::agent_loop) fn drop_looked_at(&mut self) -> Vec<Caller> {
         let dropped = self.cancel_hooks(|subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
             // What it brought is kept nowhere, and its mark says nothing of it.

@@ -5,7 +5,7 @@ use super::{
     super::{AgentLoop, Stage},
     ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
 };
-use crate::core::hook::HookFault;
+use crate::hook::HookFault;
 use reseed_protocol::{
     Timestamp,
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
@@ -14,7 +14,7 @@ use reseed_protocol::{
 /// What hooks are asked about, as the earlier ones left it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
-pub(in crate::core::agent_loop) enum Subject {
+pub(in crate::agent_loop) enum Subject {
     Input(Box<input::Offered>),
     Start(Box<request::Start>),
     BeforeRequest,

@@ -1,7 +1,7 @@
 //! Hooks in random scripts: of any point, the server's and the client's, and whatever they answer.
 
 use super::World;
-use crate::core::{
+use crate::{
     agent_loop::{CallHook, Input},
     hook::{HookFault, HookPlace, HookSpec},
 };

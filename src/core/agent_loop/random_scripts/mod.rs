@@ -7,7 +7,7 @@ mod hooks;
 mod steps;
 
 use super::{AgentLoop, Append, CallHook, CallModel, Deployment, Effect, Input, Origin, RequestId, Seed};
-use crate::core::{
+use crate::{
     context::{
         compaction::Held,
         counter::{Calibration, Counter},
@@ -143,7 +143,7 @@ impl World {
             let waits = (agent.answers_late(), agent.open_client_calls(), agent.waits_for_client());
             let rest = (agent.needs_its_client(), agent.has_stale_path(), agent.leaving_by(), agent.generation());
             let text = format!("{:?} {effects:?} {says:?} {waits:?} {rest:?}", self.digest);
-            self.digest = Some(crate::core::session::fingerprint::fingerprint_of(&text));
+            self.digest = Some(crate::session::fingerprint::fingerprint_of(&text));
         }
         effects
     }
@@ -269,13 +269,13 @@ impl World {
 
     /// What the loop in memory would send is what the log says.
     fn check_seen(&self) {
-        let live = crate::core::context::build_context(self.agent.session.tree.path()).to_messages();
-        let read = crate::core::context::build_context(self.read_back().tree.path()).to_messages();
+        let live = crate::context::build_context(self.agent.session.tree.path()).to_messages();
+        let read = crate::context::build_context(self.read_back().tree.path()).to_messages();
         assert_eq!(live, read, "seed {}: what is in memory differs from what the log says", self.seed);
         let read = self.read_back().held;
         assert_eq!(self.agent.session.held, read, "seed {}: what is held differs from what the log says", self.seed);
         if let Some(held) = read {
-            let context = crate::core::context::build_context(self.agent.session.tree.path());
+            let context = crate::context::build_context(self.agent.session.tree.path());
             assert!(held.still_reads(&context), "seed {}: what is held is of another history", self.seed);
         }
     }
@@ -286,7 +286,7 @@ impl World {
         let state = self.folded();
         let before = self.entries[compaction].parent_id.clone();
         let seen = |leaf: Option<&EntryId>| -> Vec<(EntryId, Message)> {
-            let context = crate::core::context::build_context(self.path_in(&state, leaf).path());
+            let context = crate::context::build_context(self.path_in(&state, leaf).path());
             let seen = context.messages.iter();
             seen.filter_map(|seen| Some((seen.entry_id.clone()?, Message::clone(&seen.message)))).collect()
         };
@@ -311,7 +311,7 @@ impl World {
                     let before = self.entries.insert(entry.entry_id.clone(), entry.clone());
                     assert!(before.is_none(), "seed {}: entry id used twice", self.seed);
                     if let Some(id) = &appended.command_id
-                        && crate::core::session::place::is_message(entry)
+                        && crate::session::place::is_message(entry)
                         && entry.message().is_none_or(|message| message.role == Role::User)
                     {
                         self.waiting.remove(id);
@@ -397,7 +397,7 @@ impl World {
         check_pairs(self.seed, call.body.messages());
         if call.body.purpose == Purpose::Turn {
             assert!(self.open_turn, "seed {}: the model was asked without a turn", self.seed);
-            let read = crate::core::context::build_context(self.read_back().tree.path());
+            let read = crate::context::build_context(self.read_back().tree.path());
             let again: Vec<_> = read.to_messages().cached;
             let live = call.body.envelope.messages.cached.clone();
             let uncached = &call.body.envelope.messages.uncached;
@@ -506,7 +506,7 @@ impl World {
 }
 
 fn summary() -> String {
-    crate::core::context::summary::SECTIONS.iter().map(|section| format!("## {section}\n- x\n")).collect()
+    crate::context::summary::SECTIONS.iter().map(|section| format!("## {section}\n- x\n")).collect()
 }
 
 fn check_pairs<'a>(seed: u64, messages: impl Iterator<Item = &'a ContextMessage>) {

@@ -1,7 +1,7 @@
 //! What may happen next in a random script.
 
 use super::{World, summary};
-use crate::core::{
+use crate::{
     agent_loop::{Input, RequestId, pins_without, undo_target},
     context::factory::Strategies,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},

@@ -419,7 +419,7 @@ fn between(begin: &str, end: &str, table: &str) {
     // Two tables may be written at a time.
     static README: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = README.lock().unwrap();
-    let path = Path::new("src/core/context/summary/README.md");
+    let path = Path::new("context/summary/README.md");
     let committed = fs::read_to_string(path).unwrap();
     let (head, rest) = committed.split_once(begin).unwrap();
     let (_, tail) = rest.split_once(end).unwrap();

@@ -195,7 +195,7 @@ fn mean(shares: &[f64]) -> f64 {
 type Case = (String, Vec<([String; 2], [String; 2])>);
 
 fn cases() -> Vec<Case> {
-    let folder = Path::new("tests/fixtures/counting");
+    let folder = Path::new("../../tests/fixtures/counting");
     let read = |name: &str| fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap();
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()

@@ -18,7 +18,7 @@ struct Sample {
 
 fn samples() -> Vec<Sample> {
     // cargo runs tests in the folder of their crate.
-    let folder = Path::new("tests/fixtures/counting");
+    let folder = Path::new("../../tests/fixtures/counting");
     let mut paths: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()).collect();
     paths.sort();
@@ -95,7 +95,7 @@ pub(super) fn check_table(name: &str, table: &str) {
     // Two tests may rewrite their tables at the same time.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let path = Path::new("src/core/context/counter/README.md");
+    let path = Path::new("context/counter/README.md");
     let committed = fs::read_to_string(path).unwrap();
     let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
     let (head, rest) = committed.split_once(&begin).unwrap();

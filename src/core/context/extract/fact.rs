@@ -129,17 +129,17 @@ pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
 }
 
 /// Whether a sentence tells a fact that the user will want to be remembered.
-pub(crate) fn is_told(sentence: &str) -> bool {
+pub fn is_told(sentence: &str) -> bool {
     judge(sentence).is_some_and(|(weight, _)| weight >= Weight::Told)
 }
 
 /// What a sentence is about, where it claims something.
-pub(crate) fn subject(sentence: &str) -> Option<String> {
+pub fn subject(sentence: &str) -> Option<String> {
     claim(&Words::of(sentence).list()).map(|claim| claim.subject)
 }
 
 /// "I am Anna": a capital letter tells a name from a mood.
-pub(crate) fn names_oneself(sentence: &str, words: &[&str]) -> bool {
+pub fn names_oneself(sentence: &str, words: &[&str]) -> bool {
     let begins =
         |start: &[&str]| words.len() > start.len() && words.iter().zip(start).all(|(word, start)| word == start);
     let at = [&["i", "am"][..], &["i", "m"], &["call", "me"], &["ich", "bin"], &["ich", "heiße"]]

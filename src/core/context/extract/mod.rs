@@ -14,9 +14,12 @@ mod phrases;
 mod sentences;
 mod words;
 
-pub(crate) use fact::{Weight, is_told, judge, names_oneself, subject};
-pub(crate) use sentences::{sentences, whole_sentences};
-pub(crate) use words::{Listed, Phrases, Words, is_question, is_unspaced};
+pub(crate) use fact::{Weight, judge};
+pub use fact::{is_told, names_oneself, subject};
+pub use sentences::sentences;
+pub(crate) use sentences::whole_sentences;
+pub(crate) use words::Phrases;
+pub use words::{Listed, Words, is_question, is_unspaced};
 
 use crate::core::context::{
     serialize::prefix,
@@ -34,15 +37,15 @@ const DETAILS_PER_PART_MAX: usize = 5;
 const ARGUMENTS_CHARS_MAX: usize = 100;
 
 /// Stands in front of a fact that the user told, so that the next summary still knows.
-pub(crate) const USER: &str = "User: ";
+pub const USER: &str = "User: ";
 /// Stands in front of what the model said.
-pub(crate) const ASSISTANT: &str = "Assistant: ";
+pub const ASSISTANT: &str = "Assistant: ";
 /// Stands in front of what a tool answered.
-pub(crate) const TOOL: &str = "Tool: ";
+pub const TOOL: &str = "Tool: ";
 const FIRST_REQUEST: &str = "First request: ";
 const LATEST_REQUEST: &str = "Latest request: ";
 /// Stands in front of a question that waits for its answer.
-pub(crate) const OPEN_QUESTION: &str = "answer the user: ";
+pub const OPEN_QUESTION: &str = "answer the user: ";
 
 /// The summary of these messages and of what came before them.
 #[must_use]

@@ -10,7 +10,7 @@ pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
 static ABBREVIATIONS: Listed = Listed::new("mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca");
 
 /// The sentences of a text, trimmed, each with at least one letter or digit.
-pub(crate) fn sentences(text: &str) -> Vec<&str> {
+pub fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     split(text, |sentence| push(&mut found, sentence));
     found

@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 
 /// The words of a text in lower case: runs of letters and digits, single characters of scripts without spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Words {
+pub struct Words {
     spaced: String,
 }
 
 impl Words {
     /// Takes the words out of a text.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let mut spaced = String::with_capacity(text.len());
         // Whether the next letter goes on with the last word.
         let mut within = false;
@@ -37,23 +37,23 @@ impl Words {
     }
 
     /// All of them, with single spaces between them.
-    pub(crate) fn spaced(&self) -> &str {
+    pub fn spaced(&self) -> &str {
         &self.spaced
     }
 
     /// One after the other.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.spaced.split_ascii_whitespace()
     }
 
     /// All of them.
-    pub(crate) fn list(&self) -> Vec<&str> {
+    pub fn list(&self) -> Vec<&str> {
         self.iter().collect()
     }
 }
 
 /// A fixed list of words with a fast lookup.
-pub(crate) struct Listed {
+pub struct Listed {
     /// The words, with single spaces between them.
     words: &'static str,
     /// For each bucket, one more than the byte where its first word begins; 0 if the bucket is empty.
@@ -65,7 +65,7 @@ impl Listed {
     const BUCKETS: usize = 512;
 
     /// Makes a list of words in lower case with single spaces between them.
-    pub(crate) const fn new(words: &'static str) -> Self {
+    pub const fn new(words: &'static str) -> Self {
         let bytes = words.as_bytes();
         assert!(bytes.len() < u16::MAX as usize, "a list is a few hundred words");
         let mut buckets = [0; Self::BUCKETS];
@@ -90,12 +90,12 @@ impl Listed {
     }
 
     /// Returns true if the word stands in the list.
-    pub(crate) fn has(&self, word: &str) -> bool {
+    pub fn has(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed == word)
     }
 
     /// Returns true if the word stands in the list, whatever its case.
-    pub(crate) fn has_any_case(&self, word: &str) -> bool {
+    pub fn has_any_case(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed.eq_ignore_ascii_case(word))
     }
 
@@ -168,13 +168,13 @@ fn build(phrases: &[&str], any_case: bool) -> AhoCorasick {
 }
 
 /// Whether the character belongs to a script that writes no spaces between words.
-pub(crate) fn is_unspaced(c: char) -> bool {
+pub fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
 /// Whether a sentence asks something.
-pub(crate) fn is_question(sentence: &str, words: &[&str]) -> bool {
+pub fn is_question(sentence: &str, words: &[&str]) -> bool {
     static ASKING: Listed = Listed::new("what who whom whose where when which why how");
     static AFTER_ASKING: Listed = Listed::new(
         "is s are was were do does did can could should would will has have am old many much long far often about",

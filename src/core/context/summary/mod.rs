@@ -34,7 +34,7 @@ pub use prompt::{
 };
 pub use retain::{RepairBounds, Repaired, repair};
 pub use secrets::{MASK, mask_secrets};
-pub(crate) use sections::item_text;
+pub use sections::item_text;
 pub use sections::{RESTORED, SECTIONS, SKELETON_CHARS, Sections, Slot};
 
 use std::borrow::Cow;

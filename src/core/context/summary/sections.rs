@@ -212,7 +212,7 @@ pub(super) fn opens(line: &str) -> Option<Slot> {
 }
 
 /// A bullet's text without its bullet.
-pub(crate) fn item_text(line: &str) -> &str {
+pub fn item_text(line: &str) -> &str {
     let line = line.trim();
     let text = line.strip_prefix(['-', '*', '•', '+']).unwrap_or(line).trim_start();
     ["[x]", "[X]", "[ ]"].iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text).trim()

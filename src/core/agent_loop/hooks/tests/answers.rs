@@ -1,7 +1,7 @@
 //! What becomes of what hooks answer, and of what they may not.
 
 use super::*;
-use crate::core::hook::HookSpec;
+use crate::hook::HookSpec;
 use reseed_protocol::receipt::HookOutcome;
 
 fn at(point: HookPoint) -> Vec<HookSpec> {
@@ -366,11 +366,8 @@ fn answered_for_30_and_12_tokens() -> World {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass();
     let request = world.asked.take().unwrap();
-    let usage = crate::core::model::ReportedUsage {
-        input_tokens: 30,
-        output_tokens: 12,
-        ..crate::core::model::ReportedUsage::default()
-    };
+    let usage =
+        crate::model::ReportedUsage { input_tokens: 30, output_tokens: 12, ..crate::model::ReportedUsage::default() };
     let parts = vec![Part::Text { text: "hello to you and to all the others".into() }];
     world
         .tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: Some(usage) } });

@@ -1,7 +1,7 @@
 //! The files that tool calls name, carried through compactions of compactions and the summaries of branches.
 
 use super::*;
-use crate::core::context::summary::FileTools;
+use crate::context::summary::FileTools;
 use reseed_protocol::{
     EntryId,
     command::{ManualCompact, Navigate, NavigatePosition},
@@ -88,9 +88,9 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
     let mut on_fork: Vec<Entry> = world.entries.iter().take_while(|entry| entry.entry_id != fork).cloned().collect();
     on_fork.extend(world.entries.iter().find(|entry| entry.entry_id == fork).cloned());
     let counter = Counter::for_model("test");
-    let mut tree = crate::core::session::SessionTree::default();
+    let mut tree = crate::session::SessionTree::default();
     for entry in on_fork {
-        tree.append(Arc::new(crate::core::session::Node::counted(entry, &counter)));
+        tree.append(Arc::new(crate::session::Node::counted(entry, &counter)));
     }
     let left = world.entries.iter().rev().take_while(|entry| entry.entry_id != fork).cloned().collect();
     let place = Place { leaf: Some(fork.clone()), tree, left, common: Some(fork.clone()), ..Place::default() };

@@ -1,7 +1,7 @@
 //! Compactions that are held: prepared early, committed at the trigger, dropped only when what they rest on changes.
 
 use super::*;
-use crate::core::{
+use crate::{
     agent_loop::Summaries,
     context::compaction::{Held, SummaryRequest},
 };

@@ -1,7 +1,7 @@
 //! Hooks that look at what a user says before it is accepted, and what waits behind it.
 
 use super::*;
-use crate::core::session::fingerprint::withheld;
+use crate::session::fingerprint::withheld;
 use reseed_protocol::{
     EntryId,
     command::{AppendCustomMessage, InputContent, Navigate, WhenBusy},

@@ -15,7 +15,7 @@ mod owed;
 mod sent_tools;
 mod stopping;
 
-use crate::core::{
+use crate::{
     agent_loop::{AgentLoop, Append, Deployment, Effect, Input, Origin, RequestId, Seed},
     context::{
         counter::{Calibration, Counter},
@@ -405,7 +405,7 @@ impl World {
     }
 
     fn summary_piece(&mut self, request: RequestId) {
-        let sections = crate::core::context::summary::SECTIONS.iter();
+        let sections = crate::context::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
         let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
         self.tell(Input::Answered { request, answer });

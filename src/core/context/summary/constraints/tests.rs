@@ -22,7 +22,7 @@ struct Conversation {
 }
 
 fn conversations() -> Vec<Conversation> {
-    let text = std::fs::read_to_string("tests/fixtures/constraints/conversations.json").unwrap();
+    let text = std::fs::read_to_string("../../tests/fixtures/constraints/conversations.json").unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

@@ -156,7 +156,7 @@ fn begins_after(before: &str, spelling: &str, kind: Kind) -> bool {
 }
 
 /// A text as it is compared: lower case, one space, no marks of emphasis or escape.
-pub(in crate::core::context::summary) fn normal(text: &str) -> Cow<'_, str> {
+pub(in crate::context::summary) fn normal(text: &str) -> Cow<'_, str> {
     let is_normal =
         |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && !matches!(byte, b'\\' | b'`' | b'*');
     if text.as_bytes().iter().all(is_normal) {

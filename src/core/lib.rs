@@ -17,3 +17,6 @@ pub mod pi;
 pub mod prices;
 mod schema;
 pub mod session;
+
+// The rooms name each other by the path that the server has for them.
+use crate as core;
