@@ -4,7 +4,7 @@
 
 use super::{AgentLoop, Effect, Seen, commands::Caller, info, turn::appended};
 use reseed_protocol::{
-    EntryData, ErrorBody, ErrorCode, Timestamp,
+    EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},
     entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
     event::{ContextWarning, EphemeralEvent, Event},
@@ -22,43 +22,38 @@ const DEFAULT_LEVEL: &str = "default";
 
 impl AgentLoop {
     /// Names an entry; the caller has seen that there is one.
-    pub(super) fn on_set_label(&mut self, now: Timestamp, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
+    pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
         let label = set.label.map(|label| check_name("label", &label)).transpose()?;
-        self.annotate(now, caller, EntryData::Label(Label { target_id: set.entry_id, label }));
+        self.annotate(caller, EntryData::Label(Label { target_id: set.entry_id, label }));
         Ok(())
     }
 
-    pub(super) fn on_append_custom(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        custom: AppendCustom,
-    ) -> Result<(), ErrorBody> {
+    pub(super) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
         check_custom_type(&custom.custom_type)?;
         let AppendCustom { custom_type, data } = custom;
         // An absent field and `null` are one in the stored form.
         let data = Some(data).filter(|data| !data.is_null());
-        self.annotate(now, caller, EntryData::Custom(Custom { custom_type, data }));
+        self.annotate(caller, EntryData::Custom(Custom { custom_type, data }));
         Ok(())
     }
 
     /// Writes one entry and answers with its id.
-    fn annotate(&mut self, now: Timestamp, caller: &Caller, data: EntryData) {
+    fn annotate(&mut self, caller: &Caller, data: EntryData) {
         let as_of_seq = Some(self.session.state.seq);
         let entry_id: reseed_protocol::EntryId = self.ids.next_id();
-        let event = appended(self.entry(now, entry_id.clone(), data), None, Some(caller.id.clone()));
+        let event = appended(self.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
         let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
         self.append(vec![event], vec![caller.mark(reply)]);
     }
 
-    pub(super) fn on_rename(&mut self, now: Timestamp, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
+    pub(super) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
         let name = check_name("name", name)?;
-        let entry = self.record(now, caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
+        let entry = self.record(caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
         self.update(caller, vec![entry], |updated| updated.name = Some(name));
         Ok(())
     }
 
-    pub(super) fn on_set_model(&mut self, now: Timestamp, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
+    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
             if let Some(text) = text {
                 check_word(field, text)?;
@@ -81,12 +76,12 @@ impl AgentLoop {
             settings.learned_window_tokens = None;
             self.seen = Seen::default();
             let change = ModelChange { provider: None, model: set.model.clone() };
-            records.push(self.record(now, caller, EntryData::ModelChange(change)));
+            records.push(self.record(caller, EntryData::ModelChange(change)));
         }
         if set.reasoning_effort != settings.reasoning_effort {
             let thinking_level = set.reasoning_effort.clone().unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
             let mut record =
-                self.record(now, caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
+                self.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
             hang_from(&mut record, records.last());
             records.push(record);
         }
@@ -95,13 +90,13 @@ impl AgentLoop {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
-        self.reseed_soon(now);
+        self.reseed_soon();
         Ok(())
     }
 
-    fn record(&mut self, now: Timestamp, caller: &Caller, data: EntryData) -> Event {
+    fn record(&mut self, caller: &Caller, data: EntryData) -> Event {
         let id = self.ids.next_id();
-        appended(self.entry(now, id, data), None, Some(caller.id.clone()))
+        appended(self.entry(id, data), None, Some(caller.id.clone()))
     }
 
     /// Writes entries and a change of the session in one step, and answers `ok`.

@@ -6,7 +6,7 @@ use crate::{
     session::{Place, fingerprint::withheld},
 };
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, Message, Role, StopReason, Timestamp,
+    CommandId, ErrorBody, ErrorCode, Message, Role, StopReason,
     command::{
         CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, SetContextStrategy, SetOptions,
     },
@@ -35,7 +35,7 @@ impl Caller {
 }
 
 impl AgentLoop {
-    pub(super) fn on_command(&mut self, now: Timestamp, caller: Caller, command: Command, place: Option<Place>) {
+    pub(super) fn on_command(&mut self, caller: Caller, command: Command, place: Option<Place>) {
         if command.writes() && self.on_same_id(&caller) {
             return;
         }
@@ -45,22 +45,22 @@ impl AgentLoop {
             Err(error) => return self.reply(&caller, Reply::Error(error)),
         };
         let refused = match command {
-            Command::UserInput(input) => self.on_user_input(now, &caller, input, place),
-            Command::EditQueue(edit) => self.on_edit_queue(now, &caller, edit),
-            Command::Navigate(navigate) => self.on_navigate(now, &caller, navigate, place),
-            Command::SetLabel(set) => self.on_set_label(now, &caller, set),
-            Command::AppendCustom(custom) => self.on_append_custom(now, &caller, custom),
-            Command::AppendCustomMessage(message) => self.on_append_custom_message(now, &caller, message),
-            Command::CancelTurn(cancel) => self.on_cancel_turn(now, &caller, &cancel),
-            Command::RetryTurn(retry) => self.on_retry_turn(now, &caller, &retry),
-            Command::ManualCompact(compact) => self.on_manual_compact(now, &caller, compact, place),
-            Command::PreviewCompact(preview) => self.on_preview_compact(now, &caller, preview, place),
-            Command::CancelCompaction(cancel) => self.on_cancel_compaction(now, &caller, &cancel),
+            Command::UserInput(input) => self.on_user_input(&caller, input, place),
+            Command::EditQueue(edit) => self.on_edit_queue(&caller, edit),
+            Command::Navigate(navigate) => self.on_navigate(&caller, navigate, place),
+            Command::SetLabel(set) => self.on_set_label(&caller, set),
+            Command::AppendCustom(custom) => self.on_append_custom(&caller, custom),
+            Command::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
+            Command::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
+            Command::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
+            Command::ManualCompact(compact) => self.on_manual_compact(&caller, compact, place),
+            Command::PreviewCompact(preview) => self.on_preview_compact(&caller, preview, place),
+            Command::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
             Command::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
             Command::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
             Command::UnpinEntry(pin) => self.on_unpin_entry(&caller, &pin),
-            Command::SetContextStrategy(set) => self.on_set_strategy(now, &caller, set),
-            Command::SetModel(set) => self.on_set_model(now, &caller, set),
+            Command::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
+            Command::SetModel(set) => self.on_set_model(&caller, set),
             Command::SetOptions(set) => self.on_set_options(&caller, &set),
             Command::SetInstructions(set) if self.counter.system(&set.instructions) > self.window_tokens() / 2 => {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
@@ -73,7 +73,7 @@ impl AgentLoop {
                 self.refresh_fixed();
                 Ok(())
             }
-            Command::RenameSession(rename) => self.on_rename(now, &caller, &rename.name),
+            Command::RenameSession(rename) => self.on_rename(&caller, &rename.name),
             Command::GetContextInfo(_) => {
                 let info = Box::new(self.context_info());
                 self.reply(&caller, Reply::ContextInfo(info));
@@ -86,14 +86,14 @@ impl AgentLoop {
                 self.on_register_tools(&caller, register.tools);
                 Ok(())
             }
-            Command::RegisterHooks(register) => self.on_register_hooks(now, &caller, register.hooks),
-            Command::HookResult(result) => self.on_hook_result(now, &caller, *result),
+            Command::RegisterHooks(register) => self.on_register_hooks(&caller, register.hooks),
+            Command::HookResult(result) => self.on_hook_result(&caller, *result),
             Command::ToolResult(result) => {
-                self.on_tool_result(now, &caller, result);
+                self.on_tool_result(&caller, result);
                 Ok(())
             }
             Command::CallProgress(progress) => {
-                self.on_call_progress(now, &caller, progress);
+                self.on_call_progress(&caller, progress);
                 Ok(())
             }
             Command::ApprovalResponse(_) => {
@@ -129,12 +129,12 @@ impl AgentLoop {
         self.append(Vec::new(), vec![mark]);
     }
 
-    fn on_cancel_turn(&mut self, now: Timestamp, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
+    fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
         let running = self.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
             (None, None) if self.looks_at_input() => {
                 self.remember(caller);
-                self.withdraw_input(now);
+                self.withdraw_input();
                 return Ok(());
             }
             (None, _) => return Err(ErrorBody::new(ErrorCode::NoTurn, "no turn is running")),
@@ -145,12 +145,12 @@ impl AgentLoop {
             _ => {}
         }
         self.remember(caller);
-        self.stop_turn(now, TurnStatus::Cancelled);
+        self.stop_turn(TurnStatus::Cancelled);
         Ok(())
     }
 
     /// Asks again: the last turn's question, or the one at which the session stands after it was moved there.
-    fn on_retry_turn(&mut self, now: Timestamp, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
+    fn on_retry_turn(&mut self, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
         if self.is_busy() {
             return Err(self.busy("a turn is retried when the session is idle"));
         }
@@ -190,7 +190,7 @@ impl AgentLoop {
                 replace_instructions: None,
                 label: None,
             };
-            return self.move_and_ask(now, caller, navigate, place, Ask { turn_id, said: None });
+            return self.move_and_ask(caller, navigate, place, Ask { turn_id, said: None });
         }
         let accepted =
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
@@ -199,23 +199,18 @@ impl AgentLoop {
         let started = self.turn_started(turn_id, vec![caller.id.clone()]);
         self.append(vec![started], vec![mark]);
         match answered {
-            Some(stop_reason) => self.answered(now, stop_reason),
-            None => self.proceed(now),
+            Some(stop_reason) => self.answered(stop_reason),
+            None => self.proceed(),
         }
         Ok(())
     }
 
-    fn on_cancel_compaction(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        cancel: &CancelCompaction,
-    ) -> Result<(), ErrorBody> {
+    fn on_cancel_compaction(&mut self, caller: &Caller, cancel: &CancelCompaction) -> Result<(), ErrorBody> {
         if cancel.job_id.is_none() && self.running_job().is_none() && self.wished().is_some() {
             // A move that waits for hooks has no job yet.
             self.remember(caller);
-            self.cancel_stage_hooks(now);
-            self.proceed(now);
+            self.cancel_stage_hooks();
+            self.proceed();
             return Ok(());
         }
         // What is held by its name at any time, otherwise where nothing is at work; what is made from it goes with it.
@@ -243,12 +238,12 @@ impl AgentLoop {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Compacting => {
                 if let Some(trigger) = self.cancel_running() {
-                    self.without_compaction(now, trigger, cancelled());
+                    self.without_compaction(trigger, cancelled());
                 }
             }
             Stage::Leaving { request, leaving } => {
                 self.cancel_move(request, &leaving);
-                self.proceed(now);
+                self.proceed();
             }
             other => {
                 self.stage = other;
@@ -260,7 +255,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    fn on_set_strategy(&mut self, now: Timestamp, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
+    fn on_set_strategy(&mut self, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
         let strategies = &self.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
         strategies.make(&name, set.settings.as_ref(), &self.strategy_options())?;
@@ -272,15 +267,15 @@ impl AgentLoop {
         });
         self.guards.reset();
         self.void_running("another strategy was chosen");
-        self.reseed_soon(now);
+        self.reseed_soon();
         Ok(())
     }
 
     /// Ends this loop now, or at the next request where something is running.
-    pub(super) fn reseed_soon(&mut self, now: Timestamp) {
+    pub(super) fn reseed_soon(&mut self) {
         self.reseed_due = true;
         if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
     }
 

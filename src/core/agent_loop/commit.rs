@@ -13,7 +13,7 @@ use crate::{
     session::{Node, SessionTree},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorBody, ErrorCode, Role, Timestamp,
+    Entry, EntryData, EntryId, ErrorBody, ErrorCode, Role,
     entry::Compaction,
     event::{BreakdownChange, ContextCompacted, Event},
 };
@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 impl AgentLoop {
     /// Commits what waited for a place between two requests. `false`: it came to nothing.
-    pub(super) fn commit_ready(&mut self, now: Timestamp, ready: Ready) -> bool {
-        self.commit(now, ready).is_ok()
+    pub(super) fn commit_ready(&mut self, ready: Ready) -> bool {
+        self.commit(ready).is_ok()
     }
 
     /// Writes the one entry that is the compaction, and ends this loop.
     ///
     /// # Errors
     /// Why it came to nothing; the clients were told.
-    pub(super) fn commit(&mut self, now: Timestamp, ready: Ready) -> Result<(), ErrorBody> {
+    pub(super) fn commit(&mut self, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
         if !self.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
@@ -41,7 +41,7 @@ impl AgentLoop {
         // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
         let before = self.count(&self.context());
         let entry_id: EntryId = self.ids.next_id();
-        let (entry, after) = self.would_be(now, &basis, &outcome, &entry_id, before.tokens);
+        let (entry, after) = self.would_be(&basis, &outcome, &entry_id, before.tokens);
         let is_enough = self.does(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
@@ -80,8 +80,8 @@ impl AgentLoop {
             summary,
             form,
             generation: self.generation + 1,
-            duration_ms: basis.duration_ms(now),
-            paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
+            duration_ms: basis.duration_ms(self.now),
+            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
@@ -142,7 +142,6 @@ impl AgentLoop {
     /// The compaction's entry and what the pending request would cost with it.
     pub(super) fn would_be(
         &self,
-        now: Timestamp,
         basis: &Basis,
         outcome: &Outcome,
         entry_id: &EntryId,
@@ -156,7 +155,7 @@ impl AgentLoop {
             tokens_before: self.tokens_before(tokens_before),
             tokens_after: None,
             trigger: Some(basis.order.trigger),
-            duration_ms: Some(basis.duration_ms(now)),
+            duration_ms: Some(basis.duration_ms(self.now)),
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
             form: outcome.form,
@@ -168,7 +167,7 @@ impl AgentLoop {
             retained: outcome.retained,
             summary_usage: outcome.usage.clone(),
         };
-        let entry = |compaction| self.entry(now, entry_id.clone(), EntryData::Compaction(compaction));
+        let entry = |compaction| self.entry(entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
         compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
         if !compaction.carried_patch.is_empty() {

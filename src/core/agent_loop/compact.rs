@@ -83,10 +83,10 @@ impl Running {
 
 impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
-    pub(super) fn start_ordered(&mut self, now: Timestamp, order: Order) -> bool {
+    pub(super) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
-        let source = self.source_of(now, &order);
-        match self.start_job(now, order.clone(), Use::Commit { background: false }, true, source) {
+        let source = self.source_of(&order);
+        match self.start_job(order.clone(), Use::Commit { background: false }, true, source) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction_failed(&order, Spent::default(), error);
@@ -140,7 +140,7 @@ impl AgentLoop {
     }
 
     /// Begins a staged job.
-    pub(super) fn begin(&mut self, now: Timestamp, job: Box<Job>, use_: Use, source: Source) -> Advanced {
+    pub(super) fn begin(&mut self, job: Box<Job>, use_: Use, source: Source) -> Advanced {
         let (background, shown) = match use_ {
             Use::Commit { background } => (background, true),
             Use::Preview(_) => (true, false),
@@ -154,16 +154,16 @@ impl AgentLoop {
         }
         let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
         let request = RequestId(0);
-        let waited_since = is_waited_for.then_some(now);
+        let waited_since = is_waited_for.then_some(self.now);
         let running = Running { request, job, use_, background, waited_since, source };
-        match self.before_compaction(now, running) {
-            Some(running) => self.advance(now, running),
+        match self.before_compaction(running) {
+            Some(running) => self.advance(running),
             None => Advanced::Asked,
         }
     }
 
     /// Takes a job as far as it goes without the model.
-    pub(super) fn advance(&mut self, now: Timestamp, mut running: Running) -> Advanced {
+    pub(super) fn advance(&mut self, mut running: Running) -> Advanced {
         let before = self.count(&self.context());
         loop {
             match running.job.advance() {
@@ -175,8 +175,8 @@ impl AgentLoop {
                     self.running = Some(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.judge(now, &running.job.basis(), &outcome, &before) {
-                    Ok(()) => return self.made(now, running, outcome),
+                Next::Offer(outcome) => match self.judge(&running.job.basis(), &outcome, &before) {
+                    Ok(()) => return self.made(running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
                 Next::Exhausted => {
@@ -184,7 +184,7 @@ impl AgentLoop {
                     let best = running.job.best();
                     let gains = best.filter(|(tokens, _)| self.does(&running.job.basis(), before.tokens, *tokens));
                     return match gains {
-                        Some((_, outcome)) => self.made(now, running, outcome),
+                        Some((_, outcome)) => self.made(running, outcome),
                         None => {
                             let error = gains_nothing(before.tokens, running.job.failed());
                             self.futile(&running, before.tokens);
@@ -197,15 +197,9 @@ impl AgentLoop {
     }
 
     /// Whether what a job offers does; otherwise why not, and what it would leave.
-    fn judge(
-        &self,
-        now: Timestamp,
-        basis: &Basis,
-        outcome: &Outcome,
-        before: &RequestCount,
-    ) -> Result<(), (&'static str, u64)> {
+    fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
-        let after = self.would_be(now, basis, outcome, &entry, before.tokens).1.tokens;
+        let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
         if outcome.rung == CompactionRung::HookSummary {
             // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
             return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
@@ -254,26 +248,26 @@ impl AgentLoop {
         request
     }
 
-    pub(super) fn on_summary(&mut self, now: Timestamp, answer: &Answer) {
+    pub(super) fn on_summary(&mut self, answer: &Answer) {
         let Some(mut running) = self.running.take() else { return };
         running.job.take(answer);
-        self.note_tried(now, &mut running.job);
-        let advanced = self.advance(now, running);
-        self.after(now, advanced);
+        self.note_tried(&mut running.job);
+        let advanced = self.advance(running);
+        self.after(advanced);
     }
 
     /// What waited for a job goes on once it is over.
-    pub(super) fn after(&mut self, now: Timestamp, advanced: Advanced) {
+    pub(super) fn after(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
             && matches!(self.stage, Stage::Compacting)
         {
-            self.without_compaction(now, trigger, error);
+            self.without_compaction(trigger, error);
         }
     }
 
     /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
     /// again later.
-    pub(super) fn on_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
+    pub(super) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.running.take() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
@@ -287,7 +281,7 @@ impl AgentLoop {
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
             code if running.job.has_draft() => running.job.fall_back(code.as_str()),
             code if running.can_wait() => {
-                self.guards.failed(now);
+                self.guards.failed(self.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
                 self.fail(running, error);
@@ -295,20 +289,20 @@ impl AgentLoop {
             }
             code => running.job.fall_back(code.as_str()),
         }
-        self.note_tried(now, &mut running.job);
-        let advanced = self.advance(now, running);
-        self.after(now, advanced);
+        self.note_tried(&mut running.job);
+        let advanced = self.advance(running);
+        self.after(advanced);
     }
 
     /// The time of the job at work is over.
-    pub(super) fn on_compaction_tick(&mut self, now: Timestamp) {
-        if self.compaction_deadline().is_none_or(|deadline| deadline > now) {
+    pub(super) fn on_compaction_tick(&mut self) {
+        if self.compaction_deadline().is_none_or(|deadline| deadline > self.now) {
             return;
         }
         let Some(mut running) = self.running.take() else { return };
         self.out.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
-            self.guards.failed(now);
+            self.guards.failed(self.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
                 self.deployment.summaries.timeout_ms
@@ -317,33 +311,33 @@ impl AgentLoop {
             return;
         }
         running.job.out_of_time();
-        self.note_tried(now, &mut running.job);
-        let advanced = self.advance(now, running);
-        self.after(now, advanced);
+        self.note_tried(&mut running.job);
+        let advanced = self.advance(running);
+        self.after(advanced);
     }
 
     /// Tells the breaker what came of asking the model, wherever that happened.
-    fn note_tried(&mut self, now: Timestamp, job: &mut Job) {
+    fn note_tried(&mut self, job: &mut Job) {
         match job.tried() {
-            Some(Tried::Failed) => self.guards.failed(now),
+            Some(Tried::Failed) => self.guards.failed(self.now),
             Some(Tried::Summarised) => self.guards.summarised(),
             None => {}
         }
     }
 
     /// What a job came to does.
-    fn made(&mut self, now: Timestamp, running: Running, outcome: Box<Outcome>) -> Advanced {
+    fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
         let Running { job, use_, background, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let Use::Preview(caller) = use_ {
-            self.show_preview(now, &caller, basis, outcome, merges);
+            self.show_preview(&caller, basis, outcome, merges);
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
         if background && !matches!(self.stage, Stage::Compacting) {
             // Also one that is not made from another takes its place.
             let remade = source != Source::Seen || self.session.held.is_some();
-            return match self.hold(now, basis, outcome, remade) {
+            return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Made,
                 Err(error) => Advanced::Failed(trigger, error),
             };
@@ -353,7 +347,7 @@ impl AgentLoop {
             self.ready = Some(Box::new(ready));
             return Advanced::Made;
         }
-        match self.commit(now, ready) {
+        match self.commit(ready) {
             Ok(()) => Advanced::Made,
             Err(error) => Advanced::Failed(trigger, error),
         }
@@ -383,26 +377,26 @@ impl AgentLoop {
 
     /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A
     /// request that the provider refused is not sent again as it was.
-    pub(super) fn without_compaction(&mut self, now: Timestamp, trigger: CompactionTrigger, error: ErrorBody) {
+    pub(super) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.stage = Stage::Idle;
-                self.finish_turn(now, TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
+                self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
                 return;
             }
             self.gave_up = true;
         }
-        self.proceed(now);
+        self.proceed();
     }
 
     /// Waits for the job at work, if it will be committed.
-    pub(super) fn wait_for_running(&mut self, now: Timestamp) -> bool {
+    pub(super) fn wait_for_running(&mut self) -> bool {
         let Some(running) = &mut self.running else { return false };
         if matches!(running.use_, Use::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;
         }
-        running.waited_since.get_or_insert(now);
+        running.waited_since.get_or_insert(self.now);
         self.stage = Stage::Compacting;
         true
     }

@@ -16,7 +16,7 @@ use crate::{
     session::{SessionTree, fingerprint::fingerprint_of},
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    EntryId, ErrorBody, ErrorCode, JobId,
     event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
 };
 
@@ -47,13 +47,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// What it had read has changed meanwhile; the clients were told.
-    pub(super) fn hold(
-        &mut self,
-        now: Timestamp,
-        basis: Basis,
-        outcome: Box<Outcome>,
-        remade: bool,
-    ) -> Result<(), ErrorBody> {
+    pub(super) fn hold(&mut self, basis: Basis, outcome: Box<Outcome>, remade: bool) -> Result<(), ErrorBody> {
         let context = self.context();
         let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
         let read_before = outcome.first_kept.clone().filter(is_seen);
@@ -69,7 +63,7 @@ impl AgentLoop {
             job_id: basis.order.job_id.clone(),
             trigger: basis.order.trigger,
             started_at: basis.started_at,
-            ended_at: now,
+            ended_at: self.now,
             base: basis.base,
             read_before,
             last_read,
@@ -81,11 +75,11 @@ impl AgentLoop {
         };
         self.append(vec![info::session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
         let count = self.count(&self.context());
-        let prepared = Box::new(self.prepared(now, &held, &count));
+        let prepared = Box::new(self.prepared(&held, &count));
         self.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
         let decision = self.manager.before_request(&count, self.window_tokens());
         if matches!(self.stage, Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
-            self.commit_held(now, Need::Due);
+            self.commit_held(Need::Due);
         }
         Ok(())
     }
@@ -93,28 +87,28 @@ impl AgentLoop {
     /// What is held, as it is told when it is made and to a client that joins.
     pub(super) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.session.held.as_ref()?;
-        Some(self.prepared(self.now, held, &self.count(&self.context())))
+        Some(self.prepared(held, &self.count(&self.context())))
     }
 
-    fn prepared(&self, now: Timestamp, held: &Held, count: &RequestCount) -> CompactionPrepared {
+    fn prepared(&self, held: &Held, count: &RequestCount) -> CompactionPrepared {
         CompactionPrepared {
             job_id: held.job_id.clone(),
             trigger: held.trigger,
             rung: held.outcome.rung,
             token_count: count.tokens,
-            new_token_count: self.after_held(now, held, count),
+            new_token_count: self.after_held(held, count),
             compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
-            duration_ms: held.basis().duration_ms(now),
+            duration_ms: held.basis().duration_ms(self.now),
             summary_usage: held.outcome.usage.clone(),
         }
     }
 
     /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
-    pub(super) fn commit_held(&mut self, now: Timestamp, need: Need) -> bool {
+    pub(super) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.session.held.clone() else { return false };
         let before = self.count(&self.context());
-        let after = self.after_held(now, &held, &before);
+        let after = self.after_held(&held, &before);
         if after >= before.tokens {
             return false;
         }
@@ -124,8 +118,8 @@ impl AgentLoop {
             Need::Due | Need::Room => self.window_tokens(),
         };
         let makes_room = after <= self.manager.compact_at_tokens(window).unwrap_or(window);
-        let leave = self.guards.leave(now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
-        let will_do = self.source_beside(now, &held, after, true).is_none()
+        let leave = self.guards.leave(self.now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
+        let will_do = self.source_beside(&held, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.gave_up
             || leave != Leave::Free;
@@ -138,31 +132,31 @@ impl AgentLoop {
             basis.order.trigger = CompactionTrigger::Overflow;
         }
         let outcome = Box::new(held.outcome.clone());
-        self.commit(now, Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
+        self.commit(Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
     }
 
     /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`:
     /// what is held will do, or nothing better can be made.
-    pub(super) fn source(&mut self, now: Timestamp, is_due: bool) -> Option<Source> {
+    pub(super) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.session.held.clone() else { return Some(Source::Seen) };
         let before = self.count(&self.context());
-        let after = self.after_held(now, &held, &before);
-        self.source_beside(now, &held, after, is_due)
+        let after = self.after_held(&held, &before);
+        self.source_beside(&held, after, is_due)
     }
 
     /// From what the compaction is made that somebody waits for: what is held does not do, where something is.
-    pub(super) fn source_now(&mut self, now: Timestamp) -> Source {
-        self.source(now, true).unwrap_or(Source::Seen)
+    pub(super) fn source_now(&mut self) -> Source {
+        self.source(true).unwrap_or(Source::Seen)
     }
 
     /// From what a compaction is made that a person ordered: from what is held where that needs merging.
-    pub(super) fn source_of(&mut self, now: Timestamp, order: &Order) -> Source {
-        let merges = self.is_plain(order) && self.source(now, true) == Some(Source::Held);
+    pub(super) fn source_of(&mut self, order: &Order) -> Source {
+        let merges = self.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
 
-    fn source_beside(&self, now: Timestamp, held: &Held, after: u64, is_due: bool) -> Option<Source> {
+    fn source_beside(&self, held: &Held, after: u64, is_due: bool) -> Option<Source> {
         // Whoever gave a summary has decided.
         let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
         if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
@@ -175,22 +169,22 @@ impl AgentLoop {
         if held.is_free() {
             return Some(Source::SeenAgain);
         }
-        self.can_merge(now, held).then_some(Source::Held)
+        self.can_merge(held).then_some(Source::Held)
     }
 
     /// Whether what was said since is worth a summary of its own.
-    fn can_merge(&self, now: Timestamp, held: &Held) -> bool {
-        let Some(tree) = self.with_held(now) else { return false };
+    fn can_merge(&self, held: &Held) -> bool {
+        let Some(tree) = self.with_held() else { return false };
         let steps = self.steps(&tree, &tree.context(), &held.basis().order).unwrap_or_default();
         steps.iter().any(|step| matches!(step, Step::Summarise(_)))
     }
 
     /// What is held, where it is what a person would get who asks for a compaction without saying more.
-    pub(super) fn held_for_person(&mut self, now: Timestamp) -> Option<(Basis, Box<Outcome>)> {
+    pub(super) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
         let held = self.session.held.clone().filter(|held| held.is_summary())?;
         let before = self.count(&self.context());
-        let after = self.after_held(now, &held, &before);
+        let after = self.after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
         let will_do =
@@ -199,18 +193,18 @@ impl AgentLoop {
     }
 
     /// Tokens of the next request if what is held were committed now.
-    fn after_held(&self, now: Timestamp, held: &Held, before: &RequestCount) -> u64 {
+    fn after_held(&self, held: &Held, before: &RequestCount) -> u64 {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
-        self.would_be(now, &basis, &outcome, &some_id(), before.tokens).1.tokens
+        self.would_be(&basis, &outcome, &some_id(), before.tokens).1.tokens
     }
 
     /// The tree as it would be with what is held.
-    pub(super) fn with_held(&self, now: Timestamp) -> Option<SessionTree> {
+    pub(super) fn with_held(&self) -> Option<SessionTree> {
         let held = self.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
-        let (entry, _) = self.would_be(now, &basis, &outcome, &some_id(), 0);
+        let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
         Some(self.with_compaction(entry, &outcome.cleared))
     }
 
@@ -254,7 +248,7 @@ impl AgentLoop {
         self.void_running("the compaction that it was to be merged with is not held any more");
         if is_waited_for {
             // Nothing is held any more, so this does not come here again.
-            self.without_compaction(self.now, trigger, error);
+            self.without_compaction(trigger, error);
         }
     }
 

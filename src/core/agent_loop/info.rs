@@ -68,7 +68,7 @@ impl AgentLoop {
 
     /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results
     /// that come at once there is a pause; what the last of them leaves is told before the request that follows it.
-    pub(super) fn tell_meter(&mut self, now: Timestamp) {
+    pub(super) fn tell_meter(&mut self) {
         let Some(turn) = &self.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);
             return;
@@ -77,14 +77,14 @@ impl AgentLoop {
             return;
         }
         let waits = matches!(self.stage, Stage::AwaitingTools);
-        let too_soon = |(_, at): (u64, Timestamp)| waits && now < at.plus_millis(METER_PAUSE_MILLIS);
+        let too_soon = |(_, at): (u64, Timestamp)| waits && self.now < at.plus_millis(METER_PAUSE_MILLIS);
         if self.metered.is_some_and(too_soon) {
             return;
         }
         let (turn_id, context_info) = (turn.turn_id.clone(), self.context_info());
         let tokens = context_info.token_count;
         if self.metered.is_none_or(|(told, _)| told != tokens) {
-            self.metered = Some((tokens, now));
+            self.metered = Some((tokens, self.now));
             let updated = ContextUpdated { turn_id, context_info };
             self.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
         }

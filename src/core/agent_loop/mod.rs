@@ -362,49 +362,49 @@ impl AgentLoop {
         match (&self.stage, input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
-                self.proceed(now);
-                self.prepare_idle(now);
-                self.next_in_line(now);
+                self.proceed();
+                self.prepare_idle();
+                self.next_in_line();
             }
-            (_, Input::Recovered) => self.recover(now),
+            (_, Input::Recovered) => self.recover(),
             (_, Input::Command { origin, id, fingerprint, command, place }) => {
                 let place = place.map(|place| *place);
-                self.on_command(now, commands::Caller { origin, id, fingerprint }, *command, place);
+                self.on_command(commands::Caller { origin, id, fingerprint }, *command, place);
             }
             (Stage::Asking { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
-                self.on_answer(now, answer);
+                self.on_answer(answer);
             }
             (Stage::Asking { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
-                self.on_fault(now, &fault);
+                self.on_fault(&fault);
             }
             (Stage::Stopping { request: asked, .. }, Input::Cancelled { request, shown }) if *asked == request => {
-                self.on_stopped(now, shown);
+                self.on_stopped(shown);
             }
-            (_, Input::Answered { request, answer }) if self.is_running(request) => self.on_summary(now, &answer),
-            (_, Input::Failed { request, fault }) if self.is_running(request) => self.on_summary_fault(now, &fault),
+            (_, Input::Answered { request, answer }) if self.is_running(request) => self.on_summary(&answer),
+            (_, Input::Failed { request, fault }) if self.is_running(request) => self.on_summary_fault(&fault),
             (Stage::Leaving { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
-                self.on_branch_summary(now, &answer);
+                self.on_branch_summary(&answer);
             }
             (Stage::Leaving { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
-                self.on_branch_summary_fault(now, &fault);
+                self.on_branch_summary_fault(&fault);
             }
-            (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(now, &call_id, *answer),
+            (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
             (_, Input::HostLeft) => self.on_host_left(),
-            (_, Input::AskAgain { only_away }) => self.ask_again(now, only_away),
-            (_, Input::Tick) => self.on_tick(now),
-            (_, Input::Hold(error)) => self.on_hold(now, &error),
+            (_, Input::AskAgain { only_away }) => self.ask_again(only_away),
+            (_, Input::Tick) => self.on_tick(),
+            (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
                 self.holding = false;
                 if matches!(self.stage, Stage::Idle) {
-                    self.proceed(now);
+                    self.proceed();
                 }
             }
-            (_, Input::Stop(error)) => self.on_stop(now, error),
+            (_, Input::Stop(error)) => self.on_stop(error),
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
         self.check_held();
-        self.tell_meter(now);
+        self.tell_meter();
         self.forget_what_is_done();
         std::mem::take(&mut self.out)
     }
@@ -452,15 +452,15 @@ impl AgentLoop {
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
-    fn proceed(&mut self, now: Timestamp) {
+    fn proceed(&mut self) {
         self.stage = Stage::Idle;
         if let Some(ready) = self.ready.take()
-            && self.commit_ready(now, *ready)
+            && self.commit_ready(*ready)
         {
             return;
         }
         if let Some(order) = self.ordered.take()
-            && self.start_ordered(now, order)
+            && self.start_ordered(order)
         {
             return;
         }
@@ -469,16 +469,16 @@ impl AgentLoop {
             return;
         }
         if self.session.state.turn.is_some() {
-            self.deliver_steered(now);
-            self.request(now);
+            self.deliver_steered();
+            self.request();
             return;
         }
         if self.holding {
             return;
         }
-        self.deliver_custom(now);
+        self.deliver_custom();
         if !self.session.state.queue.is_empty() {
-            self.start_queued(now);
+            self.start_queued();
         }
     }
 

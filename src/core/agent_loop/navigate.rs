@@ -22,7 +22,7 @@ use crate::{
     session::{Place, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Role, Timestamp, TurnId, Usage,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Role, TurnId, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
@@ -60,7 +60,6 @@ pub(super) struct Ask {
 impl AgentLoop {
     pub(super) fn on_navigate(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         navigate: Navigate,
         place: Option<Place>,
@@ -76,13 +75,12 @@ impl AgentLoop {
         };
         let wish = Wish::new(caller.clone(), navigate, place, target, label);
         self.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
-        self.wish_to_move(now, wish)
+        self.wish_to_move(wish)
     }
 
     /// Moves to a place and begins a turn there, in one step.
     pub(super) fn move_and_ask(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         navigate: Navigate,
         place: Place,
@@ -90,30 +88,30 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let target = place.leaf.clone();
         let wish = Wish { ask: Some(ask), ..Wish::new(caller.clone(), navigate, place, target, None) };
-        self.wish_to_move(now, wish)
+        self.wish_to_move(wish)
     }
 
     /// Asks the hooks before a move, or moves where there are none.
-    fn wish_to_move(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
+    fn wish_to_move(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
-            self.ask_hooks(now, Subject::Navigation(Box::new(wish)));
+            self.ask_hooks(Subject::Navigation(Box::new(wish)));
             return Ok(());
         }
-        self.go(now, wish)
+        self.go(wish)
     }
 
     /// Moves, or has the branch that is left summarised first.
-    pub(super) fn go(&mut self, now: Timestamp, wish: Wish) -> Result<(), ErrorBody> {
+    pub(super) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
         let caller = &caller;
         let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&place.left, &self.deployment.file_tools);
             let to = Goal { place, target, label, ask };
-            return self.arrive(now, caller, to, Some(Left::given(given, details)));
+            return self.arrive(caller, to, Some(Left::given(given, details)));
         }
         if navigate.summarize != Some(true) {
-            return self.arrive(now, caller, Goal { place, target, label, ask }, None);
+            return self.arrive(caller, Goal { place, target, label, ask }, None);
         }
         let order = Order {
             job_id: self.ids.next_id(),
@@ -128,18 +126,18 @@ impl AgentLoop {
         let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));
         let left = std::mem::take(&mut place.left);
         let Some((context, cut)) = branch::to_summarise(&left, budget, &self.counter) else {
-            return self.arrive(now, caller, Goal { place, target, label, ask }, None);
+            return self.arrive(caller, Goal { place, target, label, ask }, None);
         };
-        let job = self.branch_job(now, order, &context, cut, branch::files(&left, &self.deployment.file_tools));
+        let job = self.branch_job(order, &context, cut, branch::files(&left, &self.deployment.file_tools));
         self.void_running("the session is moving to another place");
         let to = Goal { place, target, label, ask };
         let leaving = Box::new(Move { caller: caller.clone(), job, to });
-        self.next_branch_summary(now, leaving);
+        self.next_branch_summary(leaving);
         Ok(())
     }
 
     /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
-    fn next_branch_summary(&mut self, now: Timestamp, mut leaving: Box<Move>) {
+    fn next_branch_summary(&mut self, mut leaving: Box<Move>) {
         match leaving.job.advance() {
             Next::Ask(body) => {
                 let request = self.ask_for_summary(&leaving.job, *body, PHASE);
@@ -148,23 +146,23 @@ impl AgentLoop {
             Next::Offer(outcome) => {
                 let Move { caller, to, .. } = *leaving;
                 // A label on a summary is never without something to name.
-                let _ = self.arrive(now, &caller, to, Some(Left::summarised(*outcome)));
+                let _ = self.arrive(&caller, to, Some(Left::summarised(*outcome)));
             }
             // A step that summarises always offers something.
             Next::Exhausted => {
                 let Move { caller, to, .. } = *leaving;
-                let _ = self.arrive(now, &caller, to, None);
+                let _ = self.arrive(&caller, to, None);
             }
         }
     }
 
-    pub(super) fn on_branch_summary(&mut self, now: Timestamp, answer: &Answer) {
+    pub(super) fn on_branch_summary(&mut self, answer: &Answer) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         leaving.job.take(answer);
-        self.next_branch_summary(now, leaving);
+        self.next_branch_summary(leaving);
     }
 
-    pub(super) fn on_branch_summary_fault(&mut self, now: Timestamp, fault: &ModelFault) {
+    pub(super) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let own = *leaving.job.model() == *self.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
@@ -178,14 +176,14 @@ impl AgentLoop {
             } else {
                 leaving.job.fall_back(fault.code.as_str());
             }
-            self.next_branch_summary(now, leaving);
+            self.next_branch_summary(leaving);
             return;
         }
         let message = format!("the branch could not be summarised, and nothing has moved: {}", fault.message);
         let mut error = ErrorBody::new(fault.code, message);
         error.retry_after_ms = fault.retry_after_ms;
         self.stay(&leaving, error);
-        self.proceed(now);
+        self.proceed();
     }
 
     /// The summary of the branch is stopped; the session stays where it is.
@@ -213,7 +211,7 @@ impl AgentLoop {
     }
 
     /// Writes the move in one step, with the turn that begins there, and ends this loop.
-    fn arrive(&mut self, now: Timestamp, caller: &Caller, to: Goal, summary: Option<Left>) -> Result<(), ErrorBody> {
+    fn arrive(&mut self, caller: &Caller, to: Goal, summary: Option<Left>) -> Result<(), ErrorBody> {
         let Goal { place, target, label, ask } = to;
         if label.is_some() && target.is_none() && summary.is_none() {
             let message = "before the first entry there is nothing to name; leave the label out";
@@ -236,7 +234,7 @@ impl AgentLoop {
         let mut parent = leaf.clone();
         let mut hang = |this: &mut Self, data: EntryData| {
             let id = this.ids.next_id();
-            let mut entry = this.entry(now, id, data);
+            let mut entry = this.entry(id, data);
             entry.parent_id = parent.replace(entry.entry_id.clone());
             let id = entry.entry_id.clone();
             events.push(appended(entry, None, command_id.clone()));
@@ -265,7 +263,7 @@ impl AgentLoop {
             Some(Ask { turn_id, said }) => {
                 let entry_id = said.map(|Said { entry_id, parts }| {
                     let data = EntryData::Message(Message::new(Role::User, parts));
-                    let mut entry = self.entry(now, entry_id.clone(), data);
+                    let mut entry = self.entry(entry_id.clone(), data);
                     entry.parent_id = leaf_id;
                     events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));
                     entry_id

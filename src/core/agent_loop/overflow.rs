@@ -9,7 +9,7 @@ use crate::{
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
+    ErrorBody, ErrorCode, Message, Part, Role,
     event::{CompactionTrigger, ContextWarning, EphemeralEvent, ItemAborted, TurnStatus},
 };
 
@@ -20,7 +20,7 @@ const SUSPECT_PERCENT: u64 = 20;
 
 impl AgentLoop {
     /// The request failed: compact once if it was too large, otherwise the turn ends.
-    pub(super) fn on_fault(&mut self, now: Timestamp, fault: &ModelFault) {
+    pub(super) fn on_fault(&mut self, fault: &ModelFault) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         self.receipts.failed();
         let Some(turn) = self.session.state.turn.clone() else { return };
@@ -39,18 +39,18 @@ impl AgentLoop {
             self.learn_window(fault, &asked, window);
         }
         if (overflow || suspect) && self.manager.is_automatic() && !turn.overflowed {
-            if self.commit_held(now, Need::Refused) {
+            if self.commit_held(Need::Refused) {
                 return;
             }
-            if self.wait_for_running(now) {
+            if self.wait_for_running() {
                 self.overflowed();
                 return;
             }
             let order = Order::automatic(self.ids.next_id(), CompactionTrigger::Overflow);
-            let leave = self.guards.leave(now, count.tokens, None, true);
-            let (use_, source) = (Use::Commit { background: false }, self.source_now(now));
+            let leave = self.guards.leave(self.now, count.tokens, None, true);
+            let (use_, source) = (Use::Commit { background: false }, self.source_now());
             if leave != Leave::Rest
-                && self.start_job(now, order, use_, leave == Leave::Free, source).is_ok()
+                && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
                 && self.is_held_up()
             {
                 return;
@@ -62,7 +62,7 @@ impl AgentLoop {
             ErrorBody::new(fault.code, fault.message.clone())
         };
         error.retry_after_ms = fault.retry_after_ms;
-        self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+        self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
     }
 
     /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its

@@ -19,7 +19,7 @@ use crate::{
     session::{Node, SessionTree},
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Timestamp, UsageSource,
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, UsageSource,
     entry::{Compaction, CompactionDetails},
     event::CompactionTrigger,
 };
@@ -28,23 +28,23 @@ use std::sync::Arc;
 impl AgentLoop {
     /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
     /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
-    pub(super) fn prepare(&mut self, now: Timestamp, count: &RequestCount, is_due: bool) {
+    pub(super) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
         if self.running.is_some() || self.ready.is_some() || self.ordered.is_some() || self.holding || self.gave_up {
             return;
         }
         let rest = self.session.state.rest_tokens;
-        if self.guards.leave(now, count.tokens, rest, false) != Leave::Free {
+        if self.guards.leave(self.now, count.tokens, rest, false) != Leave::Free {
             return;
         }
-        let Some(source) = self.source(now, is_due) else { return };
+        let Some(source) = self.source(is_due) else { return };
         let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
         // Where nothing can be cut yet there is nothing to prepare.
-        let _ = self.start_job(now, order, Use::Commit { background: true }, true, source);
+        let _ = self.start_job(order, Use::Commit { background: true }, true, source);
     }
 
     /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
     /// next request is above the trigger already.
-    pub(super) fn prepare_idle(&mut self, now: Timestamp) {
+    pub(super) fn prepare_idle(&mut self) {
         if !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() {
             return;
         }
@@ -54,10 +54,10 @@ impl AgentLoop {
         let count = self.count(&self.context());
         match self.manager.before_request(&count, self.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
-            Decision::Prepare => self.prepare(now, &count, false),
+            Decision::Prepare => self.prepare(&count, false),
             Decision::Due | Decision::Compact => {
-                if !self.commit_held(now, Need::Due) {
-                    self.prepare(now, &count, true);
+                if !self.commit_held(Need::Due) {
+                    self.prepare(&count, true);
                 }
             }
         }
@@ -65,21 +65,21 @@ impl AgentLoop {
 
     /// The next request has to wait for room: on the compaction that is being made, or on one that begins now. `false`:
     /// there is none to wait for.
-    pub(super) fn wait_for_room(&mut self, now: Timestamp, count: &RequestCount) -> bool {
-        if self.wait_for_running(now) {
+    pub(super) fn wait_for_room(&mut self, count: &RequestCount) -> bool {
+        if self.wait_for_running() {
             return true;
         }
-        match self.guards.leave(now, count.tokens, self.session.state.rest_tokens, true) {
+        match self.guards.leave(self.now, count.tokens, self.session.state.rest_tokens, true) {
             Leave::Rest => false,
             leave => {
                 let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
-                let source = self.source_now(now);
+                let source = self.source_now();
                 let use_ = Use::Commit { background: false };
-                let started = self.start_job(now, order, use_, leave == Leave::Free, source);
+                let started = self.start_job(order, use_, leave == Leave::Free, source);
                 match started {
                     Ok(()) => self.is_held_up(),
                     // What cannot be made again is committed as it is.
-                    Err(_) => source != Source::Seen && self.commit_held(now, Need::Room),
+                    Err(_) => source != Source::Seen && self.commit_held(Need::Room),
                 }
             }
         }
@@ -155,14 +155,13 @@ impl AgentLoop {
     /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
     pub(super) fn start_job(
         &mut self,
-        now: Timestamp,
         order: Order,
         use_: Use,
         asks_model: bool,
         source: Source,
     ) -> Result<(), ErrorBody> {
         let merging = source == Source::Held;
-        let with_held = if merging { self.with_held(now) } else { None };
+        let with_held = if merging { self.with_held() } else { None };
         let tree = with_held.as_ref().unwrap_or(&self.session.tree);
         let context = tree.context();
         let mut steps = self.steps(tree, &context, &order)?;
@@ -177,23 +176,16 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
         }
         let path = tree.path().to_vec();
-        let mut job = self.stage_job(now, order, &path, &context, steps, asks_model);
+        let mut job = self.stage_job(order, &path, &context, steps, asks_model);
         if let Some(held) = self.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
-        let _ = self.begin(now, Box::new(job), use_, source);
+        let _ = self.begin(Box::new(job), use_, source);
         Ok(())
     }
 
     /// Stages the summary of a branch that is left.
-    pub(super) fn branch_job(
-        &mut self,
-        now: Timestamp,
-        order: Order,
-        context: &Context,
-        cut: Cut,
-        files: CompactionDetails,
-    ) -> Job {
+    pub(super) fn branch_job(&mut self, order: Order, context: &Context, cut: Cut, files: CompactionDetails) -> Job {
         let (model, window_tokens, counter) = self.summariser();
         let around = Surroundings {
             model: &model,
@@ -205,8 +197,8 @@ impl AgentLoop {
             earlier: None,
             details: Some(files),
             file_tools: self.deployment.file_tools.clone(),
-            now,
-            deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
+            now: self.now,
+            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
             delimiter: self.ids.next_text(),
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
@@ -220,7 +212,6 @@ impl AgentLoop {
 
     fn stage_job(
         &mut self,
-        now: Timestamp,
         order: Order,
         path: &[Arc<Node>],
         context: &Context,
@@ -243,8 +234,8 @@ impl AgentLoop {
             earlier: compaction_in(path).map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
             file_tools: self.deployment.file_tools.clone(),
-            now,
-            deadline: now.plus_millis(self.deployment.summaries.timeout_ms),
+            now: self.now,
+            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
             delimiter,
             asks_model,
             restored_tokens_max: self.restored_tokens_max(),

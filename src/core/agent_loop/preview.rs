@@ -50,7 +50,6 @@ impl Prepared {
 impl AgentLoop {
     pub(super) fn on_manual_compact(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         compact: ManualCompact,
         place: Option<Place>,
@@ -65,13 +64,13 @@ impl AgentLoop {
                 let message = "a preview is applied as it was shown; leave instructions, strategy and rebuild out";
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("previewId"));
             }
-            return self.apply_preview(now, caller, &preview);
+            return self.apply_preview(caller, &preview);
         }
         let raw = place.filter(|_| rebuild == Some(true));
         let wanted = self.wanted(instructions, replace_instructions)?;
         let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         if self.is_plain(&order)
-            && let Some((mut basis, outcome)) = self.held_for_person(now)
+            && let Some((mut basis, outcome)) = self.held_for_person()
         {
             self.void_running("the one that was prepared is committed");
             self.answer_job(caller, basis.order.job_id.clone());
@@ -79,7 +78,7 @@ impl AgentLoop {
             basis.order.command_id = Some(caller.id.clone());
             self.ready = Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
             if matches!(self.stage, Stage::Idle) {
-                self.proceed(now);
+                self.proceed();
             }
             return Ok(());
         }
@@ -89,14 +88,13 @@ impl AgentLoop {
         self.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
         if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
         Ok(())
     }
 
     pub(super) fn on_preview_compact(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         preview: PreviewCompact,
         place: Option<Place>,
@@ -110,15 +108,15 @@ impl AgentLoop {
         let wanted = self.wanted(instructions, replace_instructions)?;
         let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         if self.is_plain(&order)
-            && let Some((basis, outcome)) = self.held_for_person(now)
+            && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.show_preview(now, caller, basis, outcome, false);
+            self.show_preview(caller, basis, outcome, false);
             return Ok(());
         }
         self.check_worth(&order)?;
         self.void_running("a preview was asked for");
-        let source = self.source_of(now, &order);
-        self.start_job(now, order, Use::Preview(caller.clone()), true, source)
+        let source = self.source_of(&order);
+        self.start_job(order, Use::Preview(caller.clone()), true, source)
     }
 
     fn ordered_by(
@@ -171,21 +169,14 @@ impl AgentLoop {
 
     /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
     /// now.
-    pub(super) fn show_preview(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        basis: Basis,
-        outcome: Box<Outcome>,
-        merges: bool,
-    ) {
+    pub(super) fn show_preview(&mut self, caller: &Caller, basis: Basis, outcome: Box<Outcome>, merges: bool) {
         let mut as_of_now = Outcome::clone(&outcome);
         self.keep_what_came(&basis, &mut as_of_now);
         let context = self.context();
         let before = self.count(&context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = self.would_be(now, &basis, &as_of_now, &entry, before.tokens);
-        let expires_at = now.plus_millis(PREVIEW_MILLIS);
+        let (_, after) = self.would_be(&basis, &as_of_now, &entry, before.tokens);
+        let expires_at = self.now.plus_millis(PREVIEW_MILLIS);
         let (dropped, kept) = self.parted(&context, &as_of_now);
         let shown = CompactionPreview {
             preview_id: basis.order.job_id.clone(),
@@ -230,9 +221,9 @@ impl AgentLoop {
         (dropped, kept)
     }
 
-    fn apply_preview(&mut self, now: Timestamp, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
+    fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
         let found = self.preview.take_if(|prepared| *prepared.id() == *preview);
-        let Some(prepared) = found.filter(|prepared| now < prepared.expires_at) else {
+        let Some(prepared) = found.filter(|prepared| self.now < prepared.expires_at) else {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
@@ -250,10 +241,10 @@ impl AgentLoop {
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done before: what it takes now is nothing.
-        (basis.started_at, basis.ended_at) = (now, None);
+        (basis.started_at, basis.ended_at) = (self.now, None);
         self.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
         if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
         Ok(())
     }

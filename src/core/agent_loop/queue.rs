@@ -8,7 +8,7 @@
 use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, info, navigate::Ask, turn::appended};
 use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
     command::{
         AppendCustomMessage, EditQueue, Input, InputContent, InputItem, Navigate, NavigatePosition, UserInput, WhenBusy,
     },
@@ -68,7 +68,6 @@ fn part_bytes(part: &Part) -> usize {
 impl AgentLoop {
     pub(super) fn on_user_input(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         command: UserInput,
         place: Option<Place>,
@@ -92,11 +91,11 @@ impl AgentLoop {
         };
         if !self.has_input_hooks(&caller.id) {
             let said = Said { entry_id: self.ids.next_id(), parts };
-            return self.take_input(now, caller, said, how);
+            return self.take_input(caller, said, how);
         }
         // Hooks are not asked about what is refused anyway.
         self.check_input(&how)?;
-        self.look_at_input(now, caller, parts, What::Said(Box::new(how)));
+        self.look_at_input(caller, parts, What::Said(Box::new(how)));
         Ok(())
     }
 
@@ -126,22 +125,16 @@ impl AgentLoop {
     }
 
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
-    pub(super) fn take_input(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        said: Said,
-        mut how: How,
-    ) -> Result<(), ErrorBody> {
+    pub(super) fn take_input(&mut self, caller: &Caller, said: Said, mut how: How) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
             let Some(place) = how.place.take() else {
-                self.start_turn(now, caller.clone(), said);
+                self.start_turn(caller.clone(), said);
                 return Ok(());
             };
             let navigate = how.navigate(place.leaf.clone());
             let turn_id = self.ids.next_id();
-            return self.move_and_ask(now, caller, navigate, place, Ask { turn_id, said: Some(said) });
+            return self.move_and_ask(caller, navigate, place, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
         let Said { entry_id, parts } = said;
@@ -217,7 +210,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_edit_queue(&mut self, now: Timestamp, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
+    pub(super) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
         let mut items = self.session.state.queue.clone();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
@@ -250,7 +243,7 @@ impl AgentLoop {
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.append(events, vec![mark]);
         if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
         Ok(())
     }
@@ -259,7 +252,6 @@ impl AgentLoop {
     /// call and its result is no place for it.
     pub(super) fn on_append_custom_message(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         message: AppendCustomMessage,
     ) -> Result<(), ErrorBody> {
@@ -271,16 +263,15 @@ impl AgentLoop {
         let custom = QueuedCustom { entry_id: self.ids.next_id(), custom_type, display, details };
         // A hook is not asked about what hooks add: it would wait for itself.
         if caller.origin == Origin::HOOK || !self.has_input_hooks(&caller.id) {
-            return self.take_custom_message(now, caller, parts, custom);
+            return self.take_custom_message(caller, parts, custom);
         }
-        self.look_at_input(now, caller, parts, What::Custom(Box::new(custom)));
+        self.look_at_input(caller, parts, What::Custom(Box::new(custom)));
         Ok(())
     }
 
     /// Tells the model a message of a client's that no hook is asked about any more, or puts it in line.
     pub(super) fn take_custom_message(
         &mut self,
-        now: Timestamp,
         caller: &Caller,
         parts: Vec<Part>,
         custom: QueuedCustom,
@@ -299,19 +290,13 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let event = self.delivered(now, item, None, self.session.state.leaf.clone());
+        let event = self.delivered(item, None, self.session.state.leaf.clone());
         self.append(vec![event], vec![caller.mark(reply)]);
         Ok(())
     }
 
     /// What waited becomes an entry.
-    fn delivered(
-        &mut self,
-        now: Timestamp,
-        item: QueueItem,
-        turn_id: Option<TurnId>,
-        parent_id: Option<EntryId>,
-    ) -> Event {
+    fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
         let (entry_id, data) = match item.custom {
             None => {
                 let entry_id = item.entry_id.unwrap_or_else(|| self.ids.next_id());
@@ -322,28 +307,28 @@ impl AgentLoop {
                 (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details }))
             }
         };
-        let mut entry = self.entry(now, entry_id, data);
+        let mut entry = self.entry(entry_id, data);
         entry.parent_id = parent_id;
         appended(entry, turn_id, Some(item.command_id))
     }
 
     /// Tells the model, with the next request of the running turn, what was steered to it.
-    pub(super) fn deliver_steered(&mut self, now: Timestamp) {
+    pub(super) fn deliver_steered(&mut self) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
-        self.deliver(now, turn_id, due);
+        self.deliver(turn_id, due);
     }
 
     /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
-    pub(super) fn deliver_custom(&mut self, now: Timestamp) {
+    pub(super) fn deliver_custom(&mut self) {
         let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
-        self.deliver(now, None, due);
+        self.deliver(None, due);
     }
 
     /// Writes the first so many items that wait for no move, in one step with the queue that they leave: nothing is in
     /// both or in neither.
-    fn deliver(&mut self, now: Timestamp, turn_id: Option<TurnId>, due: usize) {
+    fn deliver(&mut self, turn_id: Option<TurnId>, due: usize) {
         if due == 0 {
             return;
         }
@@ -355,7 +340,7 @@ impl AgentLoop {
                 rest.push(item);
                 continue;
             }
-            let event = self.delivered(now, item, turn_id.clone(), parent);
+            let event = self.delivered(item, turn_id.clone(), parent);
             parent = entry_id(&event);
             entries.push(event);
         }
@@ -365,16 +350,16 @@ impl AgentLoop {
     }
 
     /// Begins a turn on the first input that waits for its turn alone, if there is one.
-    pub(super) fn start_queued(&mut self, now: Timestamp) {
+    pub(super) fn start_queued(&mut self) {
         let mut items = self.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
         let first = items.remove(at);
         let turn_id: TurnId = self.ids.next_id();
         let command_id = first.command_id.clone();
-        let entry = self.delivered(now, first, Some(turn_id.clone()), self.session.state.leaf.clone());
+        let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
         let started = self.turn_started(turn_id, vec![command_id]);
         self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
-        self.proceed(now);
+        self.proceed();
     }
 
     /// The queue once a move has arrived: what was said while it was made may now be asked.

@@ -6,7 +6,7 @@ use crate::{
     schema::arguments_of,
 };
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
+    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
     context::ToolDefinition,
     event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved, ToolCancelled},
@@ -127,7 +127,7 @@ impl AgentLoop {
         }
     }
 
-    pub(super) fn on_tool_result(&mut self, now: Timestamp, caller: &Caller, result: ToolResult) {
+    pub(super) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
         let call = self.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
             if self.was_answered(&result.call_id) {
@@ -146,9 +146,9 @@ impl AgentLoop {
         }
         let given = Given::new(caller.clone(), call, result.output, result.is_error);
         if self.has_hooks(HookPoint::ToolResult, None) || self.has_hooks(HookPoint::Message, None) {
-            self.look_at_result(now, given);
+            self.look_at_result(given);
         } else {
-            self.write_result(now, given);
+            self.write_result(given);
         }
     }
 
@@ -165,9 +165,9 @@ impl AgentLoop {
         clip(&output, chars_max).into_owned()
     }
 
-    pub(super) fn after_results(&mut self, now: Timestamp) {
+    pub(super) fn after_results(&mut self) {
         if matches!(self.stage, Stage::AwaitingTools) && self.session.state.pending.is_empty() {
-            self.proceed(now);
+            self.proceed();
         }
     }
 
@@ -177,8 +177,8 @@ impl AgentLoop {
         })
     }
 
-    pub(super) fn on_call_progress(&mut self, now: Timestamp, caller: &Caller, progress: CallProgress) {
-        if let Some(deadline) = self.on_hook_progress(now, &progress.call_id) {
+    pub(super) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
+        if let Some(deadline) = self.on_hook_progress(&progress.call_id) {
             let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
             self.reply(caller, info::done(None));
             self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
@@ -189,21 +189,21 @@ impl AgentLoop {
             self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         };
-        *deadline = deadline.moved(now);
+        *deadline = deadline.moved(self.now);
         let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
         self.reply(caller, info::done(None));
         self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
 
     /// Calls whose time is over get a result that says so.
-    pub(super) fn on_tick(&mut self, now: Timestamp) {
-        self.on_hook_tick(now);
-        self.on_compaction_tick(now);
+    pub(super) fn on_tick(&mut self) {
+        self.on_hook_tick();
+        self.on_compaction_tick();
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;
         }
         let over: Vec<CallId> =
-            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= now).map(|(id, _)| id.clone()).collect();
+            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= self.now).map(|(id, _)| id.clone()).collect();
         if over.is_empty() {
             return;
         }
@@ -211,14 +211,14 @@ impl AgentLoop {
         for call_id in over {
             let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = self.result_entry(now, self.session.state.leaf.clone(), call_id.clone(), output, true);
+            let entry = self.result_entry(self.session.state.leaf.clone(), call_id.clone(), output, true);
             let call = self.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
             self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
             call.into_iter().for_each(|call| self.withdraw(call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
-        self.after_results(now);
+        self.after_results();
     }
 
     /// Tells the client that hosts a tool that nobody waits for its answer any more.
@@ -229,14 +229,14 @@ impl AgentLoop {
     }
 
     /// Results for the calls that are still open when their turn ends.
-    pub(super) fn drop_calls(&mut self, now: Timestamp, turn_id: &TurnId) -> Vec<Event> {
+    pub(super) fn drop_calls(&mut self, turn_id: &TurnId) -> Vec<Event> {
         self.deadlines.clear();
         let mut leaf = self.session.state.leaf.clone();
         let pending = self.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
             let output = "The turn ended before the tool answered.".to_owned();
-            let entry = self.result_entry(now, leaf, call.call_id.clone(), output, true);
+            let entry = self.result_entry(leaf, call.call_id.clone(), output, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
             events
@@ -248,7 +248,6 @@ impl AgentLoop {
     /// A tool's answer as an entry under `parent`.
     pub(super) fn result_entry(
         &mut self,
-        now: Timestamp,
         parent_id: Option<EntryId>,
         call_id: CallId,
         output: String,
@@ -258,7 +257,7 @@ impl AgentLoop {
         Entry {
             entry_id: self.ids.next_id(),
             parent_id,
-            timestamp: now,
+            timestamp: self.now,
             imported: None,
             data: EntryData::Message(message),
         }

@@ -27,12 +27,12 @@ use reseed_protocol::{
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
-    pub(super) fn start_turn(&mut self, now: Timestamp, caller: Caller, said: Said) {
+    pub(super) fn start_turn(&mut self, caller: Caller, said: Said) {
         let turn_id: TurnId = self.ids.next_id();
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
         let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.entry(now, entry_id, EntryData::Message(Message::new(Role::User, parts)));
+        let entry = self.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
         let reply = Reply::Accepted(Accepted {
             entry_id: Some(entry.entry_id.clone()),
             turn_id: Some(turn_id.clone()),
@@ -46,7 +46,7 @@ impl AgentLoop {
         ];
         events.extend(name.map(|name| info::session_updated(|updated| updated.name = Some(name))));
         self.append(events, vec![caller.mark(reply)]);
-        self.proceed(now);
+        self.proceed();
     }
 
     pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
@@ -54,9 +54,9 @@ impl AgentLoop {
     }
 
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
-    pub(super) fn request(&mut self, now: Timestamp) {
+    pub(super) fn request(&mut self) {
         let Some(turn) = self.session.state.turn.clone() else { return };
-        if self.before_request(now) {
+        if self.before_request() {
             return;
         }
         let context = self.context();
@@ -66,37 +66,37 @@ impl AgentLoop {
             Decision::Ready => {}
             Decision::Warn => self.warn(&count, window),
             Decision::Prepare => {
-                self.prepare(now, &count, false);
+                self.prepare(&count, false);
                 if self.is_held_up() {
                     return;
                 }
             }
             Decision::Due => {
-                if self.commit_held(now, Need::Due) {
+                if self.commit_held(Need::Due) {
                     return;
                 }
-                self.prepare(now, &count, true);
+                self.prepare(&count, true);
                 // Where it cannot be made again it is committed as it is.
-                if self.is_held_up() || self.running.is_none() && self.commit_held(now, Need::Due) {
+                if self.is_held_up() || self.running.is_none() && self.commit_held(Need::Due) {
                     return;
                 }
             }
             Decision::Compact => {
-                if self.commit_held(now, Need::Room) {
+                if self.commit_held(Need::Room) {
                     return;
                 }
                 let may_wait = !turn.compacted && !self.gave_up;
-                if may_wait && self.wait_for_room(now, &count) {
+                if may_wait && self.wait_for_room(&count) {
                     return;
                 }
             }
         }
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
             let error = self.does_not_fit(&count, window);
-            self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+            self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
             return;
         }
-        if !self.before_sending(now, &context) {
+        if !self.before_sending(&context) {
             self.send(&context);
         }
     }
@@ -146,7 +146,7 @@ impl AgentLoop {
     }
 
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
-    pub(super) fn on_answer(&mut self, now: Timestamp, answer: Answer) {
+    pub(super) fn on_answer(&mut self, answer: Answer) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         if self.session.state.turn.is_none() {
             return;
@@ -172,14 +172,14 @@ impl AgentLoop {
         // Paid for whatever becomes of it.
         self.turn_hooks.looked_at_usage.clone_from(&message.usage);
         if let Some(hook) = self.missing_guard(&asked.guards) {
-            self.guard_left(now, hook);
+            self.guard_left(hook);
             return;
         }
         let whole = Whole { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
         if self.has_hooks(HookPoint::Message, None) {
-            self.look_at_answer(now, whole, asked.withheld);
+            self.look_at_answer(whole, asked.withheld);
         } else {
-            self.on_whole_answer(now, whole);
+            self.on_whole_answer(whole);
         }
     }
 
@@ -223,7 +223,7 @@ impl AgentLoop {
     }
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
-    pub(super) fn on_stopped(&mut self, now: Timestamp, shown: Vec<Part>) {
+    pub(super) fn on_stopped(&mut self, shown: Vec<Part>) {
         let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
         };
@@ -242,28 +242,27 @@ impl AgentLoop {
             message.stop_reason = Some(StopReason::Cancelled);
             message.incomplete = true;
             let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-            let entry = self.entry(now, item, EntryData::Message(message));
+            let entry = self.entry(item, EntryData::Message(message));
             self.append(vec![appended(entry, turn_id, None)], Vec::new());
         } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
             self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }
-        self.end_turn(now, status);
+        self.end_turn(status);
     }
 
     /// Ends the running turn before its answer, `cancelled` or `interrupted`; open calls get a result that says so.
-    pub(super) fn end_turn(&mut self, now: Timestamp, status: TurnStatus) {
+    pub(super) fn end_turn(&mut self, status: TurnStatus) {
         let error = (status == TurnStatus::Interrupted).then(|| {
             ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
         });
         let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
-        self.finish_turn(now, status, finish_reason, error, Vec::new());
+        self.finish_turn(status, finish_reason, error, Vec::new());
     }
 
     /// Ends the running turn and goes on to what waits.
     pub(super) fn finish_turn(
         &mut self,
-        now: Timestamp,
         status: TurnStatus,
         finish_reason: Option<StopReason>,
         error: Option<ErrorBody>,
@@ -276,7 +275,7 @@ impl AgentLoop {
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| !self.is_looked_at(&call.call_id)).collect();
         let late = self.drop_looked_at();
-        let dropped = self.drop_calls(now, &turn.turn_id);
+        let dropped = self.drop_calls(&turn.turn_id);
         if !dropped.is_empty() {
             self.append(dropped, Vec::new());
         }
@@ -303,13 +302,13 @@ impl AgentLoop {
             self.receipts.because(Cause::Instructions(Some(prompt.hook)));
             self.refresh_fixed();
         }
-        self.proceed(now);
-        self.prepare_idle(now);
+        self.proceed();
+        self.prepare_idle();
     }
 
     /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
     /// running is no more.
-    pub(super) fn recover(&mut self, now: Timestamp) {
+    pub(super) fn recover(&mut self) {
         if self.session.state.seq == 0 {
             let state = self.session.state.clone();
             let founding = info::session_updated(|updated| {
@@ -322,26 +321,26 @@ impl AgentLoop {
         }
         self.owe_what_was_kept();
         if self.session.state.turn.is_some() {
-            self.drop_unmade_calls(now);
-            self.end_turn(now, TurnStatus::Interrupted);
+            self.drop_unmade_calls();
+            self.end_turn(TurnStatus::Interrupted);
         } else {
-            self.proceed(now);
+            self.proceed();
         }
     }
 
     /// Nothing more is begun. What is accepted may end; what is not accepted yet is refused at once, so that nobody
     /// waits for its hooks.
-    pub(super) fn on_hold(&mut self, now: Timestamp, error: &ErrorBody) {
+    pub(super) fn on_hold(&mut self, error: &ErrorBody) {
         self.holding = true;
         let held_by_input = matches!(self.stage, Stage::Hooking);
         self.refuse_inputs(error);
         if held_by_input && matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
     }
 
     /// The session ends what it does.
-    pub(super) fn on_stop(&mut self, now: Timestamp, error: Box<ErrorBody>) {
+    pub(super) fn on_stop(&mut self, error: Box<ErrorBody>) {
         self.holding = true;
         self.refuse_inputs(&error);
         self.ending = Some(error);
@@ -353,7 +352,7 @@ impl AgentLoop {
         if !matches!(self.stage, Stage::Compacting) {
             self.cancel_running();
         }
-        self.stop_turn(now, TurnStatus::Interrupted);
+        self.stop_turn(TurnStatus::Interrupted);
         self.ending = None;
     }
 
@@ -363,7 +362,7 @@ impl AgentLoop {
     }
 
     /// Stops whatever the running turn is doing.
-    pub(super) fn stop_turn(&mut self, now: Timestamp, status: TurnStatus) {
+    pub(super) fn stop_turn(&mut self, status: TurnStatus) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Asking { request, item, asked } => {
                 self.out.push(Effect::CancelModel(request));
@@ -377,26 +376,26 @@ impl AgentLoop {
                     self.cancel_running();
                 }
                 if self.session.state.turn.is_some() {
-                    self.end_turn(now, status);
+                    self.end_turn(status);
                 }
             }
             Stage::Hooking => {
-                self.cancel_stage_hooks(now);
+                self.cancel_stage_hooks();
                 if self.session.state.turn.is_some() {
-                    self.end_turn(now, status);
+                    self.end_turn(status);
                 } else {
-                    self.proceed(now);
+                    self.proceed();
                 }
             }
-            Stage::AwaitingTools => self.end_turn(now, status),
+            Stage::AwaitingTools => self.end_turn(status),
             Stage::Leaving { request, leaving } => self.cancel_move(request, &leaving),
             other => self.stage = other,
         }
     }
 
     /// An entry that hangs from the leaf.
-    pub(super) fn entry(&self, now: Timestamp, entry_id: EntryId, data: EntryData) -> Entry {
-        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: now, imported: None, data }
+    pub(super) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
+        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
     }
 }
 

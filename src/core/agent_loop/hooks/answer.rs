@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{hook::HookFault, session::Node};
 use reseed_protocol::{
-    CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
+    CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason,
     event::{Event, ToolCall, TurnStatus},
     hook::{HookAnswer, HookEvent, HookPoint},
 };
@@ -121,18 +121,18 @@ impl Calls {
 impl AgentLoop {
     /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it
     /// was being shown comes too late: what was shown stays as it was.
-    pub(in crate::agent_loop) fn look_at_answer(&mut self, now: Timestamp, whole: Whole, withheld: bool) {
+    pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: Whole, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
-            self.ask_hooks(now, subject);
+            self.ask_hooks(subject);
         } else {
-            self.tell_hooks(now, &subject);
-            self.hooked(now, subject);
+            self.tell_hooks(&subject);
+            self.hooked(subject);
         }
     }
 
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
-    pub(in crate::agent_loop) fn on_whole_answer(&mut self, now: Timestamp, whole: Whole) {
+    pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: Whole) {
         let Some(turn) = self.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
         self.turn_hooks.looked_at_usage = None;
@@ -159,38 +159,38 @@ impl AgentLoop {
                 self.tools.check_call(&tools, &call.name, &call.arguments)
             };
         }
-        let entry = self.entry(now, item, EntryData::Message(message));
+        let entry = self.entry(item, EntryData::Message(message));
         let leaf = entry.entry_id.clone();
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {
             self.append(events, Vec::new());
-            self.answered(now, stop_reason);
+            self.answered(stop_reason);
             return;
         }
         if self.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
             self.append(events, Vec::new());
-            self.look_at_calls(now, Calls { to_do: called, done: Vec::new(), tools });
+            self.look_at_calls(Calls { to_do: called, done: Vec::new(), tools });
         } else {
-            self.begin_calls(now, events, leaf, called.into());
+            self.begin_calls(events, leaf, called.into());
             if too_many {
                 let rounds = self.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
-                self.fail_turn(now, ErrorBody::new(ErrorCode::TooManyToolRounds, message));
+                self.fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message));
             } else {
-                self.after_results(now);
+                self.after_results();
             }
         }
     }
 
     /// The turn has its answer: it ends, once its last hooks were asked.
-    pub(in crate::agent_loop) fn answered(&mut self, now: Timestamp, stop_reason: StopReason) {
-        if !self.before_the_end(now, stop_reason) {
-            self.finish_turn(now, TurnStatus::Completed, Some(stop_reason), None, Vec::new());
+    pub(in crate::agent_loop) fn answered(&mut self, stop_reason: StopReason) {
+        if !self.before_the_end(stop_reason) {
+            self.finish_turn(TurnStatus::Completed, Some(stop_reason), None, Vec::new());
         }
     }
 
     /// Asks the hooks about the next call that may be made; begins the calls once all were looked at.
-    fn look_at_calls(&mut self, now: Timestamp, mut calls: Calls) {
+    fn look_at_calls(&mut self, mut calls: Calls) {
         let waits = self.all_hooks().any(|(_, spec)| spec.point == HookPoint::ToolCall && !spec.observe);
         while let Some(called) = calls.to_do.front() {
             if called.verdict.is_ok() {
@@ -199,7 +199,7 @@ impl AgentLoop {
                 }
                 // One after the other here: an answer may have a thousand calls.
                 let subject = Subject::Calls(Box::new(calls));
-                self.tell_hooks(now, &subject);
+                self.tell_hooks(&subject);
                 let Subject::Calls(told) = subject else { return };
                 calls = *told;
             }
@@ -207,17 +207,17 @@ impl AgentLoop {
         }
         if calls.to_do.is_empty() {
             if let Some(leaf) = self.session.state.leaf.clone() {
-                self.begin_calls(now, Vec::new(), leaf, calls.done);
-                self.after_results(now);
+                self.begin_calls(Vec::new(), leaf, calls.done);
+                self.after_results();
             }
         } else {
-            self.ask_hooks(now, Subject::Calls(Box::new(calls)));
+            self.ask_hooks(Subject::Calls(Box::new(calls)));
         }
     }
 
-    pub(super) fn next_call(&mut self, now: Timestamp, mut calls: Calls) {
+    pub(super) fn next_call(&mut self, mut calls: Calls) {
         calls.done.extend(calls.to_do.pop_front());
-        self.look_at_calls(now, calls);
+        self.look_at_calls(calls);
     }
 
     pub(super) fn take_call(&self, calls: &mut Calls, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -243,7 +243,7 @@ impl AgentLoop {
     }
 
     /// Tells the client of the calls that are made, and the model why the others are not.
-    fn begin_calls(&mut self, now: Timestamp, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
+    fn begin_calls(&mut self, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
         let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
         let mut leaf = leaf;
         self.deadlines.clear();
@@ -251,13 +251,13 @@ impl AgentLoop {
             match verdict {
                 Ok(timeout_ms) => {
                     let timeout_ms = timeout_ms.unwrap_or(self.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(now, timeout_ms);
+                    let deadline = Deadline::after(self.now, timeout_ms);
                     self.deadlines.insert(call_id.clone(), deadline);
                     let turn_id = turn_id.clone();
                     events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
                 }
                 Err(why) => {
-                    let result = self.result_entry(now, Some(leaf), call_id, why, true);
+                    let result = self.result_entry(Some(leaf), call_id, why, true);
                     leaf = result.entry_id.clone();
                     events.push(appended(result, Some(turn_id.clone()), None));
                 }
@@ -268,13 +268,13 @@ impl AgentLoop {
     }
 
     /// The turn ends while hooks look at its calls: none of them is made.
-    pub(super) fn drop_uncalled(&mut self, now: Timestamp, calls: Calls) {
+    pub(super) fn drop_uncalled(&mut self, calls: Calls) {
         let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
-        self.answer_unmade(now, calls);
+        self.answer_unmade(calls);
     }
 
     /// The process died while hooks looked at the calls of an answer: none of them was made.
-    pub(in crate::agent_loop) fn drop_unmade_calls(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn drop_unmade_calls(&mut self) {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
@@ -295,17 +295,17 @@ impl AgentLoop {
         let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
         let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
         if !unmade.is_empty() {
-            self.answer_unmade(now, unmade);
+            self.answer_unmade(unmade);
         }
     }
 
-    fn answer_unmade(&mut self, now: Timestamp, calls: Vec<CallId>) {
+    fn answer_unmade(&mut self, calls: Vec<CallId>) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut leaf = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(calls.len());
         for call_id in calls {
             let why = "The turn ended before the tool was called.".to_owned();
-            let entry = self.result_entry(now, leaf, call_id, why, true);
+            let entry = self.result_entry(leaf, call_id, why, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, turn_id.clone(), None));
         }

@@ -91,7 +91,7 @@ pub(super) fn check_summary(
 impl AgentLoop {
     /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the
     /// place of the one that is held is made as they wished when that was prepared: they are asked once.
-    pub(in crate::agent_loop) fn before_compaction(&mut self, now: Timestamp, mut running: Running) -> Option<Running> {
+    pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
             self.follow(&mut running, Given { wishes, ..Given::default() });
@@ -106,10 +106,10 @@ impl AgentLoop {
         self.running = Some(running);
         let waits = self.all_hooks().any(|(_, spec)| spec.point == HookPoint::BeforeCompact && !spec.observe);
         if waits {
-            self.ask_hooks(now, Subject::Compaction(Decision::default()));
+            self.ask_hooks(Subject::Compaction(Decision::default()));
             return None;
         }
-        self.tell_hooks(now, &Subject::Compaction(Decision::default()));
+        self.tell_hooks(&Subject::Compaction(Decision::default()));
         self.running.take()
     }
 
@@ -209,7 +209,7 @@ impl AgentLoop {
     }
 
     /// The hooks before a compaction were asked: it begins as they wish.
-    pub(super) fn compaction_decided(&mut self, now: Timestamp, decision: Decision) {
+    pub(super) fn compaction_decided(&mut self, decision: Decision) {
         let Some(mut running) = self.running.take() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.count(&self.context()).tokens;
@@ -219,11 +219,11 @@ impl AgentLoop {
         } else {
             self.follow(&mut running, decision.given);
             // Its time begins now: hooks have their own limits.
-            let hooks_took_ms = now.millis_since(running.job.started_at);
+            let hooks_took_ms = self.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
-            self.advance(now, running)
+            self.advance(running)
         };
-        self.after(now, advanced);
+        self.after(advanced);
     }
 
     /// Has a compaction made as hooks wish.
@@ -251,10 +251,10 @@ impl AgentLoop {
     }
 
     /// A hook that is required could not look at the compaction: it is not made.
-    pub(super) fn uncompacted(&mut self, now: Timestamp, error: ErrorBody) {
+    pub(super) fn uncompacted(&mut self, error: ErrorBody) {
         let Some(running) = self.running.take() else { return };
         let advanced = self.fail(running, error);
-        self.after(now, advanced);
+        self.after(advanced);
     }
 
     /// The compaction at work ends: its hooks are asked no more.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::hook::HookFault;
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Timestamp,
+    ErrorBody, ErrorCode,
     event::{EphemeralEvent, HookFailed},
     hook::HookPoint,
     reply::Reply,
@@ -15,27 +15,27 @@ use reseed_protocol::{
 
 impl AgentLoop {
     /// Ends what a required hook did not look at.
-    pub(super) fn hook_failed(&mut self, now: Timestamp, subject: Subject, open: &Open, fault: &HookFault) {
+    pub(super) fn hook_failed(&mut self, subject: Subject, open: &Open, fault: &HookFault) {
         let error = hook_error(&open.spec.name, subject.event(), fault);
         if subject.holds_the_stage() {
             self.stage = Stage::Idle;
         }
         match subject {
-            Subject::Input(offered) => self.refuse_input(now, &offered, error),
+            Subject::Input(offered) => self.refuse_input(&offered, error),
             // An answer that nobody has seen is gone with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
             | Subject::Ephemeral(_)
             | Subject::TurnEnd(_)
-            | Subject::Answer(_) => self.fail_turn(now, error),
+            | Subject::Answer(_) => self.fail_turn(error),
             Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
-                self.drop_uncalled(now, *calls);
-                self.fail_turn(now, error);
+                self.drop_uncalled(*calls);
+                self.fail_turn(error);
             }
             Subject::Calls(mut calls) => {
                 // The model may go on without this one call.
                 calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
-                self.next_call(now, *calls);
+                self.next_call(*calls);
             }
             Subject::Result(given) => {
                 // The command was taken; what it brought is not kept. The tool has answered, so its call is not
@@ -43,20 +43,20 @@ impl AgentLoop {
                 self.remember(&given.caller.without_content("tool_result"));
                 let why =
                     format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
-                self.drop_result(now, &given.call, why);
-                self.fail_turn(now, error);
+                self.drop_result(&given.call, why);
+                self.fail_turn(error);
             }
-            Subject::Compaction(_) => self.uncompacted(now, error),
+            Subject::Compaction(_) => self.uncompacted(error),
             Subject::Navigation(wish) => {
                 self.reply(&wish.caller, Reply::Error(error));
-                self.proceed(now);
+                self.proceed();
             }
         }
     }
 
     /// A hook that was to look at the model's answer is gone when it comes: nobody has seen it, and it is gone with its
     /// turn.
-    pub(in crate::agent_loop) fn guard_left(&mut self, now: Timestamp, hook: &str) {
+    pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
         let fault = HookFault::unavailable("its client offers it no more");
         let event = HookPoint::Message;
         self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
@@ -66,7 +66,7 @@ impl AgentLoop {
             code: fault.code,
             message: fault.message.clone(),
         })));
-        self.fail_turn(now, hook_error(hook, event.as_str(), &fault));
+        self.fail_turn(hook_error(hook, event.as_str(), &fault));
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{hook::HookFault, session::input::is_picture_address};
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
+    CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role,
     command::{Command, UserInput, WhenBusy},
     hook::{HookAnswer, HookEvent},
     reply::{QueuedCustom, Reply},
@@ -122,20 +122,14 @@ impl AgentLoop {
     }
 
     /// Asks the hooks about what a user says.
-    pub(in crate::agent_loop) fn look_at_input(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        parts: Vec<Part>,
-        what: What,
-    ) {
+    pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
         let entry_id = match &what {
             What::Said(_) => self.ids.next_id(),
             What::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = matches!(self.stage, Stage::Idle);
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
-        self.ask_hooks(now, Subject::Input(Box::new(offered)));
+        self.ask_hooks(Subject::Input(Box::new(offered)));
     }
 
     pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -166,50 +160,50 @@ impl AgentLoop {
     }
 
     /// All hooks have seen an input: it is accepted as they made it.
-    pub(super) fn input_seen(&mut self, now: Timestamp, offered: Offered) {
+    pub(super) fn input_seen(&mut self, offered: Offered) {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.holding, what) {
             (true, _) => Err(stopping()),
-            (false, What::Said(how)) => self.take_input(now, &caller, Said { entry_id, parts }, *how),
-            (false, What::Custom(custom)) => self.take_custom_message(now, &caller, parts, *custom),
+            (false, What::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
+            (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
         };
         if let Err(error) = taken {
             self.reply(&caller, Reply::Error(error));
         }
-        self.go_on_after_input(now);
+        self.go_on_after_input();
     }
 
     /// A required hook could not look at an input: it is refused, and nothing of it is kept.
-    pub(super) fn refuse_input(&mut self, now: Timestamp, offered: &Offered, error: ErrorBody) {
+    pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
         self.reply(&offered.caller, Reply::Error(error));
-        self.go_on_after_input(now);
+        self.go_on_after_input();
     }
 
     /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
-    fn go_on_after_input(&mut self, now: Timestamp) {
+    fn go_on_after_input(&mut self) {
         if matches!(self.stage, Stage::Idle) {
-            self.proceed(now);
+            self.proceed();
         }
-        self.next_in_line(now);
+        self.next_in_line();
     }
 
     /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
-    pub(in crate::agent_loop) fn next_in_line(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn next_in_line(&mut self) {
         while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
             let Some(InLine { caller, command }) = self.line.pop_front() else { return };
-            self.on_command(now, caller, command, None);
+            self.on_command(caller, command, None);
         }
     }
 
     /// The user does not want the input that hooks look at. Those behind it are looked at next.
-    pub(in crate::agent_loop) fn withdraw_input(&mut self, now: Timestamp) {
+    pub(in crate::agent_loop) fn withdraw_input(&mut self) {
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
                 self.stage = Stage::Idle;
             }
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
-                self.refuse_input(now, &offered, ErrorBody::new(ErrorCode::InputCancelled, message));
+                self.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
             }
         }
     }

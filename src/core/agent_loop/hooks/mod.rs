@@ -106,12 +106,7 @@ struct Open {
 }
 
 impl AgentLoop {
-    pub(super) fn on_register_hooks(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        offers: Vec<HookOffer>,
-    ) -> Result<(), ErrorBody> {
+    pub(super) fn on_register_hooks(&mut self, caller: &Caller, offers: Vec<HookOffer>) -> Result<(), ErrorBody> {
         // What is being asked now goes on: the new ones are asked from the next question on.
         self.client_hooks = check_hooks(offers)?.into();
         self.keep_hooks_of_work();
@@ -119,7 +114,7 @@ impl AgentLoop {
         let gone: Vec<CallId> = self.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client offers it no more");
-            self.on_hook_answer(now, &call_id, Err(fault));
+            self.on_hook_answer(&call_id, Err(fault));
         }
         Ok(())
     }
@@ -127,7 +122,7 @@ impl AgentLoop {
     /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away.
     /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
     /// its own.
-    pub(super) fn ask_again(&mut self, now: Timestamp, only_away: bool) {
+    pub(super) fn ask_again(&mut self, only_away: bool) {
         let client_hooks = self.client_hooks.clone();
         for chain in &mut self.chains {
             let open = &mut chain.open;
@@ -136,7 +131,7 @@ impl AgentLoop {
             if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
                 continue;
             }
-            open.returns(now);
+            open.returns(self.now);
             open.is_sent = true;
             let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
             let place = HookPlace::Client;
@@ -148,12 +143,7 @@ impl AgentLoop {
         self.is_gone(chain.open.place, &chain.open.spec)
     }
 
-    pub(super) fn on_hook_result(
-        &mut self,
-        now: Timestamp,
-        caller: &Caller,
-        result: HookResult,
-    ) -> Result<(), ErrorBody> {
+    pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
         let (call_id, answer) = result.into_answer();
         let is_open = self
             .chains
@@ -164,17 +154,17 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
         }
         self.reply(caller, info::done(None));
-        self.on_hook_answer(now, &call_id, Ok(answer));
+        self.on_hook_answer(&call_id, Ok(answer));
         Ok(())
     }
 
     /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
-    pub(super) fn on_hook_progress(&mut self, now: Timestamp, call_id: &CallId) -> Option<Timestamp> {
+    pub(super) fn on_hook_progress(&mut self, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         // Who says so is here again.
-        chain.open.returns(now);
-        chain.open.deadline = chain.open.deadline.moved(now);
+        chain.open.returns(self.now);
+        chain.open.deadline = chain.open.deadline.moved(self.now);
         Some(chain.open.deadline.at)
     }
 
@@ -235,7 +225,7 @@ impl AgentLoop {
     }
 
     /// Asks every hook of the subject's point, then goes on with what they made of it.
-    pub(super) fn ask_hooks(&mut self, now: Timestamp, subject: Subject) {
+    pub(super) fn ask_hooks(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
             self.stage = Stage::Hooking;
         }
@@ -246,54 +236,53 @@ impl AgentLoop {
             Subject::Input(offered) => self.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
             _ => self.all_hooks().filter(is_asked).map(owned).collect(),
         };
-        self.walk(now, subject, rest);
+        self.walk(subject, rest);
     }
 
     /// Tells the hooks that only observe.
-    fn tell_hooks(&mut self, now: Timestamp, subject: &Subject) {
+    fn tell_hooks(&mut self, subject: &Subject) {
         let (point, reason) = subject.point();
         let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
         let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
         for (place, spec) in observers {
-            let _ = self.call_hook(now, subject, place, &spec, false);
+            let _ = self.call_hook(subject, place, &spec, false);
         }
     }
 
-    fn walk(&mut self, now: Timestamp, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
+    fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
             // Nobody is here who could be asked: a required hook is waited for, any other one passed over.
             let is_gone = self.is_gone(place, &spec);
             if is_gone && spec.observe {
                 continue;
             }
-            let (call, deadline) = self.call_hook(now, &subject, place, &spec, is_gone);
+            let (call, deadline) = self.call_hook(&subject, place, &spec, is_gone);
             if spec.observe {
                 continue;
             }
-            let away_since = is_gone.then_some(now);
+            let away_since = is_gone.then_some(self.now);
             let away_left_ms = self.deployment.hook_away_ms;
             let (call, is_sent) = (Box::new(call), !is_gone);
-            let open = Open { call, place, spec, is_sent, asked_at: now, deadline, away_since, away_left_ms };
+            let open = Open { call, place, spec, is_sent, asked_at: self.now, deadline, away_since, away_left_ms };
             if is_gone && !open.spec.required {
-                self.note_run(now, &subject, &open, HookOutcome::Skipped, None);
+                self.note_run(&subject, &open, HookOutcome::Skipped, None);
                 continue;
             }
             self.chains.push(Chain { subject, rest, open });
             return;
         }
-        self.hooked(now, subject);
+        self.hooked(subject);
     }
 
     fn call_hook(
         &mut self,
-        now: Timestamp,
         subject: &Subject,
         place: HookPlace,
         spec: &HookSpec,
         is_gone: bool,
     ) -> (HookCall, Deadline) {
         let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
-        let deadline = Deadline::after(now, timeout_ms);
+        let deadline = Deadline::after(self.now, timeout_ms);
         let call = HookCall {
             call_id: self.ids.next_id(),
             hook: spec.name.clone(),
@@ -309,7 +298,7 @@ impl AgentLoop {
     }
 
     /// A hook has answered, or has not.
-    pub(super) fn on_hook_answer(&mut self, now: Timestamp, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
+    pub(super) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
         let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
         let answer = match self.chains[at].open.place {
             HookPlace::Client => answer,
@@ -324,8 +313,8 @@ impl AgentLoop {
         {
             let open = &mut self.chains[at].open;
             if open.spec.required {
-                open.leaves(now);
-                if now < open.due() {
+                open.leaves(self.now);
+                if self.now < open.due() {
                     // It may come back: then it is asked again.
                     return;
                 }
@@ -335,42 +324,35 @@ impl AgentLoop {
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
-            self.note_run(now, &subject, &open, HookOutcome::Skipped, None);
-            self.walk(now, subject, rest);
+            self.note_run(&subject, &open, HookOutcome::Skipped, None);
+            self.walk(subject, rest);
             return;
         }
         let taken = answer.and_then(|answer| {
             check_answer(&subject, &answer)?;
-            if answer.fields().is_empty() { Ok(false) } else { self.take_answer(now, &mut subject, &open, answer) }
+            if answer.fields().is_empty() { Ok(false) } else { self.take_answer(&mut subject, &open, answer) }
         });
         match taken {
             Ok(changed) => {
                 let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
-                self.note_run(now, &subject, &open, outcome, None);
+                self.note_run(&subject, &open, outcome, None);
                 // What is decided for good is nobody else's business.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
-                self.walk(now, subject, rest);
+                self.walk(subject, rest);
             }
             Err(fault) => {
-                self.note_run(now, &subject, &open, HookOutcome::Failed, Some(fault.code));
+                self.note_run(&subject, &open, HookOutcome::Failed, Some(fault.code));
                 self.report_hook(&open, &fault);
                 if open.spec.required {
-                    self.hook_failed(now, subject, &open, &fault);
+                    self.hook_failed(subject, &open, &fault);
                 } else {
-                    self.walk(now, subject, rest);
+                    self.walk(subject, rest);
                 }
             }
         }
     }
 
-    fn note_run(
-        &mut self,
-        now: Timestamp,
-        subject: &Subject,
-        open: &Open,
-        outcome: HookOutcome,
-        code: Option<ErrorCode>,
-    ) {
+    fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
         if !subject.is_of_request() || self.hook_runs.len() >= RUNS_MAX {
             return;
         }
@@ -378,7 +360,7 @@ impl AgentLoop {
             hook: open.spec.name.clone(),
             event: subject.event().to_owned(),
             outcome,
-            duration_ms: now.millis_since(open.asked_at),
+            duration_ms: self.now.millis_since(open.asked_at),
             code,
         });
     }
@@ -399,15 +381,15 @@ impl AgentLoop {
     }
 
     /// Hooks whose time is over have failed.
-    pub(super) fn on_hook_tick(&mut self, now: Timestamp) {
-        let over = |chain: &&Chain| chain.open.due() <= now;
+    pub(super) fn on_hook_tick(&mut self) {
+        let over = |chain: &&Chain| chain.open.due() <= self.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
         let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
         for (call_id, is_sent, fault) in over {
             if is_sent {
                 self.out.push(Effect::CancelHook(call_id.clone()));
             }
-            self.on_hook_answer(now, &call_id, Err(fault));
+            self.on_hook_answer(&call_id, Err(fault));
         }
     }
 
@@ -427,10 +409,10 @@ impl AgentLoop {
     }
 
     /// The hooks that the turn, or the session, waits for are asked no more.
-    pub(super) fn cancel_stage_hooks(&mut self, now: Timestamp) {
+    pub(super) fn cancel_stage_hooks(&mut self) {
         for subject in self.cancel_hooks(Subject::holds_the_stage) {
             match subject {
-                Subject::Calls(calls) => self.drop_uncalled(now, *calls),
+                Subject::Calls(calls) => self.drop_uncalled(*calls),
                 Subject::Navigation(wish) => self.stay_here(&wish),
                 Subject::Input(offered) => self.refuse_unseen(&offered.caller),
                 _ => {}

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{hook::HookFault, session::Place};
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, Timestamp,
+    EntryId, ErrorBody, ErrorCode,
     command::{Navigate, NavigatePosition},
     hook::{HookAnswer, HookEvent, HookPoint, NavigationPreparation},
     reply::Reply,
@@ -103,18 +103,18 @@ impl AgentLoop {
         self.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
-    pub(super) fn navigate_as_wished(&mut self, now: Timestamp, wish: Wish) {
+    pub(super) fn navigate_as_wished(&mut self, wish: Wish) {
         let caller = wish.caller.clone();
         let gone = match &wish.cancelled_by {
             Some(hook) => {
                 let message = format!("the hook `{hook}` is against the move; the session stands where it stood");
                 Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
             }
-            None => self.go(now, wish),
+            None => self.go(wish),
         };
         if let Err(error) = gone {
             self.reply(&caller, Reply::Error(error));
-            self.proceed(now);
+            self.proceed();
         }
     }
 

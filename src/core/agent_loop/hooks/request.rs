@@ -14,7 +14,7 @@ use crate::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason, Timestamp,
+    EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason,
     entry::{Custom, CustomMessage, Kept},
     event::{Event, TurnStatus},
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
@@ -68,19 +68,19 @@ pub(in crate::agent_loop) struct Ended {
 impl AgentLoop {
     /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
     /// was gone on with.
-    pub(in crate::agent_loop) fn before_request(&mut self, now: Timestamp) -> bool {
+    pub(in crate::agent_loop) fn before_request(&mut self) -> bool {
         if !self.turn_hooks.started {
             self.turn_hooks.started = true;
             if self.has_hooks(HookPoint::BeforeAgentStart, None) {
                 let start = self.start_subject();
-                self.ask_hooks(now, Subject::Start(Box::new(start)));
+                self.ask_hooks(Subject::Start(Box::new(start)));
                 return true;
             }
         }
         if !self.turn_hooks.before_request {
             self.turn_hooks.before_request = true;
             if self.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
-                self.ask_hooks(now, Subject::BeforeRequest);
+                self.ask_hooks(Subject::BeforeRequest);
                 return true;
             }
         }
@@ -88,11 +88,11 @@ impl AgentLoop {
     }
 
     /// Asks the hooks that add to the request alone. `true`: as above.
-    pub(in crate::agent_loop) fn before_sending(&mut self, now: Timestamp, context: &Context) -> bool {
+    pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
-            self.ask_hooks(now, Subject::Ephemeral(Box::new(overlay)));
+            self.ask_hooks(Subject::Ephemeral(Box::new(overlay)));
         } else {
             self.added = Added::default();
         }
@@ -100,10 +100,10 @@ impl AgentLoop {
     }
 
     /// Asks the hooks at the end of a turn. `true`: as above.
-    pub(in crate::agent_loop) fn before_the_end(&mut self, now: Timestamp, finish_reason: StopReason) -> bool {
+    pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
-            self.ask_hooks(now, Subject::TurnEnd(Ended { finish_reason }));
+            self.ask_hooks(Subject::TurnEnd(Ended { finish_reason }));
         }
         asks
     }
@@ -176,13 +176,13 @@ impl AgentLoop {
     }
 
     /// The turn begins as its hooks wish.
-    pub(super) fn started(&mut self, now: Timestamp, start: Start) {
+    pub(super) fn started(&mut self, start: Start) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut parent = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());
         for data in start.adds {
             let id: EntryId = self.ids.next_id();
-            let mut entry = self.entry(now, id.clone(), data);
+            let mut entry = self.entry(id.clone(), data);
             entry.parent_id = parent.replace(id);
             events.push(appended(entry, turn_id.clone(), None));
         }
@@ -194,12 +194,11 @@ impl AgentLoop {
             self.turn_hooks.system_prompt = Some(TurnPrompt { text: start.system_prompt, hook });
             self.refresh_fixed();
         }
-        self.proceed(now);
+        self.proceed();
     }
 
     pub(super) fn take_transform(
         &mut self,
-        now: Timestamp,
         hook: &str,
         answer: HookAnswer,
         is_sent_next: bool,
@@ -211,13 +210,12 @@ impl AgentLoop {
             let message = format!("its `display` has {bytes} bytes, it may have {DISPLAY_BYTES_MAX}");
             return Err(HookFault::failed(message));
         }
-        self.keep_transform(now, &name, ops, answer.display, is_sent_next)
+        self.keep_transform(&name, ops, answer.display, is_sent_next)
     }
 
     /// Stores a patch, which every later request on this branch is made with.
     fn keep_transform(
         &mut self,
-        now: Timestamp,
         name: &str,
         ops: Vec<PatchOp>,
         display: Option<reseed_protocol::patch::TransformDisplay>,
@@ -245,7 +243,7 @@ impl AgentLoop {
         };
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let id = self.ids.next_id();
-        let entry = self.entry(now, id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
+        let entry = self.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         self.void_what_read(&context);
         self.append(vec![appended(entry, turn_id, None)], Vec::new());
         Ok(true)
@@ -313,13 +311,13 @@ impl AgentLoop {
     }
 
     /// The request as its hooks wish it: logged, counted again, and sent.
-    pub(super) fn overlaid(&mut self, now: Timestamp, overlay: Overlay) {
+    pub(super) fn overlaid(&mut self, overlay: Overlay) {
         let now_seen = self.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
         if self.reseed_due || !is_same {
             // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
             // for a request that is not made.
-            self.proceed(now);
+            self.proceed();
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;
@@ -332,7 +330,7 @@ impl AgentLoop {
             .map(|change| {
                 let id: EntryId = self.ids.next_id();
                 let data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
-                let mut entry = self.entry(now, id.clone(), data);
+                let mut entry = self.entry(id.clone(), data);
                 entry.parent_id = parent.replace(id);
                 appended(entry, turn_id.clone(), None)
             })
@@ -351,21 +349,21 @@ impl AgentLoop {
                 count.tokens
             );
             let details = serde_json::json!({ "hooks": names, "tokens": count.tokens, "windowTokens": window });
-            self.fail_turn(now, ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details));
+            self.fail_turn(ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details));
             return;
         }
         self.send(&context);
     }
 
     /// The turn's hooks have seen its end.
-    pub(super) fn ended(&mut self, now: Timestamp, ended: Ended) {
-        self.finish_turn(now, TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
+    pub(super) fn ended(&mut self, ended: Ended) {
+        self.finish_turn(TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
     }
 
     /// Ends the running turn with this error.
-    pub(super) fn fail_turn(&mut self, now: Timestamp, error: ErrorBody) {
+    pub(super) fn fail_turn(&mut self, error: ErrorBody) {
         self.stage = Stage::Idle;
-        self.finish_turn(now, TurnStatus::Failed, None, Some(error), Vec::new());
+        self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
     }
 }
 

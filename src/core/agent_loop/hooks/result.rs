@@ -8,7 +8,7 @@ use super::{
 };
 use crate::hook::HookFault;
 use reseed_protocol::{
-    CallId, CommandId, EntryId, Message, Part, Role, Timestamp,
+    CallId, CommandId, EntryId, Message, Part, Role,
     event::{CallOutcome, Event, RequestResolved},
     hook::{HookAnswer, HookEvent, HookPoint},
     reply::PendingCall,
@@ -102,30 +102,30 @@ impl AgentLoop {
     }
 
     /// A tool has answered: its hooks look at it, then those of messages.
-    pub(in crate::agent_loop) fn look_at_result(&mut self, now: Timestamp, mut given: Given) {
+    pub(in crate::agent_loop) fn look_at_result(&mut self, mut given: Given) {
         // The tool has answered: how long hooks take is no business of its limit.
         self.deadlines.remove(&given.call.call_id);
         if !self.has_hooks(HookPoint::ToolResult, None) {
             given.as_message = Some(self.ids.next_id());
         }
-        self.ask_hooks(now, Subject::Result(Box::new(given)));
+        self.ask_hooks(Subject::Result(Box::new(given)));
     }
 
-    pub(super) fn result_seen(&mut self, now: Timestamp, mut given: Given) {
+    pub(super) fn result_seen(&mut self, mut given: Given) {
         if given.as_message.is_none() && self.has_hooks(HookPoint::Message, None) {
             given.as_message = Some(self.ids.next_id());
-            self.ask_hooks(now, Subject::Result(Box::new(given)));
+            self.ask_hooks(Subject::Result(Box::new(given)));
         } else {
-            self.write_result(now, given);
+            self.write_result(given);
         }
     }
 
     /// Writes a tool's answer, and goes on once all calls have theirs.
-    pub(in crate::agent_loop) fn write_result(&mut self, now: Timestamp, given: Given) {
+    pub(in crate::agent_loop) fn write_result(&mut self, given: Given) {
         let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = self.fitting_output(output);
-        let mut entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let mut entry = self.result_entry(self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
@@ -135,12 +135,12 @@ impl AgentLoop {
         self.deadlines.remove(&call.call_id);
         self.append(events, vec![mark]);
         self.meter_due = true;
-        self.after_results(now);
+        self.after_results();
     }
 
     /// A call whose tool has answered gets this result in place of the answer.
-    pub(super) fn drop_result(&mut self, now: Timestamp, call: &PendingCall, why: String) {
-        let entry = self.result_entry(now, self.session.state.leaf.clone(), call.call_id.clone(), why, true);
+    pub(super) fn drop_result(&mut self, call: &PendingCall, why: String) {
+        let entry = self.result_entry(self.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
         self.deadlines.remove(&call.call_id);

@@ -6,10 +6,7 @@ use super::{
     ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
 };
 use crate::hook::HookFault;
-use reseed_protocol::{
-    Timestamp,
-    hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
-};
+use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
 
 /// What hooks are asked about, as the earlier ones left it.
 #[derive(Debug)]
@@ -109,7 +106,6 @@ impl AgentLoop {
     /// Makes what an answer says part of the subject. Whether that changed anything.
     pub(super) fn take_answer(
         &mut self,
-        now: Timestamp,
         subject: &mut Subject,
         open: &Open,
         answer: HookAnswer,
@@ -119,7 +115,7 @@ impl AgentLoop {
             Subject::Input(offered) => self.take_input_answer(offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                self.take_transform(now, &open.spec.name, answer, is_sent_next)
+                self.take_transform(&open.spec.name, answer, is_sent_next)
             }
             Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
@@ -131,21 +127,21 @@ impl AgentLoop {
     }
 
     /// All hooks of a point were asked.
-    pub(super) fn hooked(&mut self, now: Timestamp, subject: Subject) {
+    pub(super) fn hooked(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
             self.stage = Stage::Idle;
         }
         match subject {
-            Subject::Start(start) => self.started(now, *start),
-            Subject::Input(offered) => self.input_seen(now, *offered),
-            Subject::BeforeRequest => self.proceed(now),
-            Subject::Ephemeral(overlay) => self.overlaid(now, *overlay),
-            Subject::TurnEnd(ended) => self.ended(now, ended),
-            Subject::Answer(whole) => self.on_whole_answer(now, *whole),
-            Subject::Calls(calls) => self.next_call(now, *calls),
-            Subject::Result(given) => self.result_seen(now, *given),
-            Subject::Compaction(decision) => self.compaction_decided(now, decision),
-            Subject::Navigation(wish) => self.navigate_as_wished(now, *wish),
+            Subject::Start(start) => self.started(*start),
+            Subject::Input(offered) => self.input_seen(*offered),
+            Subject::BeforeRequest => self.proceed(),
+            Subject::Ephemeral(overlay) => self.overlaid(*overlay),
+            Subject::TurnEnd(ended) => self.ended(ended),
+            Subject::Answer(whole) => self.on_whole_answer(*whole),
+            Subject::Calls(calls) => self.next_call(*calls),
+            Subject::Result(given) => self.result_seen(*given),
+            Subject::Compaction(decision) => self.compaction_decided(decision),
+            Subject::Navigation(wish) => self.navigate_as_wished(*wish),
         }
     }
 }
