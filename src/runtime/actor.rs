@@ -99,7 +99,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
     let queue_waits = !started.seed.session.state.queue.is_empty();
-    let seed = Seed { holding: queue_waits, ..started.seed };
+    let mut seed = started.seed;
+    seed.holding = queue_waits;
     let agent = Some(Box::new(AgentLoop::seeded(generation, seed)));
     let actor = Box::new(Actor {
         id,

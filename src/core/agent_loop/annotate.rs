@@ -2,7 +2,7 @@
 //!
 //! Each is an entry that hangs from the leaf and becomes it, as in every other history; none of them is sent.
 
-use super::{AgentLoop, Effect, Seen, commands::Caller, info, turn::appended};
+use super::{AgentLoop, Effect, commands::Caller, prompt::usage_percent, turn::appended};
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},
@@ -39,17 +39,17 @@ impl AgentLoop {
 
     /// Writes one entry and answers with its id.
     fn annotate(&mut self, caller: &Caller, data: EntryData) {
-        let as_of_seq = Some(self.session.state.seq);
-        let entry_id: reseed_protocol::EntryId = self.ids.next_id();
-        let event = appended(self.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
+        let as_of_seq = Some(self.ws.session.state.seq);
+        let entry_id: reseed_protocol::EntryId = self.ws.ids.next_id();
+        let event = appended(self.ws.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
         let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
-        self.append(vec![event], vec![caller.mark(reply)]);
+        self.ws.append(vec![event], vec![caller.mark(reply)]);
     }
 
     pub(super) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
         let name = check_name("name", name)?;
         let entry = self.record(caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
-        self.update(caller, vec![entry], |updated| updated.name = Some(name));
+        self.ws.update(caller, vec![entry], |updated| updated.name = Some(name));
         Ok(())
     }
 
@@ -59,22 +59,22 @@ impl AgentLoop {
                 check_word(field, text)?;
             }
         }
-        if !self.deployment.windows.knows(&set.model) {
+        if !self.ws.deployment.windows.knows(&set.model) {
             let message = format!("the window of `{}` is not known; name it in MODEL_WINDOWS on the server", set.model);
             return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
         }
         if let Some(message) =
-            self.deployment.windows.warning(&set.model).filter(|_| set.model != self.session.state.model)
+            self.ws.deployment.windows.warning(&set.model).filter(|_| set.model != self.ws.session.state.model)
         {
-            let tokens = self.count(&self.context()).tokens;
-            let usage_percent = info::usage_percent(tokens, self.deployment.windows.tokens(&set.model));
-            self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
+            let tokens = self.ws.count(&self.ws.context()).tokens;
+            let usage_percent = usage_percent(tokens, self.ws.deployment.windows.tokens(&set.model));
+            self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
         }
-        let mut settings = self.session.state.settings.clone();
+        let mut settings = self.ws.session.state.settings.clone();
         let mut records = Vec::new();
-        if set.model != self.session.state.model {
+        if set.model != self.ws.session.state.model {
             settings.learned_window_tokens = None;
-            self.seen = Seen::default();
+            self.compaction.carried.seen = super::compact::Seen::default();
             let change = ModelChange { provider: None, model: set.model.clone() };
             records.push(self.record(caller, EntryData::ModelChange(change)));
         }
@@ -86,7 +86,7 @@ impl AgentLoop {
             records.push(record);
         }
         settings.reasoning_effort = set.reasoning_effort;
-        self.update(caller, records, |updated| {
+        self.ws.update(caller, records, |updated| {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
@@ -95,24 +95,8 @@ impl AgentLoop {
     }
 
     fn record(&mut self, caller: &Caller, data: EntryData) -> Event {
-        let id = self.ids.next_id();
-        appended(self.entry(id, data), None, Some(caller.id.clone()))
-    }
-
-    /// Writes entries and a change of the session in one step, and answers `ok`.
-    pub(super) fn update(
-        &mut self,
-        caller: &Caller,
-        entries: Vec<Event>,
-        change: impl FnOnce(&mut reseed_protocol::event::SessionUpdated),
-    ) {
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        let mut events = entries;
-        events.push(info::session_updated(|updated| {
-            updated.command_id = Some(caller.id.clone());
-            change(updated);
-        }));
-        self.append(events, vec![mark]);
+        let id = self.ws.ids.next_id();
+        appended(self.ws.entry(id, data), None, Some(caller.id.clone()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What clients ask of a session: one arm a command.
 
-use super::{AgentLoop, Effect, Mark, Origin, Stage, fail::cancelled, info, navigate::Ask};
+use super::{AgentLoop, Mark, Origin, Stage, fail::cancelled, navigate::Ask};
 use crate::{
     context::window::TOKENS_MAX,
     session::{Place, fingerprint::withheld},
@@ -42,7 +42,7 @@ impl AgentLoop {
         let command = match self.waits_in_line(&caller, command) {
             Ok(None) => return,
             Ok(Some(command)) => command,
-            Err(error) => return self.reply(&caller, Reply::Error(error)),
+            Err(error) => return self.ws.reply(&caller, Reply::Error(error)),
         };
         let refused = match command {
             Command::UserInput(input) => self.on_user_input(&caller, input, place),
@@ -62,25 +62,27 @@ impl AgentLoop {
             Command::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             Command::SetModel(set) => self.on_set_model(&caller, set),
             Command::SetOptions(set) => self.on_set_options(&caller, &set),
-            Command::SetInstructions(set) if self.counter.system(&set.instructions) > self.window_tokens() / 2 => {
+            Command::SetInstructions(set)
+                if self.ws.prompt.counter.system(&set.instructions) > self.ws.window_tokens() / 2 =>
+            {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }
             Command::SetInstructions(set) => {
-                let mut settings = self.session.state.settings.clone();
+                let mut settings = self.ws.session.state.settings.clone();
                 settings.instructions = Some(set.instructions);
-                self.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
-                self.refresh_fixed();
+                self.ws.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
+                self.ws.refresh_fixed();
                 Ok(())
             }
             Command::RenameSession(rename) => self.on_rename(&caller, &rename.name),
             Command::GetContextInfo(_) => {
                 let info = Box::new(self.context_info());
-                self.reply(&caller, Reply::ContextInfo(info));
+                self.ws.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
             Command::GetContext(get) => self.next_request(&get).map(|context| {
-                self.reply(&caller, Reply::Context(Box::new(context)));
+                self.ws.reply(&caller, Reply::Context(Box::new(context)));
             }),
             Command::RegisterTools(register) => {
                 self.on_register_tools(&caller, register.tools);
@@ -114,26 +116,15 @@ impl AgentLoop {
             )),
         };
         if let Err(error) = refused {
-            self.reply(&caller, Reply::Error(error));
+            self.ws.reply(&caller, Reply::Error(error));
         }
     }
 
-    /// Answers a command that wrote nothing.
-    pub(super) fn reply(&mut self, caller: &Caller, reply: Reply) {
-        self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
-    }
-
-    /// Remembers a command that writes no event, and answers `ok`.
-    pub(super) fn remember(&mut self, caller: &Caller) {
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        self.append(Vec::new(), vec![mark]);
-    }
-
     fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
-        let running = self.session.state.turn.as_ref().map(|turn| &turn.turn_id);
+        let running = self.ws.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
             (None, None) if self.looks_at_input() => {
-                self.remember(caller);
+                self.ws.remember(caller);
                 self.withdraw_input();
                 return Ok(());
             }
@@ -144,7 +135,7 @@ impl AgentLoop {
             }
             _ => {}
         }
-        self.remember(caller);
+        self.ws.remember(caller);
         self.stop_turn(TurnStatus::Cancelled);
         Ok(())
     }
@@ -154,7 +145,7 @@ impl AgentLoop {
         if self.is_busy() {
             return Err(self.busy("a turn is retried when the session is idle"));
         }
-        let last = self.session.state.last_turn.as_ref().map(|last| &last.turn_id);
+        let last = self.ws.session.state.last_turn.as_ref().map(|last| &last.turn_id);
         if let Some(asked) = retry.turn_id.as_ref().filter(|asked| Some(*asked) != last) {
             let message = match last {
                 Some(last) => format!("turn `{asked}` is not the last one, `{last}` is"),
@@ -162,21 +153,21 @@ impl AgentLoop {
             };
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message).with_field("turnId"));
         }
-        let said = self.session.tree.path().iter().rev().find(|node| node.message.is_some());
+        let said = self.ws.session.tree.path().iter().rev().find(|node| node.message.is_some());
         let said = said.and_then(|node| node.entry.message().map(|message| (node, message)));
         let unanswered = said.is_some_and(|(_, message)| message.role == Role::User || message.incomplete);
         if last.is_none() && !unanswered {
             let message = "the last turn ended with an answer, or there is none; move to a question to ask it again";
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message));
         }
-        let as_of_seq = self.session.state.seq;
-        let turn_id: reseed_protocol::TurnId = self.ids.next_id();
+        let as_of_seq = self.ws.session.state.seq;
+        let turn_id: reseed_protocol::TurnId = self.ws.ids.next_id();
         // What a cancelled answer had shown stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         if let Some(Some(parent)) = incomplete {
-            let left = self.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
+            let left = self.ws.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
             let place = Place {
-                tree: self.session.tree.upto(&parent).unwrap_or_default(),
+                tree: self.ws.session.tree.upto(&parent).unwrap_or_default(),
                 left: left.map(|node| node.entry.clone()).collect(),
                 common: Some(parent.clone()),
                 leaf: Some(parent.clone()),
@@ -196,8 +187,8 @@ impl AgentLoop {
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
         let mark = caller.mark(Reply::Accepted(accepted));
         let answered = said.and_then(|(_, message)| whole_answer(message));
-        let started = self.turn_started(turn_id, vec![caller.id.clone()]);
-        self.append(vec![started], vec![mark]);
+        let started = self.ws.turn_started(turn_id, vec![caller.id.clone()]);
+        self.ws.append(vec![started], vec![mark]);
         match answered {
             Some(stop_reason) => self.answered(stop_reason),
             None => self.proceed(),
@@ -208,20 +199,20 @@ impl AgentLoop {
     fn on_cancel_compaction(&mut self, caller: &Caller, cancel: &CancelCompaction) -> Result<(), ErrorBody> {
         if cancel.job_id.is_none() && self.running_job().is_none() && self.wished().is_some() {
             // A move that waits for hooks has no job yet.
-            self.remember(caller);
+            self.ws.remember(caller);
             self.cancel_stage_hooks();
             self.proceed();
             return Ok(());
         }
         // What is held by its name at any time, otherwise where nothing is at work; what is made from it goes with it.
-        let held = self.session.state.held.as_ref().map(|held| &held.job_id);
+        let held = self.ws.session.state.held.as_ref().map(|held| &held.job_id);
         let is_meant = match &cancel.job_id {
             Some(asked) => held == Some(asked),
             None => held.is_some() && self.running_job().is_none(),
         };
         if is_meant {
-            self.remember(caller);
-            self.guards.declined(self.context_info().token_count);
+            self.ws.remember(caller);
+            self.compaction.carried.guards.declined(self.context_info().token_count);
             self.drop_held(cancelled());
             return Ok(());
         }
@@ -232,9 +223,9 @@ impl AgentLoop {
             let message = format!("compaction `{asked}` is not running, `{running}` is");
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
-        self.remember(caller);
+        self.ws.remember(caller);
         let tokens = self.context_info().token_count;
-        self.guards.declined(tokens);
+        self.compaction.carried.guards.declined(tokens);
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Compacting => {
                 if let Some(trigger) = self.cancel_running() {
@@ -256,16 +247,16 @@ impl AgentLoop {
     }
 
     fn on_set_strategy(&mut self, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
-        let strategies = &self.deployment.strategies;
+        let strategies = &self.ws.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
-        strategies.make(&name, set.settings.as_ref(), &self.strategy_options())?;
-        let mut settings = self.session.state.settings.clone();
+        strategies.make(&name, set.settings.as_ref(), &self.ws.strategy_options())?;
+        let mut settings = self.ws.session.state.settings.clone();
         settings.strategy_settings = set.settings;
-        self.update(caller, Vec::new(), |updated| {
+        self.ws.update(caller, Vec::new(), |updated| {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
-        self.guards.reset();
+        self.compaction.carried.guards.reset();
         self.void_running("another strategy was chosen");
         self.reseed_soon();
         Ok(())
@@ -288,11 +279,11 @@ impl AgentLoop {
             let message = format!("maxOutputTokens is 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
         }
-        let mut settings = self.session.state.settings.clone();
+        let mut settings = self.ws.session.state.settings.clone();
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
-        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
-        self.refresh_manager();
+        self.ws.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+        self.ws.refresh_manager();
         Ok(())
     }
 }

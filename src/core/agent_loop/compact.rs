@@ -2,11 +2,14 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
-use super::{AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source};
+use super::{
+    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source, preview::Prepared,
+};
 use crate::{
     context::{
         RequestCount,
         compaction::{Basis, Job, Next, Order, Outcome, Tried},
+        guards::Guards,
     },
     model::{Answer, ModelFault, ModelRequest},
 };
@@ -20,6 +23,49 @@ use reseed_protocol::{
 };
 /// The phase of a job that summarises for a compaction.
 pub(super) const PHASE: &str = "summarising";
+
+/// The compaction at work, and what is known of compactions.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    pub(super) carried: Carried,
+    /// The job at work, whether anybody waits for it or not.
+    pub(super) running: Option<Running>,
+    /// A compaction that is made and waits for a place between two requests.
+    pub(super) ready: Option<Box<Ready>>,
+    /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
+    /// fails is not asked for before every round of tools.
+    pub(super) gave_up: bool,
+}
+
+/// What goes from one loop to the next.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// A compaction that was asked for and not yet begun.
+    pub(super) ordered: Option<Order>,
+    /// What was seen of the model's window.
+    pub(super) seen: Seen,
+    /// How automatic compaction went.
+    pub(super) guards: Guards,
+    /// A compaction that was previewed and may be applied.
+    pub(super) preview: Option<Box<Prepared>>,
+}
+
+/// What requests of a session showed of its model's window, as long as the session stays in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The largest count that was answered.
+    pub(super) answered_tokens_max: u64,
+    /// The count of a request that ended without a word and is being compacted for.
+    pub(super) empty_tokens: Option<u64>,
+    /// The count of the last such request whose question was answered once it was smaller.
+    pub(super) too_large_tokens: Option<u64>,
+}
+
+impl Compaction {
+    pub(super) fn new(carried: Carried) -> Self {
+        Self { carried, running: None, ready: None, gave_up: false }
+    }
+}
 
 /// What a job is made for.
 #[derive(Debug, Clone)]
@@ -102,11 +148,11 @@ impl AgentLoop {
 
     /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
     pub(super) fn running_job(&self) -> Option<&JobId> {
-        match (&self.stage, &self.running, &self.ordered) {
+        match (&self.stage, &self.compaction.running, &self.compaction.carried.ordered) {
             (Stage::Leaving { leaving, .. }, ..) => Some(&leaving.job.order.job_id),
             (_, Some(running), _) => Some(&running.job.order.job_id),
             (_, None, Some(order)) => Some(&order.job_id),
-            (_, None, None) => self.ready.as_ref().map(|ready| &ready.basis.order.job_id),
+            (_, None, None) => self.compaction.ready.as_ref().map(|ready| &ready.basis.order.job_id),
         }
     }
 
@@ -117,26 +163,32 @@ impl AgentLoop {
             phase: phase.to_owned(),
             background,
         };
-        if let Some(running) = &self.running {
+        if let Some(running) = &self.compaction.running {
             let background = !matches!(self.stage, Stage::Compacting);
             let is_shown = matches!(running.use_, Use::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
-        if let Some(ready) = &self.ready {
+        if let Some(ready) = &self.compaction.ready {
             return Some(of(&ready.basis.order, "ready", true));
         }
-        self.ordered.as_ref().map(|order| of(order, "ordered", false))
+        self.compaction.carried.ordered.as_ref().map(|order| of(order, "ordered", false))
     }
 
     /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
     pub(super) fn blocking_job(&self) -> Option<&JobId> {
-        let aside = self.running.as_ref().is_some_and(|running| running.background && running.waited_since.is_none())
-            || self.running.is_none() && self.ordered.is_none() && !matches!(self.stage, Stage::Leaving { .. });
+        let aside = self
+            .compaction
+            .running
+            .as_ref()
+            .is_some_and(|running| running.background && running.waited_since.is_none())
+            || self.compaction.running.is_none()
+                && self.compaction.carried.ordered.is_none()
+                && !matches!(self.stage, Stage::Leaving { .. });
         self.running_job().filter(|_| !aside)
     }
 
     pub(super) fn is_running(&self, request: RequestId) -> bool {
-        self.running.as_ref().is_some_and(|running| running.request == request)
+        self.compaction.running.as_ref().is_some_and(|running| running.request == request)
     }
 
     /// Begins a staged job.
@@ -146,15 +198,16 @@ impl AgentLoop {
             Use::Preview(_) => (true, false),
         };
         if shown {
-            self.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
+            self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
                 trigger: job.order.trigger,
                 background,
             })));
         }
-        let is_waited_for = !background && (self.session.state.turn.is_some() || !self.session.state.queue.is_empty());
+        let is_waited_for =
+            !background && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty());
         let request = RequestId(0);
-        let waited_since = is_waited_for.then_some(self.now);
+        let waited_since = is_waited_for.then_some(self.ws.now);
         let running = Running { request, job, use_, background, waited_since, source };
         match self.before_compaction(running) {
             Some(running) => self.advance(running),
@@ -164,7 +217,7 @@ impl AgentLoop {
 
     /// Takes a job as far as it goes without the model.
     pub(super) fn advance(&mut self, mut running: Running) -> Advanced {
-        let before = self.count(&self.context());
+        let before = self.ws.count(&self.ws.context());
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
@@ -172,7 +225,7 @@ impl AgentLoop {
                     if !running.background && !matches!(self.stage, Stage::Done) {
                         self.stage = Stage::Compacting;
                     }
-                    self.running = Some(running);
+                    self.compaction.running = Some(running);
                     return Advanced::Asked;
                 }
                 Next::Offer(outcome) => match self.judge(&running.job.basis(), &outcome, &before) {
@@ -218,38 +271,40 @@ impl AgentLoop {
 
     /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
     pub(super) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
-        let target = self.manager.target_tokens(window_tokens);
-        let least = self.in_tokens(self.compiled.fixed.system + self.compiled.fixed.tools + outcome.allowed_tokens);
+        let target = self.ws.manager.target_tokens(window_tokens);
+        let least = self.ws.in_tokens(
+            self.ws.prompt.compiled.fixed.system + self.ws.prompt.compiled.fixed.tools + outcome.allowed_tokens,
+        );
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
 
     /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
     pub(super) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
-        let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
+        let fits = || after <= before.max(self.ws.manager.target_tokens(self.ws.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
-        let least = crate::context::strategy::share(before, self.manager.options().min_gain).max(1);
+        let least = crate::context::strategy::share(before, self.ws.manager.options().min_gain).max(1);
         after.saturating_add(least) <= before
     }
 
     /// Asks for a job's next summary and tells how far it is.
     pub(super) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
+        self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
             phase: phase.to_owned(),
             done,
             total,
         })));
-        let request = self.next_request_id();
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
+        let request = self.ws.next_request_id();
+        self.ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
         request
     }
 
     pub(super) fn on_summary(&mut self, answer: &Answer) {
-        let Some(mut running) = self.running.take() else { return };
+        let Some(mut running) = self.compaction.running.take() else { return };
         running.job.take(answer);
         self.note_tried(&mut running.job);
         let advanced = self.advance(running);
@@ -268,12 +323,12 @@ impl AgentLoop {
     /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
     /// again later.
     pub(super) fn on_summary_fault(&mut self, fault: &ModelFault) {
-        let Some(mut running) = self.running.take() else { return };
+        let Some(mut running) = self.compaction.running.take() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
-                let own = *running.job.model() == *self.session.state.model;
+                let own = *running.job.model() == *self.ws.session.state.model;
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-                    self.remember_window(told);
+                    self.ws.remember_window(told);
                 }
                 running.job.too_large();
             }
@@ -281,7 +336,7 @@ impl AgentLoop {
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
             code if running.job.has_draft() => running.job.fall_back(code.as_str()),
             code if running.can_wait() => {
-                self.guards.failed(self.now);
+                self.compaction.carried.guards.failed(self.ws.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
                 self.fail(running, error);
@@ -296,16 +351,16 @@ impl AgentLoop {
 
     /// The time of the job at work is over.
     pub(super) fn on_compaction_tick(&mut self) {
-        if self.compaction_deadline().is_none_or(|deadline| deadline > self.now) {
+        if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
             return;
         }
-        let Some(mut running) = self.running.take() else { return };
-        self.out.push(Effect::CancelModel(running.request));
+        let Some(mut running) = self.compaction.running.take() else { return };
+        self.ws.out.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
-            self.guards.failed(self.now);
+            self.compaction.carried.guards.failed(self.ws.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
-                self.deployment.summaries.timeout_ms
+                self.ws.deployment.summaries.timeout_ms
             );
             self.fail(running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
             return;
@@ -319,8 +374,8 @@ impl AgentLoop {
     /// Tells the breaker what came of asking the model, wherever that happened.
     fn note_tried(&mut self, job: &mut Job) {
         match job.tried() {
-            Some(Tried::Failed) => self.guards.failed(self.now),
-            Some(Tried::Summarised) => self.guards.summarised(),
+            Some(Tried::Failed) => self.compaction.carried.guards.failed(self.ws.now),
+            Some(Tried::Summarised) => self.compaction.carried.guards.summarised(),
             None => {}
         }
     }
@@ -336,7 +391,7 @@ impl AgentLoop {
         let trigger = basis.order.trigger;
         if background && !matches!(self.stage, Stage::Compacting) {
             // Also one that is not made from another takes its place.
-            let remade = source != Source::Seen || self.session.held.is_some();
+            let remade = source != Source::Seen || self.ws.session.held.is_some();
             return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Made,
                 Err(error) => Advanced::Failed(trigger, error),
@@ -344,7 +399,7 @@ impl AgentLoop {
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
         if !matches!(self.stage, Stage::Idle | Stage::Compacting) {
-            self.ready = Some(Box::new(ready));
+            self.compaction.ready = Some(Box::new(ready));
             return Advanced::Made;
         }
         match self.commit(ready) {
@@ -357,11 +412,11 @@ impl AgentLoop {
     pub(super) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
         let Running { job, use_, background, waited_since, source, .. } = running;
         if let Use::Preview(caller) = use_ {
-            self.reply(&caller, Reply::Error(error));
+            self.ws.reply(&caller, Reply::Error(error));
             return Advanced::Made;
         }
         // Not tried again before the turn is over.
-        self.gave_up |= self.session.state.turn.is_some();
+        self.compaction.gave_up |= self.ws.session.state.turn.is_some();
         self.compaction_failed(&job.order, self.spent(&job.basis(), background, waited_since), error.clone());
         if source != Source::Seen {
             self.keep_held_as_it_is();
@@ -371,54 +426,54 @@ impl AgentLoop {
 
     fn futile(&mut self, running: &Running, tokens: u64) {
         if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
-            self.guards.gained(false, tokens, self.window_tokens());
+            self.compaction.carried.guards.gained(false, tokens, self.ws.window_tokens());
         }
     }
 
     /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A
     /// request that the provider refused is not sent again as it was.
     pub(super) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
-        if self.session.state.turn.is_some() {
+        if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.stage = Stage::Idle;
                 self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
                 return;
             }
-            self.gave_up = true;
+            self.compaction.gave_up = true;
         }
         self.proceed();
     }
 
     /// Waits for the job at work, if it will be committed.
     pub(super) fn wait_for_running(&mut self) -> bool {
-        let Some(running) = &mut self.running else { return false };
+        let Some(running) = &mut self.compaction.running else { return false };
         if matches!(running.use_, Use::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;
         }
-        running.waited_since.get_or_insert(self.now);
+        running.waited_since.get_or_insert(self.ws.now);
         self.stage = Stage::Compacting;
         true
     }
 
     /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
     pub(super) fn overflowed(&mut self) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = &mut self.compaction.running {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Nobody waits for the job at work any more.
     pub(super) fn wait_no_more(&mut self) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = &mut self.compaction.running {
             running.waited_since = None;
         }
     }
 
     /// Somebody's input waits for the job at work.
     pub(super) fn waits_from_now(&mut self) {
-        if let Some(running) = self.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
-            running.waited_since.get_or_insert(self.now);
+        if let Some(running) = self.compaction.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
+            running.waited_since.get_or_insert(self.ws.now);
         }
     }
 }

@@ -28,8 +28,8 @@ impl AgentLoop {
     pub(super) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
         Spent {
             background,
-            duration_ms: basis.duration_ms(self.now),
-            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
+            duration_ms: basis.duration_ms(self.ws.now),
+            paused_ms: waited_since.map_or(0, |since| self.ws.now.millis_since(since)),
             failed: basis.failed.clone(),
             unused: None,
         }
@@ -38,10 +38,10 @@ impl AgentLoop {
     /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
     /// preview: what was told to have come to nothing is never committed.
     pub(super) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
-        if self.is_held(&order.job_id) {
-            spent.unused = self.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
+        if self.ws.is_held(&order.job_id) {
+            spent.unused = self.ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
-        let _ = self.preview.take_if(|prepared| *prepared.id() == order.job_id);
+        let _ = self.compaction.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
         let failed = CompactionFailed {
             job_id: order.job_id.clone(),
             command_id: order.command_id.clone(),
@@ -54,7 +54,7 @@ impl AgentLoop {
             code: error.code,
             message: error.message,
         };
-        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+        self.ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
     /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns
@@ -74,10 +74,12 @@ impl AgentLoop {
             self.stage = Stage::Idle;
         }
         self.cancel_compaction_hooks();
-        if let Some(Running { request, job, use_, background, waited_since, source, .. }) = self.running.take() {
-            self.out.push(Effect::CancelModel(request));
+        if let Some(Running { request, job, use_, background, waited_since, source, .. }) =
+            self.compaction.running.take()
+        {
+            self.ws.out.push(Effect::CancelModel(request));
             match use_ {
-                Use::Preview(caller) => self.reply(&caller, self.ending_or(error.clone())),
+                Use::Preview(caller) => self.ws.reply(&caller, self.ending_or(error.clone())),
                 Use::Commit { .. } => {
                     self.compaction_failed(
                         &job.order,
@@ -91,8 +93,8 @@ impl AgentLoop {
             }
             return Some(job.order.trigger);
         }
-        let ready = self.ready.take()?;
-        if error.code == ErrorCode::CompactionVoid && self.is_held(&ready.basis.order.job_id) {
+        let ready = self.compaction.ready.take()?;
+        if error.code == ErrorCode::CompactionVoid && self.ws.is_held(&ready.basis.order.job_id) {
             // It stays held, and may be committed yet; whether it still can, `check_held` says.
             return Some(ready.basis.order.trigger);
         }
@@ -110,14 +112,14 @@ impl AgentLoop {
 
     /// The same of one whose record cannot be read.
     pub(super) fn tell_unreadable(&mut self, job_id: JobId, error: ErrorBody) {
-        let order = Order::automatic(job_id, self.manager.trigger());
+        let order = Order::automatic(job_id, self.ws.manager.trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(&order, spent, error);
     }
 
     /// A client takes its order back before it was begun.
     pub(super) fn cancel_ordered(&mut self) {
-        if let Some(order) = self.ordered.take() {
+        if let Some(order) = self.compaction.carried.ordered.take() {
             self.compaction_failed(&order, Spent::default(), cancelled());
         }
     }

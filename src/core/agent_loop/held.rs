@@ -4,7 +4,8 @@
 //! holds for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so
 //! after every input, and drops it otherwise.
 
-use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, info};
+use super::workspace::Workspace;
+use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, prompt::session_updated};
 use crate::{
     agent_loop::Summaries,
     context::{
@@ -48,7 +49,7 @@ impl AgentLoop {
     /// # Errors
     /// What it had read has changed meanwhile; the clients were told.
     pub(super) fn hold(&mut self, basis: Basis, outcome: Box<Outcome>, remade: bool) -> Result<(), ErrorBody> {
-        let context = self.context();
+        let context = self.ws.context();
         let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
         let read_before = outcome.first_kept.clone().filter(is_seen);
         let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
@@ -63,7 +64,7 @@ impl AgentLoop {
             job_id: basis.order.job_id.clone(),
             trigger: basis.order.trigger,
             started_at: basis.started_at,
-            ended_at: self.now,
+            ended_at: self.ws.now,
             base: basis.base,
             read_before,
             last_read,
@@ -73,11 +74,11 @@ impl AgentLoop {
             wishes: basis.wishes,
             outcome: *outcome,
         };
-        self.append(vec![info::session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
-        let count = self.count(&self.context());
+        self.ws.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
+        let count = self.ws.count(&self.ws.context());
         let prepared = Box::new(self.prepared(&held, &count));
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
-        let decision = self.manager.before_request(&count, self.window_tokens());
+        self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
+        let decision = self.ws.manager.before_request(&count, self.ws.window_tokens());
         if matches!(self.stage, Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
@@ -86,8 +87,8 @@ impl AgentLoop {
 
     /// What is held, as it is told when it is made and to a client that joins.
     pub(super) fn shown_held(&self) -> Option<CompactionPrepared> {
-        let held = self.session.held.as_ref()?;
-        Some(self.prepared(held, &self.count(&self.context())))
+        let held = self.ws.session.held.as_ref()?;
+        Some(self.prepared(held, &self.ws.count(&self.ws.context())))
     }
 
     fn prepared(&self, held: &Held, count: &RequestCount) -> CompactionPrepared {
@@ -97,8 +98,8 @@ impl AgentLoop {
             rung: held.outcome.rung,
             token_count: count.tokens,
             new_token_count: self.after_held(held, count),
-            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
-            duration_ms: held.basis().duration_ms(self.now),
+            compact_at_tokens: self.ws.manager.compact_at_tokens(self.ws.window_tokens()),
+            duration_ms: held.basis().duration_ms(self.ws.now),
             summary_usage: held.outcome.usage.clone(),
         }
     }
@@ -106,22 +107,27 @@ impl AgentLoop {
     /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
     pub(super) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
-        let Some(held) = self.session.held.clone() else { return false };
-        let before = self.count(&self.context());
+        let Some(held) = self.ws.session.held.clone() else { return false };
+        let before = self.ws.count(&self.ws.context());
         let after = self.after_held(&held, &before);
         if after >= before.tokens {
             return false;
         }
         let window = match need {
             // It was the whole window by itself, whatever we count.
-            Need::Refused => self.window_tokens().min(before.tokens.max(1)),
-            Need::Due | Need::Room => self.window_tokens(),
+            Need::Refused => self.ws.window_tokens().min(before.tokens.max(1)),
+            Need::Due | Need::Room => self.ws.window_tokens(),
         };
-        let makes_room = after <= self.manager.compact_at_tokens(window).unwrap_or(window);
-        let leave = self.guards.leave(self.now, before.tokens, self.session.state.rest_tokens, need != Need::Due);
+        let makes_room = after <= self.ws.manager.compact_at_tokens(window).unwrap_or(window);
+        let leave = self.compaction.carried.guards.leave(
+            self.ws.now,
+            before.tokens,
+            self.ws.session.state.rest_tokens,
+            need != Need::Due,
+        );
         let will_do = self.source_beside(&held, after, true).is_none()
             || (need != Need::Due && makes_room)
-            || self.gave_up
+            || self.compaction.gave_up
             || leave != Leave::Free;
         if !will_do {
             return false;
@@ -139,8 +145,8 @@ impl AgentLoop {
     /// what is held will do, or nothing better can be made.
     pub(super) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
-        let Some(held) = self.session.held.clone() else { return Some(Source::Seen) };
-        let before = self.count(&self.context());
+        let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
+        let before = self.ws.count(&self.ws.context());
         let after = self.after_held(&held, &before);
         self.source_beside(&held, after, is_due)
     }
@@ -159,7 +165,7 @@ impl AgentLoop {
     fn source_beside(&self, held: &Held, after: u64, is_due: bool) -> Option<Source> {
         // Whoever gave a summary has decided.
         let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
-        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
+        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.ws.window_tokens()) {
             return None;
         }
         // Made again only where it is committed at once: until then still more may be said.
@@ -182,13 +188,13 @@ impl AgentLoop {
     /// What is held, where it is what a person would get who asks for a compaction without saying more.
     pub(super) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
-        let held = self.session.held.clone().filter(|held| held.is_summary())?;
-        let before = self.count(&self.context());
+        let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
+        let before = self.ws.count(&self.ws.context());
         let after = self.after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
         let will_do =
-            self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.window_tokens());
+            self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.ws.window_tokens());
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }
 
@@ -201,7 +207,7 @@ impl AgentLoop {
 
     /// The tree as it would be with what is held.
     pub(super) fn with_held(&self) -> Option<SessionTree> {
-        let held = self.session.held.as_ref()?;
+        let held = self.ws.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
@@ -210,14 +216,14 @@ impl AgentLoop {
 
     /// Drops what is held where what it has read, or what made it, has changed.
     pub(super) fn check_held(&mut self) {
-        if self.session.state.held.is_none() || matches!(self.stage, Stage::Done) {
+        if self.ws.session.state.held.is_none() || matches!(self.stage, Stage::Done) {
             return;
         }
-        let why = match &self.session.held {
+        let why = match &self.ws.session.held {
             None => Some("its record is of a form that this version does not know"),
             Some(held) if held.settings != self.made_with() => Some("the settings that it was made with have changed"),
             Some(held) => {
-                let holds = held.still_reads(&self.context()) && self.still_holds(&held.basis(), &held.outcome);
+                let holds = held.still_reads(&self.ws.context()) && self.still_holds(&held.basis(), &held.outcome);
                 (!holds).then_some("what it had read is no longer what the model sees")
             }
         };
@@ -226,16 +232,11 @@ impl AgentLoop {
         }
     }
 
-    /// Whether this is the job of what is held.
-    pub(super) fn is_held(&self, job: &JobId) -> bool {
-        self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
-    }
-
     /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
     pub(super) fn drop_held(&mut self, error: ErrorBody) {
-        let Some(held) = self.session.state.held.clone() else { return };
-        let ordered = self.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
-        match (ordered, self.session.held.clone()) {
+        let Some(held) = self.ws.session.state.held.clone() else { return };
+        let ordered = self.compaction.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
+        match (ordered, self.ws.session.held.clone()) {
             (Some(ready), _) => {
                 let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
                 self.compaction_failed(&ready.basis.order, spent, error.clone());
@@ -243,7 +244,9 @@ impl AgentLoop {
             (None, Some(held)) => self.tell_dropped(&held, error.clone()),
             (None, None) => self.tell_unreadable(held.job_id, error.clone()),
         }
-        let Some(running) = self.running.as_ref().filter(|running| running.source == Source::Held) else { return };
+        let Some(running) = self.compaction.running.as_ref().filter(|running| running.source == Source::Held) else {
+            return;
+        };
         let (trigger, is_waited_for) = (running.job.order.trigger, matches!(self.stage, Stage::Compacting));
         self.void_running("the compaction that it was to be merged with is not held any more");
         if is_waited_for {
@@ -254,15 +257,15 @@ impl AgentLoop {
 
     /// Making it again came to nothing: it is not tried once more.
     pub(super) fn keep_held_as_it_is(&mut self) {
-        let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
+        let Some(held) = self.ws.session.held.as_ref().filter(|held| !held.remade) else { return };
         let record = Held { remade: true, ..Held::clone(held) }.record();
-        self.append(vec![info::session_updated(|updated| updated.held = Some(record))], Vec::new());
+        self.ws.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
     }
 
     /// Fingerprint of the settings that decide what a compaction comes to. Those that decide when one is made, what a
     /// request holds beside its messages, or how long a model is waited for, are not among them.
     fn made_with(&self) -> String {
-        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.deployment.summaries;
+        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.ws.deployment.summaries;
         let Options {
             keep_recent_tokens,
             target,
@@ -276,13 +279,20 @@ impl AgentLoop {
             max_output_tokens: _,
             background: _,
             min_gain: _,
-        } = self.manager.options();
+        } = self.ws.manager.options();
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
-        let rule = format!("{:?} {:?}", self.deployment.cut_rule, self.deployment.file_tools);
-        let key = fingerprint_of(&(&self.session.state.model, self.manager.name(), summaries, options, rule));
+        let rule = format!("{:?} {:?}", self.ws.deployment.cut_rule, self.ws.deployment.file_tools);
+        let key = fingerprint_of(&(&self.ws.session.state.model, self.ws.manager.name(), summaries, options, rule));
         format!("{key:016x}")
+    }
+}
+
+impl Workspace {
+    /// Whether this is the job of what is held.
+    pub(super) fn is_held(&self, job: &JobId) -> bool {
+        self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 }
 

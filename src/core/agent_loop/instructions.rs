@@ -35,7 +35,7 @@ impl AgentLoop {
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
         (tokens > tokens_max).then(|| {
             // In the unit of every other count that this client sees.
-            let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
+            let (tokens, tokens_max) = (self.ws.in_tokens(tokens), self.ws.in_tokens(tokens_max));
             format!(
                 "`instructions` has about {tokens} tokens, it may have {tokens_max}, a quarter of the window of `{model}`, \
                  which summarises; shorten it"

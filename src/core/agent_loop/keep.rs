@@ -1,6 +1,10 @@
 //! What stays and what comes back: pins, and taking a compaction back.
 
-use super::{AgentLoop, Effect, Stage, commands::Caller, info};
+use super::{
+    AgentLoop, Effect, Stage,
+    commands::Caller,
+    prompt::{done, session_updated},
+};
 use crate::{
     context::structure::Structure,
     session::{Node, Place, state::rest_after_undo},
@@ -26,9 +30,9 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
         // What is on the path and not in sight was read for this: see `Place`.
-        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
+        let under = self.ws.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
         let tree = place.map(|place| place.tree);
-        let path = tree.as_ref().unwrap_or(&self.session.tree).path();
+        let path = tree.as_ref().unwrap_or(&self.ws.session.tree).path();
         let node = path.iter().find(|node| node.id() == id);
         let node = node.ok_or_else(|| {
             let message = format!("entry `{id}` is not on the branch that the session is on; navigate there first");
@@ -38,7 +42,7 @@ impl AgentLoop {
             let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
         }
-        let mut pins = self.session.state.pins.clone();
+        let mut pins = self.ws.session.state.pins.clone();
         let unit = unit_of(path, id);
         // What goes together was pinned by one of its entries, and is let go of as one.
         let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
@@ -55,24 +59,24 @@ impl AgentLoop {
         }
         if let Some(mut tree) = tree {
             // Whoever read the path counted it by the model that the session has now.
-            tree.recount(&self.counter);
-            self.session.tree = tree;
+            tree.recount(&self.ws.prompt.counter);
+            self.ws.session.tree = tree;
         }
-        self.pinned_before_move |= self.leaving_by().is_some();
-        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        self.navigation.pinned_before_move |= self.leaving_by().is_some();
+        self.ws.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
         Ok(())
     }
 
     pub(super) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
-        let mut pins = self.session.state.pins.clone();
+        let mut pins = self.ws.session.state.pins.clone();
         let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
             let message = format!("entry `{id}` is not pinned");
             return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
         };
         let pinned = found.with.clone().unwrap_or_else(|| id.clone());
         pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
-        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        self.ws.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
         Ok(())
     }
 
@@ -85,29 +89,29 @@ impl AgentLoop {
         if self.is_busy() {
             return Err(self.busy("a compaction is taken back when the session is idle"));
         }
-        let found = undo_target(self.session.tree.path(), undo.entry_id.as_ref())?.clone();
+        let found = undo_target(self.ws.session.tree.path(), undo.entry_id.as_ref())?.clone();
         self.void_running("a compaction was taken back");
         if let Some(place) = place {
-            self.session.tree = place.tree;
+            self.ws.session.tree = place.tree;
         }
-        let pins = pins_without(&found, &self.session.state.pins, self.session.tree.path());
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        let mut state = self.session.state.clone();
+        let pins = pins_without(&found, &self.ws.session.state.pins, self.ws.session.tree.path());
+        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
+        let mut state = self.ws.session.state.clone();
         state.undone.push(found.clone());
-        self.session.tree.mark(&state);
+        self.ws.session.tree.mark(&state);
         let undone = CompactionUndone {
             entry_id: found,
             command_id: Some(caller.id.clone()),
-            generation: self.generation + 1,
+            generation: self.ws.generation + 1,
             context_info: self.context_info_undone(),
         };
         let mut events = Vec::new();
-        if pins != self.session.state.pins {
-            events.push(info::session_updated(|updated| updated.pins = Some(pins)));
+        if pins != self.ws.session.state.pins {
+            events.push(session_updated(|updated| updated.pins = Some(pins)));
         }
         events.push(Event::CompactionUndone(Box::new(undone)));
-        self.append(events, vec![mark]);
-        self.out.push(Effect::Reseed);
+        self.ws.append(events, vec![mark]);
+        self.ws.out.push(Effect::Reseed);
         self.stage = Stage::Done;
         Ok(())
     }
@@ -118,8 +122,8 @@ impl AgentLoop {
     fn context_info_undone(&self) -> ContextInfo {
         let info = self.context_info();
         let rest = rest_after_undo(&info);
-        let breaker = self.guards.breaker(self.now, info.token_count, Some(rest));
-        ContextInfo { generation: self.generation + 1, breaker, ..info }
+        let breaker = self.compaction.carried.guards.breaker(self.ws.now, info.token_count, Some(rest));
+        ContextInfo { generation: self.ws.generation + 1, breaker, ..info }
     }
 }
 

@@ -29,21 +29,19 @@ mod deployment;
 mod fail;
 mod held;
 mod hooks;
-mod info;
 mod instructions;
 pub mod io;
 mod keep;
-mod made_of;
 mod navigate;
 mod overflow;
 mod plan;
 mod preview;
+mod prompt;
 mod queue;
-mod receipts;
-mod shown;
 mod tools;
 mod turn;
 mod weight;
+mod workspace;
 
 #[cfg(test)]
 mod random_orders;
@@ -51,119 +49,64 @@ mod random_orders;
 mod random_scripts;
 
 pub use deployment::{Deployment, Summaries};
-pub use hooks::{Added, Inputs, Owed, TurnHooks};
-pub use info::{Snapshot, usage_percent};
 pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use keep::{PINS_MAX, pins_without, undo_target};
-pub use preview::Prepared;
-pub use receipts::Receipts;
+pub use prompt::{Snapshot, usage_percent};
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
-use compact::{Ready, Running};
-use hooks::{Chain, ClientHooks};
+use compact::Compaction;
+use hooks::{Hooks, Roster};
+use navigate::Navigation;
 use tools::SentTools;
+use turn::Turn;
+use workspace::Workspace;
 
 use crate::{
-    context::{
-        ContextManager, RequestCount,
-        compaction::Order,
-        counter::{Calibration, Counter, Estimator},
-        envelope::Compiled,
-        guards::Guards,
-        strategies::threshold::Threshold,
-        strategy::Options,
-    },
-    hook::HookSpec,
+    context::{RequestCount, counter::Calibration},
     session::{IdSource, Session},
 };
-use reseed_protocol::{
-    CallId, EntryId, ErrorBody, Timestamp,
-    context::SystemPart,
-    event::{Event, TurnStatus},
-    receipt::{HookRun, Receipt},
-};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use reseed_protocol::{EntryId, ErrorBody, Timestamp, event::TurnStatus, receipt::Receipt};
+use std::sync::Arc;
 
-/// What requests of a session showed of its model's window, as long as the session stays in memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// The largest count that was answered.
-    pub answered_tokens_max: u64,
-    /// The count of a request that ended without a word and is being compacted for.
-    pub empty_tokens: Option<u64>,
-    /// The count of the last such request whose question was answered once it was smaller.
-    pub too_large_tokens: Option<u64>,
-}
-
-/// From what a loop is made: the session as its log says, and what goes from one loop to the next.
+/// What one loop leaves to the next: the session as its log says, and what is not in the log.
 #[derive(Debug)]
 pub struct Seed {
     /// The session.
     pub session: Session,
-    /// What the deployment says.
+    /// The deployment's settings.
     pub deployment: Arc<Deployment>,
-    /// The tools on offer. They belong to the owner's client, which offers them again after a restart.
-    pub tools: Tools,
-    /// How far this model's estimates were off so far.
+    /// The calibration of this model's estimates.
     pub calibration: Calibration,
-    /// Makes ids.
-    pub ids: IdSource,
-    /// The number of the next request, so that no later loop knows an earlier one's.
+    /// The number of the next request, so that no later loop reuses an earlier one's.
     pub next_request: u64,
-    /// A compaction that was asked for and not yet begun.
-    pub ordered: Option<Order>,
-    /// What was seen of the model's window.
-    pub seen: Seen,
-    /// How automatic compaction went.
-    pub guards: Guards,
-    /// A compaction that was previewed and may be applied.
-    pub preview: Option<Box<Prepared>>,
-    /// The hooks of the owner's client. Like its tools they are offered again after a restart.
-    pub client_hooks: Arc<[HookSpec]>,
-    /// Required hooks whose client is gone, and the work that needs them.
-    pub owed: Owed,
-    /// How far the running turn is with its hooks.
-    pub turn_hooks: TurnHooks,
-    /// The inputs that hooks look at, and those that wait behind them.
-    pub inputs: Inputs,
-    /// The hooks that were asked for the request to come.
-    pub hook_runs: Vec<HookRun>,
-    /// What the last request was, and what happened since.
-    pub receipts: Receipts,
-    /// What hooks added for the last request alone.
-    pub added: Added,
-    /// No turn is to begin any more: the server will stop.
+    /// True if no turn may begin: the server is stopping, or nobody is here.
     pub holding: bool,
+    ids: IdSource,
+    prompt: prompt::Carried,
+    roster: Roster,
+    turn: turn::Carried,
+    compaction: compact::Carried,
+    hooks: hooks::Carried,
 }
 
 impl Seed {
-    /// The first seed of a session.
+    /// Returns the first seed of a session.
     #[must_use]
     pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
-        let receipts = Receipts::read(session.tree.path());
+        let prompt = prompt::Carried::read(session.tree.path());
         Self {
             session,
             deployment,
-            tools: Tools::default(),
             calibration,
-            ids,
             next_request: 1,
-            ordered: None,
-            seen: Seen::default(),
-            guards: Guards::default(),
-            preview: None,
-            client_hooks: Arc::default(),
-            owed: Owed::default(),
-            turn_hooks: TurnHooks::default(),
-            inputs: Inputs::default(),
-            hook_runs: Vec::new(),
-            receipts,
-            added: Added::default(),
             holding: false,
+            ids,
+            prompt,
+            roster: Roster::default(),
+            turn: turn::Carried::default(),
+            compaction: compact::Carried::default(),
+            hooks: hooks::Carried::default(),
         }
     }
 }
@@ -206,59 +149,17 @@ struct Asked {
 /// The loop. See the head of this file.
 #[derive(Debug)]
 pub struct AgentLoop {
-    generation: u64,
-    deployment: Arc<Deployment>,
-    session: Session,
-    tools: Tools,
-    calibration: Calibration,
-    ids: IdSource,
-    next_request: u64,
-    ordered: Option<Order>,
-    seen: Seen,
-    guards: Guards,
-    /// The compaction at work, whether anybody waits for it or not.
-    running: Option<Running>,
-    /// A compaction that is made and waits for a place between two requests.
-    ready: Option<Box<Ready>>,
-    preview: Option<Box<Prepared>>,
-    client_hooks: ClientHooks,
-    owed: Owed,
-    turn_hooks: TurnHooks,
-    hook_runs: Vec<HookRun>,
-    receipts: Receipts,
-    added: Added,
-    /// The questions to hooks that are open: one that the turn or the session waits for, one of the compaction at work,
-    /// one about an input, and one for each tool's answer that hooks look at.
-    chains: Vec<Chain>,
-    /// Inputs behind the one that hooks look at, in the order in which they came.
-    line: VecDeque<hooks::InLine>,
-    holding: bool,
-    /// When it was last told something.
-    now: Timestamp,
-
-    manager: Box<dyn ContextManager>,
-    counter: Counter,
-    /// The system prompt before any patch.
-    parts: Vec<SystemPart>,
-    compiled: Compiled,
+    ws: Workspace,
     stage: Stage,
-    deadlines: BTreeMap<CallId, Deadline>,
+    turn: Turn,
+    compaction: Compaction,
+    hooks: Hooks,
+    navigation: Navigation,
+    holding: bool,
     /// Model or strategy changed: this loop ends at the next request.
     reseed_due: bool,
-    /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
-    pinned_before_move: bool,
-    /// The user was told that the window is nearly full.
-    warned: bool,
-    /// What was said in the middle of the turn is to be counted and told.
-    meter_due: bool,
-    /// The count that was told last in the middle of a turn, and when.
-    metered: Option<(u64, Timestamp)>,
-    /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
-    /// fails is not asked for before every round of tools.
-    gave_up: bool,
     /// Why the loop is being stopped: what each command is told that still waits for something.
     ending: Option<Box<ErrorBody>>,
-    out: Vec<Effect>,
 }
 
 /// When a tool call fails.
@@ -273,92 +174,46 @@ struct Deadline {
 impl AgentLoop {
     /// Makes the loop of this generation from what the tree says. Tell it [`Input::Seeded`] or [`Input::Recovered`].
     #[must_use]
-    pub fn seeded(generation: u64, mut seed: Seed) -> Self {
-        let state = &seed.session.state;
-        // Replaced below, where the patches of the path are known.
-        let manager = Box::new(Threshold::new(Options::default()));
-        let counter = Counter::chosen(seed.deployment.estimator, &state.model);
-        if counter.estimator() != Estimator::Own {
-            // Whoever read the path from the store counted it by the model.
-            seed.session.tree.recount(&counter);
-        }
-        let mut this = Self {
-            generation,
-            deployment: seed.deployment,
-            session: seed.session,
-            tools: seed.tools,
-            calibration: seed.calibration,
-            ids: seed.ids,
-            next_request: seed.next_request,
-            ordered: seed.ordered,
-            seen: seed.seen,
-            guards: seed.guards,
-            running: None,
-            ready: None,
-            preview: seed.preview,
-            client_hooks: seed.client_hooks,
-            owed: seed.owed,
-            turn_hooks: seed.turn_hooks,
-            hook_runs: seed.hook_runs,
-            receipts: seed.receipts,
-            added: seed.added,
-            chains: seed.inputs.asked.into_iter().collect(),
-            line: seed.inputs.line,
-            holding: seed.holding,
-            now: Timestamp(0),
-            manager,
-            counter,
-            parts: Vec::new(),
-            compiled: Compiled::default(),
+    pub fn seeded(generation: u64, seed: Seed) -> Self {
+        let Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, .. } = seed;
+        Self {
+            ws: Workspace::new(generation, session, deployment, calibration, next_request, ids, prompt, roster),
             stage: Stage::Idle,
-            deadlines: BTreeMap::new(),
+            turn: Turn::new(turn),
+            compaction: Compaction::new(seed.compaction),
+            hooks: Hooks::new(seed.hooks),
+            navigation: Navigation::default(),
+            holding,
             reseed_due: false,
-            pinned_before_move: false,
-            warned: false,
-            meter_due: false,
-            metered: None,
-            gave_up: false,
             ending: None,
-            out: Vec::new(),
-        };
-        this.refresh_fixed();
-        this.refresh_manager();
-        this
+        }
     }
 
-    /// What the next loop is made from. A change of model is a change of counter: then the path is counted anew.
+    /// Returns what the next loop is made from. A change of model changes the counter: the path is counted anew.
     #[must_use]
     pub fn into_seed(mut self) -> Seed {
-        let next = Counter::chosen(self.deployment.estimator, &self.session.state.model);
-        if next.method() != self.counter.method() {
-            self.session.tree.recount(&next);
-        }
+        self.ws.recount_for_next();
+        let Workspace { session, deployment, next_request, ids, prompt, roster, .. } = self.ws;
+        let (calibration, prompt) = prompt.into_carried();
         Seed {
-            session: self.session,
-            deployment: self.deployment,
-            tools: self.tools,
-            calibration: self.calibration,
-            ids: self.ids,
-            next_request: self.next_request,
-            ordered: self.ordered,
-            seen: self.seen,
-            guards: self.guards,
-            preview: self.preview,
-            client_hooks: self.client_hooks,
-            owed: self.owed,
-            turn_hooks: self.turn_hooks,
-            inputs: Inputs { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line },
-            hook_runs: self.hook_runs,
-            receipts: self.receipts,
-            added: self.added,
+            session,
+            deployment,
+            calibration,
+            next_request,
             holding: self.holding,
+            ids,
+            prompt,
+            roster,
+            turn: self.turn.carried,
+            compaction: self.compaction.carried,
+            hooks: self.hooks.into_carried(),
         }
     }
 
     /// Takes one input to completion and returns what the outside should now do, in order.
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
-        self.now = now;
+        self.ws.now = now;
         match (&self.stage, input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
@@ -389,7 +244,7 @@ impl AgentLoop {
                 self.on_branch_summary_fault(&fault);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
-            (_, Input::HostLeft) => self.on_host_left(),
+            (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
             (_, Input::AskAgain { only_away }) => self.ask_again(only_away),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
@@ -405,15 +260,15 @@ impl AgentLoop {
         }
         self.check_held();
         self.tell_meter();
-        self.forget_what_is_done();
-        std::mem::take(&mut self.out)
+        self.ws.roster.forget_what_is_done(&self.ws.session.state);
+        std::mem::take(&mut self.ws.out)
     }
 
     /// When [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tools = match self.stage {
-            Stage::AwaitingTools => self.deadlines.values().map(|deadline| deadline.at).min(),
+            Stage::AwaitingTools => self.turn.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
         };
         tools.into_iter().chain(self.compaction_deadline()).chain(self.next_hook_deadline()).min()
@@ -423,43 +278,43 @@ impl AgentLoop {
     /// path as it is read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.pinned_before_move && matches!(self.stage, Stage::Done)
+        self.navigation.pinned_before_move && matches!(self.stage, Stage::Done)
     }
 
     /// The session as this loop knows it.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
+        &self.ws.session
     }
 
     /// How often the session's loop was seeded.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.ws.generation
     }
 
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_busy() && self.running.is_none() && self.chains.is_empty()
+        !self.is_busy() && self.compaction.running.is_none() && self.hooks.chains.is_empty()
     }
 
     /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits = self.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
-        !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() || waits || self.looks_at_input()
+        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
+        !matches!(self.stage, Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.looks_at_input()
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
     fn proceed(&mut self) {
         self.stage = Stage::Idle;
-        if let Some(ready) = self.ready.take()
+        if let Some(ready) = self.compaction.ready.take()
             && self.commit_ready(*ready)
         {
             return;
         }
-        if let Some(order) = self.ordered.take()
+        if let Some(order) = self.compaction.carried.ordered.take()
             && self.start_ordered(order)
         {
             return;
@@ -468,7 +323,7 @@ impl AgentLoop {
             self.reseed();
             return;
         }
-        if self.session.state.turn.is_some() {
+        if self.ws.session.state.turn.is_some() {
             self.deliver_steered();
             self.request();
             return;
@@ -477,7 +332,7 @@ impl AgentLoop {
             return;
         }
         self.deliver_custom();
-        if !self.session.state.queue.is_empty() {
+        if !self.ws.session.state.queue.is_empty() {
             self.start_queued();
         }
     }
@@ -485,36 +340,9 @@ impl AgentLoop {
     /// Ends this loop; the next one goes on.
     fn reseed(&mut self) {
         self.void_running("another model or strategy was chosen");
-        let generation = Some(self.generation + 1);
-        self.append(vec![info::session_updated(|updated| updated.generation = generation)], Vec::new());
-        self.out.push(Effect::Reseed);
+        let generation = Some(self.ws.generation + 1);
+        self.ws.append(vec![prompt::session_updated(|updated| updated.generation = generation)], Vec::new());
+        self.ws.out.push(Effect::Reseed);
         self.stage = Stage::Done;
-    }
-
-    /// Takes events into the session and has them written as one step.
-    fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
-        if hooks::begins_work(&events) {
-            self.forget_what_is_done();
-            events.extend(self.hooks_to_keep());
-        }
-        for event in &events {
-            self.receipts.note(event, &self.session.state);
-            self.session.apply(event, &self.counter);
-            if matches!(event, Event::TurnStarted(_) | Event::TurnFinished(_)) {
-                self.turn_hooks = TurnHooks::default();
-                self.hook_runs.clear();
-            }
-        }
-        if *self.session.tree.carried() != self.compiled.carried {
-            self.refresh_fixed();
-            self.refresh_manager();
-        }
-        self.out.push(Effect::Append(Append { events, marks }));
-    }
-
-    fn next_request_id(&mut self) -> RequestId {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        id
     }
 }

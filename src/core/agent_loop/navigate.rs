@@ -9,7 +9,7 @@ use super::{
     annotate::check_name,
     commands::Caller,
     hooks::{BranchGiven, Subject, Wish},
-    info,
+    prompt::session_updated,
     queue::Said,
     turn::appended,
 };
@@ -31,6 +31,13 @@ use reseed_protocol::{
 
 /// The phase of a job that summarises a branch.
 pub(super) const PHASE: &str = "summarising_branch";
+
+/// Moves in the tree.
+#[derive(Debug, Default)]
+pub(super) struct Navigation {
+    /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
+    pub(super) pinned_before_move: bool,
+}
 
 /// A move that waits for the summary of the branch that it leaves.
 #[derive(Debug)]
@@ -106,7 +113,7 @@ impl AgentLoop {
         let caller = &caller;
         let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
-            let details = branch::files(&place.left, &self.deployment.file_tools);
+            let details = branch::files(&place.left, &self.ws.deployment.file_tools);
             let to = Goal { place, target, label, ask };
             return self.arrive(caller, to, Some(Left::given(given, details)));
         }
@@ -114,7 +121,7 @@ impl AgentLoop {
             return self.arrive(caller, Goal { place, target, label, ask }, None);
         }
         let order = Order {
-            job_id: self.ids.next_id(),
+            job_id: self.ws.ids.next_id(),
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
             free_form,
@@ -122,13 +129,13 @@ impl AgentLoop {
             strategy: None,
             rebuild: None,
         };
-        let window = self.window_tokens();
-        let budget = self.in_estimates(window.saturating_sub(self.manager.reserved_tokens(window)));
+        let window = self.ws.window_tokens();
+        let budget = self.ws.in_estimates(window.saturating_sub(self.ws.manager.reserved_tokens(window)));
         let left = std::mem::take(&mut place.left);
-        let Some((context, cut)) = branch::to_summarise(&left, budget, &self.counter) else {
+        let Some((context, cut)) = branch::to_summarise(&left, budget, &self.ws.prompt.counter) else {
             return self.arrive(caller, Goal { place, target, label, ask }, None);
         };
-        let job = self.branch_job(order, &context, cut, branch::files(&left, &self.deployment.file_tools));
+        let job = self.branch_job(order, &context, cut, branch::files(&left, &self.ws.deployment.file_tools));
         self.void_running("the session is moving to another place");
         let to = Goal { place, target, label, ask };
         let leaving = Box::new(Move { caller: caller.clone(), job, to });
@@ -164,9 +171,9 @@ impl AgentLoop {
 
     pub(super) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        let own = *leaving.job.model() == *self.session.state.model;
+        let own = *leaving.job.model() == *self.ws.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-            self.remember_window(told);
+            self.ws.remember_window(told);
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
@@ -188,7 +195,7 @@ impl AgentLoop {
 
     /// The summary of the branch is stopped; the session stays where it is.
     pub(super) fn cancel_move(&mut self, request: RequestId, leaving: &Move) {
-        self.out.push(Effect::CancelModel(request));
+        self.ws.out.push(Effect::CancelModel(request));
         let message = "the summary of the branch was cancelled; the session stands where it stood";
         self.stay(leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }
@@ -200,14 +207,14 @@ impl AgentLoop {
             trigger: None,
             background: false,
             failed_rungs: leaving.job.failed().to_vec(),
-            duration_ms: self.now.millis_since(leaving.job.started_at),
+            duration_ms: self.ws.now.millis_since(leaving.job.started_at),
             paused_ms: 0,
             unused_usage: None,
             code: error.code,
             message: error.message.clone(),
         };
-        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-        self.reply(&leaving.caller, self.ending_or(error));
+        self.ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+        self.ws.reply(&leaving.caller, self.ending_or(error));
     }
 
     /// Writes the move in one step, with the turn that begins there, and ends this loop.
@@ -218,13 +225,13 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
         }
         self.void_running("the session moved to another place");
-        let as_of_seq = self.session.state.seq;
-        let left_leaf_id = self.session.state.leaf.clone();
+        let as_of_seq = self.ws.session.state.seq;
+        let left_leaf_id = self.ws.session.state.leaf.clone();
         let Place { leaf, tree, input, .. } = place;
-        let (generation, command_id) = (self.generation + 1, Some(caller.id.clone()));
-        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| self.session.state.name.is_empty());
+        let (generation, command_id) = (self.ws.generation + 1, Some(caller.id.clone()));
+        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| self.ws.session.state.name.is_empty());
         let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
-        let moved = info::session_updated(|updated| {
+        let moved = session_updated(|updated| {
             updated.leaf_id = Some(leaf.clone());
             updated.generation = Some(generation);
             updated.name = name;
@@ -233,8 +240,8 @@ impl AgentLoop {
         let mut events = vec![moved];
         let mut parent = leaf.clone();
         let mut hang = |this: &mut Self, data: EntryData| {
-            let id = this.ids.next_id();
-            let mut entry = this.entry(id, data);
+            let id = this.ws.ids.next_id();
+            let mut entry = this.ws.entry(id, data);
             entry.parent_id = parent.replace(entry.entry_id.clone());
             let id = entry.entry_id.clone();
             events.push(appended(entry, None, command_id.clone()));
@@ -263,7 +270,7 @@ impl AgentLoop {
             Some(Ask { turn_id, said }) => {
                 let entry_id = said.map(|Said { entry_id, parts }| {
                     let data = EntryData::Message(Message::new(Role::User, parts));
-                    let mut entry = self.entry(entry_id.clone(), data);
+                    let mut entry = self.ws.entry(entry_id.clone(), data);
                     entry.parent_id = leaf_id;
                     events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));
                     entry_id
@@ -276,11 +283,11 @@ impl AgentLoop {
             }
         };
         events.extend(self.released());
-        self.session.tree = tree;
+        self.ws.session.tree = tree;
         // It was read before the summary was made: what was pinned meanwhile is pinned there too.
-        self.session.tree.mark(&self.session.state);
-        self.append(events, vec![caller.mark(reply)]);
-        self.out.push(Effect::Reseed);
+        self.ws.session.tree.mark(&self.ws.session.state);
+        self.ws.append(events, vec![caller.mark(reply)]);
+        self.ws.out.push(Effect::Reseed);
         self.stage = Stage::Done;
         Ok(())
     }
@@ -316,8 +323,8 @@ impl AgentLoop {
         let waiting = leaving.filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
             Some(waiting) => Some(waiting),
-            None => Self::waiting_for_hooks(&mut self.chains)
-                .chain(self.line.iter_mut().map(|waiting| &mut waiting.caller))
+            None => Self::waiting_for_hooks(&mut self.hooks.chains)
+                .chain(self.hooks.line.iter_mut().map(|waiting| &mut waiting.caller))
                 .find(|waiting| waiting.id == caller.id),
         };
         let Some(waiting) = waiting else { return false };
@@ -327,7 +334,7 @@ impl AgentLoop {
         }
         let message = format!("the id `{}` was used before with other content; use a new one", caller.id);
         let error = ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id");
-        self.reply(caller, Reply::Error(error));
+        self.ws.reply(caller, Reply::Error(error));
         true
     }
 }

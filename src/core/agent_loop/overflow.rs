@@ -1,6 +1,12 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
-use super::{AgentLoop, Asked, Effect, Stage, compact::Use, held::Need, info};
+use super::workspace::Workspace;
+use super::{
+    AgentLoop, Asked, Effect, Stage,
+    compact::Use,
+    held::Need,
+    prompt::{session_updated, usage_percent},
+};
 use crate::{
     context::{
         RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
@@ -22,23 +28,23 @@ impl AgentLoop {
     /// The request failed: compact once if it was too large, otherwise the turn ends.
     pub(super) fn on_fault(&mut self, fault: &ModelFault) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        self.receipts.failed();
-        let Some(turn) = self.session.state.turn.clone() else { return };
+        self.ws.prompt.carried.receipts.failed();
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let count = &asked.count;
         if fault.shown && !asked.withheld {
             let reason = fault.code.as_str().to_owned();
-            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+            self.ws.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }
-        let window = self.window_tokens();
+        let window = self.ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let suspect = fault.code == ErrorCode::UpstreamEmpty
-            && count.tokens > self.seen.answered_tokens_max
+            && count.tokens > self.compaction.carried.seen.answered_tokens_max
             && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
-        self.seen.empty_tokens = suspect.then_some(count.tokens);
+        self.compaction.carried.seen.empty_tokens = suspect.then_some(count.tokens);
         if overflow {
             self.learn_window(fault, &asked, window);
         }
-        if (overflow || suspect) && self.manager.is_automatic() && !turn.overflowed {
+        if (overflow || suspect) && self.ws.manager.is_automatic() && !turn.overflowed {
             if self.commit_held(Need::Refused) {
                 return;
             }
@@ -46,8 +52,8 @@ impl AgentLoop {
                 self.overflowed();
                 return;
             }
-            let order = Order::automatic(self.ids.next_id(), CompactionTrigger::Overflow);
-            let leave = self.guards.leave(self.now, count.tokens, None, true);
+            let order = Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Overflow);
+            let leave = self.compaction.carried.guards.leave(self.ws.now, count.tokens, None, true);
             let (use_, source) = (Use::Commit { background: false }, self.source_now());
             if leave != Leave::Rest
                 && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
@@ -57,7 +63,7 @@ impl AgentLoop {
             }
         }
         let mut error = if overflow {
-            self.does_not_fit(count, self.window_tokens())
+            self.does_not_fit(count, self.ws.window_tokens())
         } else {
             ErrorBody::new(fault.code, fault.message.clone())
         };
@@ -68,22 +74,22 @@ impl AgentLoop {
     /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its
     /// window, the refused request itself is the proof, in its units or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
-        if asked.model != self.session.state.model {
+        if asked.model != self.ws.session.state.model {
             return;
         }
         // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
         let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
         if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
-            self.calibrate(&asked.model, asked.count.basis.report(refused));
+            self.ws.calibrate(&asked.model, asked.count.basis.report(refused));
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
-        self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
+        self.ws.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
     }
 
     /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
     /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
     pub(super) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
-        let window = self.window_tokens();
+        let window = self.ws.window_tokens();
         let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
             return;
         };
@@ -92,41 +98,30 @@ impl AgentLoop {
              of the conversation; where its window is larger, MODEL_WINDOWS or CONTEXT_WINDOW says so",
             usage.input_tokens
         );
-        let usage_percent = info::usage_percent(usage.input_tokens, window);
-        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
-    }
-
-    /// Remembers, for this session, a window that is smaller than the one in use.
-    pub(super) fn remember_window(&mut self, tokens: u64) {
-        let tokens = tokens.max(WINDOW_TOKENS_MIN);
-        if tokens >= self.window_tokens() {
-            return;
-        }
-        let mut settings = self.session.state.settings.clone();
-        settings.learned_window_tokens = Some(tokens);
-        self.append(vec![info::session_updated(|updated| updated.settings = Some(settings))], Vec::new());
+        let usage_percent = usage_percent(usage.input_tokens, window);
+        self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
     }
 
     /// Why a request cannot be sent, which parts take how many tokens, and what would help.
     pub(super) fn does_not_fit(&self, count: &RequestCount, window: u64) -> ErrorBody {
-        let context = self.context();
+        let context = self.ws.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);
         let last = structure.last_input(&context);
         let cost = |is_part: &dyn Fn(usize) -> bool| {
             let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
-            self.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
+            self.ws.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let fixed = self.compiled.fixed;
-        let (system, tools) = (self.in_tokens(fixed.system), self.in_tokens(fixed.tools));
+        let fixed = self.ws.prompt.compiled.fixed;
+        let (system, tools) = (self.ws.in_tokens(fixed.system), self.ws.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
-        } else if self.gave_up {
+        } else if self.compaction.gave_up {
             "compacting it failed just before; send retry_turn to try again, or manual_compact"
-        } else if self.manager.is_automatic() {
+        } else if self.ws.manager.is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
@@ -146,14 +141,27 @@ impl AgentLoop {
             "rest": rest,
         }))
     }
+}
+
+impl Workspace {
+    /// Remembers, for this session, a window that is smaller than the one in use.
+    pub(super) fn remember_window(&mut self, tokens: u64) {
+        let tokens = tokens.max(WINDOW_TOKENS_MIN);
+        if tokens >= self.window_tokens() {
+            return;
+        }
+        let mut settings = self.session.state.settings.clone();
+        settings.learned_window_tokens = Some(tokens);
+        self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
+    }
 
     /// Refuses input that no compaction could make room for.
     pub(super) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
-        mix.add_message(&self.counter.message(&message));
-        let estimated = self.calibration.tokens(&mix);
-        let least = estimated.saturating_sub(self.calibration.error_bound(&mix));
+        mix.add_message(&self.prompt.counter.message(&message));
+        let estimated = self.prompt.calibration.tokens(&mix);
+        let least = estimated.saturating_sub(self.prompt.calibration.error_bound(&mix));
         let window = self.window_tokens();
         if least > window {
             let text = format!(

@@ -1,5 +1,6 @@
 //! Whether to compact, and how: what the strategy says, what the guards allow, what fits into the window.
 
+use super::workspace::Workspace;
 use super::{
     AgentLoop, Stage,
     compact::Use,
@@ -29,15 +30,20 @@ impl AgentLoop {
     /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
     /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
     pub(super) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
-        if self.running.is_some() || self.ready.is_some() || self.ordered.is_some() || self.holding || self.gave_up {
+        if self.compaction.running.is_some()
+            || self.compaction.ready.is_some()
+            || self.compaction.carried.ordered.is_some()
+            || self.holding
+            || self.compaction.gave_up
+        {
             return;
         }
-        let rest = self.session.state.rest_tokens;
-        if self.guards.leave(self.now, count.tokens, rest, false) != Leave::Free {
+        let rest = self.ws.session.state.rest_tokens;
+        if self.compaction.carried.guards.leave(self.ws.now, count.tokens, rest, false) != Leave::Free {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
-        let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
+        let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
         // Where nothing can be cut yet there is nothing to prepare.
         let _ = self.start_job(order, Use::Commit { background: true }, true, source);
     }
@@ -45,14 +51,14 @@ impl AgentLoop {
     /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
     /// next request is above the trigger already.
     pub(super) fn prepare_idle(&mut self) {
-        if !matches!(self.stage, Stage::Idle) || self.session.state.turn.is_some() {
+        if !matches!(self.stage, Stage::Idle) || self.ws.session.state.turn.is_some() {
             return;
         }
-        if self.manager.options().background >= 1.0 {
+        if self.ws.manager.options().background >= 1.0 {
             return;
         }
-        let count = self.count(&self.context());
-        match self.manager.before_request(&count, self.window_tokens()) {
+        let count = self.ws.count(&self.ws.context());
+        match self.ws.manager.before_request(&count, self.ws.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
             Decision::Prepare => self.prepare(&count, false),
             Decision::Due | Decision::Compact => {
@@ -69,10 +75,10 @@ impl AgentLoop {
         if self.wait_for_running() {
             return true;
         }
-        match self.guards.leave(self.now, count.tokens, self.session.state.rest_tokens, true) {
+        match self.compaction.carried.guards.leave(self.ws.now, count.tokens, self.ws.session.state.rest_tokens, true) {
             Leave::Rest => false,
             leave => {
-                let order = Order::automatic(self.ids.next_id(), self.manager.trigger());
+                let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
                 let source = self.source_now();
                 let use_ = Use::Commit { background: false };
                 let started = self.start_job(order, use_, leave == Leave::Free, source);
@@ -92,25 +98,25 @@ impl AgentLoop {
     pub(super) fn steps(&self, tree: &SessionTree, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
-                let settings = self.session.state.settings.strategy_settings.as_ref();
-                Some(self.deployment.strategies.make(name, settings, &self.strategy_options())?)
+                let settings = self.ws.session.state.settings.strategy_settings.as_ref();
+                Some(self.ws.deployment.strategies.make(name, settings, &self.ws.strategy_options())?)
             }
             None => None,
         };
-        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
-        if self.deployment.cut_rule == CutRule::Pi {
-            let keep = self.in_estimates(manager.keep_tokens(self.window_tokens()));
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.ws.manager);
+        if self.ws.deployment.cut_rule == CutRule::Pi {
+            let keep = self.ws.in_estimates(manager.keep_tokens(self.ws.window_tokens()));
             let cut = pi_cut(tree.path(), context, keep);
             return Ok(cut.map(Step::Summarise).into_iter().collect());
         }
         let structure = Structure::of(context);
-        let window = self.planning_window(order.trigger, || self.count(context).tokens);
+        let window = self.planning_window(order.trigger, || self.ws.count(context).tokens);
         let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
-        let fixed = self.compiled.fixed;
+        let fixed = self.ws.prompt.compiled.fixed;
         let fixed = fixed.system + fixed.tools;
-        let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
+        let target_tokens = self.ws.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
         let keep = Keep {
-            tokens: self.in_estimates(manager.keep_tokens(window)),
+            tokens: self.ws.in_estimates(manager.keep_tokens(window)),
             tokens_max: target_tokens.saturating_sub(summary_tokens),
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
@@ -119,7 +125,7 @@ impl AgentLoop {
         // stays.
         let has_room = order.trigger == CompactionTrigger::Threshold
             && manager.summarises()
-            && self.count(context).tokens <= share(window, manager.options().target);
+            && self.ws.count(context).tokens <= share(window, manager.options().target);
         if planning.meets_target() || has_room {
             // Nothing is dropped without a summary below the target, whatever a strategy of a program's own says.
             steps.retain(|step| !matches!(step, Step::Truncate(_)));
@@ -145,7 +151,7 @@ impl AgentLoop {
     /// The window that a compaction is planned for. A request that the provider refused as too large, or that ended
     /// without a word, was the whole window by itself, whatever we count.
     pub(super) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
-        let window = self.window_tokens();
+        let window = self.ws.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
@@ -162,7 +168,7 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let merging = source == Source::Held;
         let with_held = if merging { self.with_held() } else { None };
-        let tree = with_held.as_ref().unwrap_or(&self.session.tree);
+        let tree = with_held.as_ref().unwrap_or(&self.ws.session.tree);
         let context = tree.context();
         let mut steps = self.steps(tree, &context, &order)?;
         if merging {
@@ -177,7 +183,7 @@ impl AgentLoop {
         }
         let path = tree.path().to_vec();
         let mut job = self.stage_job(order, &path, &context, steps, asks_model);
-        if let Some(held) = self.session.held.as_ref().filter(|_| merging) {
+        if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
         let _ = self.begin(Box::new(job), use_, source);
@@ -191,19 +197,19 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
-            counted_by: self.counter.method(),
+            counted_by: self.ws.prompt.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
+            answer_tokens_max: self.ws.deployment.summaries.answer_tokens_max,
             earlier: None,
             details: Some(files),
-            file_tools: self.deployment.file_tools.clone(),
-            now: self.now,
-            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
-            delimiter: self.ids.next_text(),
+            file_tools: self.ws.deployment.file_tools.clone(),
+            now: self.ws.now,
+            deadline: self.ws.now.plus_millis(self.ws.deployment.summaries.timeout_ms),
+            delimiter: self.ws.ids.next_text(),
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
-            prices: self.deployment.prices.clone(),
+            prices: self.ws.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.rules(),
         };
@@ -218,9 +224,9 @@ impl AgentLoop {
         steps: Vec<Step>,
         asks_model: bool,
     ) -> Job {
-        let delimiter = self.ids.next_text();
+        let delimiter = self.ws.ids.next_text();
         let (model, window_tokens, counter) = self.summariser();
-        let base = self.compaction_in_effect().map(|(id, _)| id.clone());
+        let base = self.ws.compaction_in_effect().map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
@@ -228,19 +234,19 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
-            counted_by: self.counter.method(),
+            counted_by: self.ws.prompt.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
+            answer_tokens_max: self.ws.deployment.summaries.answer_tokens_max,
             earlier: compaction_in(path).map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
-            file_tools: self.deployment.file_tools.clone(),
-            now: self.now,
-            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
+            file_tools: self.ws.deployment.file_tools.clone(),
+            now: self.ws.now,
+            deadline: self.ws.now.plus_millis(self.ws.deployment.summaries.timeout_ms),
             delimiter,
             asks_model,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: self.conversation(context),
-            prices: self.deployment.prices.clone(),
+            prices: self.ws.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.rules(),
         };
@@ -249,54 +255,47 @@ impl AgentLoop {
 
     /// The model that summarises, its window in units of our estimates, and how its texts are counted.
     pub(super) fn summariser(&self) -> (String, u64, Counter) {
-        let own = &self.session.state.model;
-        match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
+        let own = &self.ws.session.state.model;
+        match self.ws.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
-                let counter = Counter::chosen(self.deployment.estimator, model);
-                (model.clone(), self.deployment.windows.tokens(model), counter)
+                let counter = Counter::chosen(self.ws.deployment.estimator, model);
+                (model.clone(), self.ws.deployment.windows.tokens(model), counter)
             }
-            None => (own.clone(), self.in_estimates(self.window_tokens()), self.counter),
+            None => (own.clone(), self.ws.in_estimates(self.ws.window_tokens()), self.ws.prompt.counter),
         }
     }
 
     /// Most tokens of a summary, in units of the estimate.
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
-        self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+        self.ws.in_estimates(summary_tokens_max(self.ws.window_tokens().min(summariser_window)))
     }
 
     /// Most tokens of the facts that are put back into a summary: a tenth of what a compaction gets down to.
     fn restored_tokens_max(&self) -> u64 {
-        self.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
+        self.ws.in_estimates(self.ws.manager.target_tokens(self.ws.window_tokens()) / 10)
     }
 
     /// What the conversation would send, where its own model summarises behind it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
-        let summaries = &self.deployment.summaries;
-        let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+        let summaries = &self.ws.deployment.summaries;
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.ws.session.state.model);
         let rides = match summaries.request {
             SummaryRequest::Auto => self.was_cached(),
             SummaryRequest::CachedPrefix => true,
             SummaryRequest::Quoted => false,
         };
         (own && rides).then(|| ModelRequest {
-            model: self.session.state.model.clone(),
-            envelope: self.envelope(context, self.estimate(context)),
+            model: self.ws.session.state.model.clone(),
+            envelope: self.ws.envelope(context, self.ws.estimate(context)),
             purpose: Purpose::Turn,
         })
     }
 
-    /// What a request of this context costs in units of the estimate, without counting its texts again.
-    fn estimate(&self, context: &Context) -> u64 {
-        let messages = context.messages.iter().chain(&context.uncached);
-        let fixed = self.compiled.fixed;
-        fixed.system + fixed.tools + messages.map(|counted| counted.tokens.total()).sum::<u64>()
-    }
-
     /// Returns true if the provider reported tokens from its cache for an answer of the session's model on this path.
     fn was_cached(&self) -> bool {
-        let model = &self.session.state.model;
-        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+        let model = &self.ws.session.state.model;
+        self.ws.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
             let cached = message
                 .usage
                 .as_ref()
@@ -305,31 +304,40 @@ impl AgentLoop {
         })
     }
 
+    /// How summaries of this session are written.
+    pub(super) fn writing(&self) -> Writing {
+        Writing { kind: self.ws.manager.options().summary_kind, ..self.ws.deployment.summaries.writing.clone() }
+    }
+
+    /// What the system prompt and the tools' descriptions say: constraints may come from there.
+    fn rules(&self) -> Vec<String> {
+        let system = self.ws.prompt.compiled.system.compiled.clone();
+        let tools = self.ws.prompt.compiled.tools.iter().map(|tool| tool.description.clone());
+        std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
+    }
+}
+
+impl Workspace {
+    /// What a request of this context costs in units of the estimate, without counting its texts again.
+    fn estimate(&self, context: &Context) -> u64 {
+        let messages = context.messages.iter().chain(&context.uncached);
+        let fixed = self.prompt.compiled.fixed;
+        fixed.system + fixed.tools + messages.map(|counted| counted.tokens.total()).sum::<u64>()
+    }
+
     /// The compaction that decides what the model sees.
     pub(super) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         compaction_in(self.session.tree.path())
     }
 
-    /// How summaries of this session are written.
-    pub(super) fn writing(&self) -> Writing {
-        Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
-    }
-
-    /// What the system prompt and the tools' descriptions say: constraints may come from there.
-    fn rules(&self) -> Vec<String> {
-        let system = self.compiled.system.compiled.clone();
-        let tools = self.compiled.tools.iter().map(|tool| tool.description.clone());
-        std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
-    }
-
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
     pub(super) fn in_estimates(&self, tokens: u64) -> u64 {
-        scaled(tokens, 1.0 / self.calibration.factor()).max(1)
+        scaled(tokens, 1.0 / self.prompt.calibration.factor()).max(1)
     }
 
     /// A number of our estimates in the model's tokens.
     pub(super) fn in_tokens(&self, estimated: u64) -> u64 {
-        scaled(estimated, self.calibration.factor())
+        scaled(estimated, self.prompt.calibration.factor())
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     AgentLoop, Stage,
     commands::Caller,
     compact::{Ready, Use},
-    info,
+    prompt::done,
 };
 use crate::{
     context::{
@@ -27,7 +27,7 @@ const PREVIEW_MILLIS: u64 = 600_000;
 
 /// A compaction that was shown and may be applied.
 #[derive(Debug)]
-pub struct Prepared {
+pub(super) struct Prepared {
     basis: Box<Basis>,
     outcome: Box<Outcome>,
     /// The compaction that was held and that it was made from.
@@ -38,7 +38,7 @@ pub struct Prepared {
 impl Prepared {
     /// Its name on the wire.
     #[must_use]
-    pub fn id(&self) -> &JobId {
+    pub(super) fn id(&self) -> &JobId {
         &self.basis.order.job_id
     }
 
@@ -74,9 +74,10 @@ impl AgentLoop {
         {
             self.void_running("the one that was prepared is committed");
             self.answer_job(caller, basis.order.job_id.clone());
-            self.guards = self.guards.ordered();
+            self.compaction.carried.guards = self.compaction.carried.guards.ordered();
             basis.order.command_id = Some(caller.id.clone());
-            self.ready = Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
+            self.compaction.ready =
+                Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
             if matches!(self.stage, Stage::Idle) {
                 self.proceed();
             }
@@ -84,8 +85,8 @@ impl AgentLoop {
         }
         self.check_worth(&order)?;
         self.answer_job(caller, order.job_id.clone());
-        self.guards = self.guards.ordered();
-        self.ordered = Some(order);
+        self.compaction.carried.guards = self.compaction.carried.guards.ordered();
+        self.compaction.carried.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
         if matches!(self.stage, Stage::Idle) {
             self.proceed();
@@ -127,30 +128,30 @@ impl AgentLoop {
         raw: Option<Place>,
     ) -> Result<Order, ErrorBody> {
         let strategy = match strategy {
-            Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
+            Some(name) => Some(self.ws.deployment.strategies.resolve(name, "strategy")?),
             None => None,
         };
         // Naming the session's own strategy is naming none.
-        let strategy = strategy.filter(|name| *name != self.manager.name());
+        let strategy = strategy.filter(|name| *name != self.ws.manager.name());
         Ok(Order {
             command_id: Some(caller.id.clone()),
             instructions,
             free_form,
             strategy,
             rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
-            ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
+            ..Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Manual)
         })
     }
 
     /// Whether an order asks for nothing but a compaction: what is held is one.
     pub(super) fn is_plain(&self, order: &Order) -> bool {
-        let own_strategy = order.strategy.is_none_or(|name| name == self.manager.name());
+        let own_strategy = order.strategy.is_none_or(|name| name == self.ws.manager.name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
     }
 
     fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
-        let context = self.context();
-        if self.steps(&self.session.tree, &context, order)?.is_empty() {
+        let context = self.ws.context();
+        if self.steps(&self.ws.session.tree, &context, order)?.is_empty() {
             let tokens = self.context_info().token_count;
             let message =
                 format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
@@ -160,11 +161,11 @@ impl AgentLoop {
     }
 
     fn answer_job(&mut self, caller: &Caller, job_id: JobId) {
-        let mut reply = info::done(Some(self.session.state.seq));
+        let mut reply = done(Some(self.ws.session.state.seq));
         if let Reply::Ok(done) = &mut reply {
             done.job_id = Some(job_id);
         }
-        self.append(Vec::new(), vec![caller.mark(reply)]);
+        self.ws.append(Vec::new(), vec![caller.mark(reply)]);
     }
 
     /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
@@ -172,11 +173,11 @@ impl AgentLoop {
     pub(super) fn show_preview(&mut self, caller: &Caller, basis: Basis, outcome: Box<Outcome>, merges: bool) {
         let mut as_of_now = Outcome::clone(&outcome);
         self.keep_what_came(&basis, &mut as_of_now);
-        let context = self.context();
-        let before = self.count(&context);
+        let context = self.ws.context();
+        let before = self.ws.count(&context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
         let (_, after) = self.would_be(&basis, &as_of_now, &entry, before.tokens);
-        let expires_at = self.now.plus_millis(PREVIEW_MILLIS);
+        let expires_at = self.ws.now.plus_millis(PREVIEW_MILLIS);
         let (dropped, kept) = self.parted(&context, &as_of_now);
         let shown = CompactionPreview {
             preview_id: basis.order.job_id.clone(),
@@ -195,10 +196,11 @@ impl AgentLoop {
             retained: as_of_now.retained,
             cost: as_of_now.usage,
         };
-        let held = self.session.state.held.as_ref().filter(|_| merges);
+        let held = self.ws.session.state.held.as_ref().filter(|_| merges);
         let merges = held.map(|held| held.job_id.clone());
-        self.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
-        self.reply(caller, Reply::CompactionPreview(Box::new(shown)));
+        self.compaction.carried.preview =
+            Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
+        self.ws.reply(caller, Reply::CompactionPreview(Box::new(shown)));
     }
 
     /// What the model would not see any more, and what it would, the summaries left out.
@@ -212,7 +214,7 @@ impl AgentLoop {
             let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
             let stretch = if stays { &mut kept } else { &mut dropped };
             stretch.count += 1;
-            stretch.tokens += self.in_tokens(counted.tokens.total());
+            stretch.tokens += self.ws.in_tokens(counted.tokens.total());
             if let Some(id) = id {
                 stretch.from.get_or_insert_with(|| id.clone());
                 stretch.to = Some(id.clone());
@@ -222,8 +224,8 @@ impl AgentLoop {
     }
 
     fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
-        let found = self.preview.take_if(|prepared| *prepared.id() == *preview);
-        let Some(prepared) = found.filter(|prepared| self.now < prepared.expires_at) else {
+        let found = self.compaction.carried.preview.take_if(|prepared| *prepared.id() == *preview);
+        let Some(prepared) = found.filter(|prepared| self.ws.now < prepared.expires_at) else {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
@@ -233,16 +235,16 @@ impl AgentLoop {
         }
         self.void_running("a preview is applied");
         self.answer_job(caller, prepared.id().clone());
-        self.guards = self.guards.ordered();
+        self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
         // Its cost holds that of what it was made from, unless that was told to be unused meanwhile.
-        let merged = merges.is_some_and(|job| self.is_held(&job));
+        let merged = merges.is_some_and(|job| self.ws.is_held(&job));
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done before: what it takes now is nothing.
-        (basis.started_at, basis.ended_at) = (self.now, None);
-        self.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
+        (basis.started_at, basis.ended_at) = (self.ws.now, None);
+        self.compaction.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
         if matches!(self.stage, Stage::Idle) {
             self.proceed();
         }
@@ -253,7 +255,7 @@ impl AgentLoop {
     /// or for hooks, inputs and tools' answers that hooks look at.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
-        let preview = self.running.as_ref().and_then(super::compact::Running::preview_of);
+        let preview = self.compaction.running.as_ref().and_then(super::compact::Running::preview_of);
         let looked_at = self.results_looked_at().chain(self.inputs_waiting()).cloned();
         self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
     }

@@ -5,7 +5,7 @@
 //! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
 //! or someone has edited the queue.
 
-use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, info, navigate::Ask, turn::appended};
+use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, navigate::Ask, prompt::done, turn::appended};
 use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
@@ -73,7 +73,7 @@ impl AgentLoop {
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
-        self.check_fits(&parts)?;
+        self.ws.check_fits(&parts)?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that goes on elsewhere; send `parentId` with it";
@@ -89,8 +89,8 @@ impl AgentLoop {
             instructions: command.instructions,
             replace_instructions: command.replace_instructions,
         };
-        if !self.has_input_hooks(&caller.id) {
-            let said = Said { entry_id: self.ids.next_id(), parts };
+        if !self.ws.has_input_hooks(&caller.id) {
+            let said = Said { entry_id: self.ws.ids.next_id(), parts };
             return self.take_input(caller, said, how);
         }
         // Hooks are not asked about what is refused anyway.
@@ -120,8 +120,8 @@ impl AgentLoop {
     /// waiting: they are told to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = matches!(self.stage, Stage::Idle) && self.session.state.turn.is_none();
-        !is_at_rest || self.looks_at_input() || (!self.holding && self.session.state.queue.iter().any(waits))
+        let is_at_rest = matches!(self.stage, Stage::Idle) && self.ws.session.state.turn.is_none();
+        !is_at_rest || self.looks_at_input() || (!self.holding && self.ws.session.state.queue.iter().any(waits))
     }
 
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
@@ -133,7 +133,7 @@ impl AgentLoop {
                 return Ok(());
             };
             let navigate = how.navigate(place.leaf.clone());
-            let turn_id = self.ids.next_id();
+            let turn_id = self.ws.ids.next_id();
             return self.move_and_ask(caller, navigate, place, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
@@ -146,7 +146,7 @@ impl AgentLoop {
             after: self.meant_for(),
             entry_id: Some(entry_id),
         };
-        let as_of_seq = self.session.state.seq;
+        let as_of_seq = self.ws.session.state.seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
         self.enqueue(caller, item, reply)
@@ -154,18 +154,18 @@ impl AgentLoop {
 
     /// Why something cannot be done now, and what would help.
     pub(super) fn busy(&self, what: &str) -> ErrorBody {
-        if self.session.state.turn.is_none()
+        if self.ws.session.state.turn.is_none()
             && let Some(job) = self.running_job()
         {
             let message = format!("{what}; job `{job}` is at work: wait for it, or send cancel_compaction");
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
-        if self.session.state.turn.is_none() && self.looks_at_input() {
+        if self.ws.session.state.turn.is_none() && self.looks_at_input() {
             let message = format!("{what}; hooks look at an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
-        if self.session.state.turn.is_none() && self.wished().is_some() {
+        if self.ws.session.state.turn.is_none() && self.wished().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
@@ -175,7 +175,7 @@ impl AgentLoop {
 
     /// Refuses input whose sender has not seen all that was said.
     fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
-        let path = self.session.tree.path();
+        let path = self.ws.session.tree.path();
         let said_since = match expected {
             None => path,
             Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
@@ -191,8 +191,8 @@ impl AgentLoop {
 
     /// Puts an item in line: a steered one behind the others that are steered, any other at the end.
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
-        let mut items = self.session.state.queue.clone();
-        let max = self.deployment.queue_items_max;
+        let mut items = self.ws.session.state.queue.clone();
+        let max = self.ws.deployment.queue_items_max;
         if items.len() >= max {
             let message = format!("{max} inputs are waiting already, as many as may");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
@@ -205,13 +205,13 @@ impl AgentLoop {
                 format!("the waiting inputs would have {bytes} bytes together, they may have {QUEUE_BYTES_MAX}");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
-        self.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
+        self.ws.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
         self.waits_from_now();
         Ok(())
     }
 
     pub(super) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
-        let mut items = self.session.state.queue.clone();
+        let mut items = self.ws.session.state.queue.clone();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
             items.remove(at);
@@ -238,10 +238,10 @@ impl AgentLoop {
             // What waited for a move that came to nothing has been looked at: it waits for that no more.
             items.iter_mut().for_each(|item| item.after = None);
         }
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        let changed = items != self.session.state.queue;
+        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
+        let changed = items != self.ws.session.state.queue;
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
-        self.append(events, vec![mark]);
+        self.ws.append(events, vec![mark]);
         if matches!(self.stage, Stage::Idle) {
             self.proceed();
         }
@@ -258,11 +258,11 @@ impl AgentLoop {
         super::annotate::check_custom_type(&message.custom_type)?;
         super::annotate::check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
-        self.check_fits(&parts).map_err(|error| error.with_field("content"))?;
+        self.ws.check_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
-        let custom = QueuedCustom { entry_id: self.ids.next_id(), custom_type, display, details };
+        let custom = QueuedCustom { entry_id: self.ws.ids.next_id(), custom_type, display, details };
         // A hook is not asked about what hooks add: it would wait for itself.
-        if caller.origin == Origin::HOOK || !self.has_input_hooks(&caller.id) {
+        if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
         self.look_at_input(caller, parts, What::Custom(Box::new(custom)));
@@ -276,7 +276,7 @@ impl AgentLoop {
         parts: Vec<Part>,
         custom: QueuedCustom,
     ) -> Result<(), ErrorBody> {
-        let as_of_seq = Some(self.session.state.seq);
+        let as_of_seq = Some(self.ws.session.state.seq);
         let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
         let after = self.meant_for();
         let item = QueueItem {
@@ -290,8 +290,8 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let event = self.delivered(item, None, self.session.state.leaf.clone());
-        self.append(vec![event], vec![caller.mark(reply)]);
+        let event = self.delivered(item, None, self.ws.session.state.leaf.clone());
+        self.ws.append(vec![event], vec![caller.mark(reply)]);
         Ok(())
     }
 
@@ -299,7 +299,7 @@ impl AgentLoop {
     fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
         let (entry_id, data) = match item.custom {
             None => {
-                let entry_id = item.entry_id.unwrap_or_else(|| self.ids.next_id());
+                let entry_id = item.entry_id.unwrap_or_else(|| self.ws.ids.next_id());
                 (entry_id, EntryData::Message(Message::new(Role::User, item.content)))
             }
             Some(QueuedCustom { entry_id, custom_type, display, details }) => {
@@ -307,21 +307,21 @@ impl AgentLoop {
                 (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details }))
             }
         };
-        let mut entry = self.entry(entry_id, data);
+        let mut entry = self.ws.entry(entry_id, data);
         entry.parent_id = parent_id;
         appended(entry, turn_id, Some(item.command_id))
     }
 
     /// Tells the model, with the next request of the running turn, what was steered to it.
     pub(super) fn deliver_steered(&mut self) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let due = self.ws.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
 
     /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
     pub(super) fn deliver_custom(&mut self) {
-        let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
+        let ready = self.ws.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
         self.deliver(None, due);
     }
@@ -333,9 +333,9 @@ impl AgentLoop {
             return;
         }
         let mut rest = Vec::new();
-        let mut parent = self.session.state.leaf.clone();
+        let mut parent = self.ws.session.state.leaf.clone();
         let mut entries = Vec::with_capacity(due);
-        for item in self.session.state.queue.clone() {
+        for item in self.ws.session.state.queue.clone() {
             if item.after.is_some() || entries.len() == due {
                 rest.push(item);
                 continue;
@@ -346,25 +346,25 @@ impl AgentLoop {
         }
         let mut events = vec![Event::QueueChanged(QueueChanged { items: rest })];
         events.append(&mut entries);
-        self.append(events, Vec::new());
+        self.ws.append(events, Vec::new());
     }
 
     /// Begins a turn on the first input that waits for its turn alone, if there is one.
     pub(super) fn start_queued(&mut self) {
-        let mut items = self.session.state.queue.clone();
+        let mut items = self.ws.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
         let first = items.remove(at);
-        let turn_id: TurnId = self.ids.next_id();
+        let turn_id: TurnId = self.ws.ids.next_id();
         let command_id = first.command_id.clone();
-        let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
-        let started = self.turn_started(turn_id, vec![command_id]);
-        self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
+        let entry = self.delivered(first, Some(turn_id.clone()), self.ws.session.state.leaf.clone());
+        let started = self.ws.turn_started(turn_id, vec![command_id]);
+        self.ws.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
         self.proceed();
     }
 
     /// The queue once a move has arrived: what was said while it was made may now be asked.
     pub(super) fn released(&self) -> Option<Event> {
-        let mut items = self.session.state.queue.clone();
+        let mut items = self.ws.session.state.queue.clone();
         let held = items.iter().any(|item| item.after.is_some());
         items.iter_mut().for_each(|item| item.after = None);
         held.then_some(Event::QueueChanged(QueueChanged { items }))

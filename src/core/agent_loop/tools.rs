@@ -1,6 +1,7 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
-use super::{AgentLoop, Stage, commands::Caller, hooks::Given, info, turn::appended};
+use super::workspace::Workspace;
+use super::{AgentLoop, Stage, commands::Caller, hooks::Given, prompt::done, turn::appended};
 use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
@@ -116,36 +117,37 @@ impl AgentLoop {
     pub(super) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
         match check_offers(offers) {
             Ok(tools) => {
-                if tools.definitions() != self.tools.definitions() {
-                    self.receipts.because(Cause::Tools);
+                if tools.definitions() != self.ws.prompt.carried.tools.definitions() {
+                    self.ws.prompt.carried.receipts.because(Cause::Tools);
                 }
-                self.tools = tools;
-                self.refresh_fixed();
-                self.reply(caller, info::done(None));
+                self.ws.prompt.carried.tools = tools;
+                self.ws.refresh_fixed();
+                self.ws.reply(caller, done(None));
             }
-            Err(error) => self.reply(caller, Reply::Error(error)),
+            Err(error) => self.ws.reply(caller, Reply::Error(error)),
         }
     }
 
     pub(super) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
-        let call = self.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
+        let call = self.ws.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
             if self.was_answered(&result.call_id) {
                 // Remembered under this id too: once the call has left the path, it is answered all the same.
-                self.remember(caller);
+                self.ws.remember(caller);
             } else {
                 let message = format!("no tool call `{}` waits for an answer", result.call_id);
-                self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+                self.ws
+                    .reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             }
             return;
         };
         if self.is_looked_at(&call.call_id) {
             let message = format!("hooks are looking at an answer to `{}` already", call.call_id);
-            self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
         let given = Given::new(caller.clone(), call, result.output, result.is_error);
-        if self.has_hooks(HookPoint::ToolResult, None) || self.has_hooks(HookPoint::Message, None) {
+        if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
             self.look_at_result(given);
         } else {
             self.write_result(given);
@@ -155,8 +157,8 @@ impl AgentLoop {
     /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
     /// beginning and the end are kept, with a note between them.
     pub(super) fn fitting_output(&self, output: String) -> String {
-        let tokens_max = (self.window_tokens() / 4).max(1);
-        let tokens = self.calibration.tokens(&Mix::of_text(&self.counter.scripts(&output)));
+        let tokens_max = (self.ws.window_tokens() / 4).max(1);
+        let tokens = self.ws.prompt.calibration.tokens(&Mix::of_text(&self.ws.prompt.counter.scripts(&output)));
         if tokens <= tokens_max {
             return output;
         }
@@ -166,13 +168,13 @@ impl AgentLoop {
     }
 
     pub(super) fn after_results(&mut self) {
-        if matches!(self.stage, Stage::AwaitingTools) && self.session.state.pending.is_empty() {
+        if matches!(self.stage, Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
             self.proceed();
         }
     }
 
     fn was_answered(&self, call: &CallId) -> bool {
-        self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
+        self.ws.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
             message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
         })
     }
@@ -180,19 +182,19 @@ impl AgentLoop {
     pub(super) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
         if let Some(deadline) = self.on_hook_progress(&progress.call_id) {
             let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
-            self.reply(caller, info::done(None));
-            self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+            self.ws.reply(caller, done(None));
+            self.ws.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
             return;
         }
-        let Some(deadline) = self.deadlines.get_mut(&progress.call_id) else {
+        let Some(deadline) = self.turn.deadlines.get_mut(&progress.call_id) else {
             let message = format!("no tool call `{}` waits for an answer", progress.call_id);
-            self.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         };
-        *deadline = deadline.moved(self.now);
+        *deadline = deadline.moved(self.ws.now);
         let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
-        self.reply(caller, info::done(None));
-        self.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+        self.ws.reply(caller, done(None));
+        self.ws.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
 
     /// Calls whose time is over get a result that says so.
@@ -202,22 +204,27 @@ impl AgentLoop {
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;
         }
-        let over: Vec<CallId> =
-            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= self.now).map(|(id, _)| id.clone()).collect();
+        let over: Vec<CallId> = self
+            .turn
+            .deadlines
+            .iter()
+            .filter(|(_, deadline)| deadline.at <= self.ws.now)
+            .map(|(id, _)| id.clone())
+            .collect();
         if over.is_empty() {
             return;
         }
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         for call_id in over {
-            let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
+            let limit_ms = self.turn.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = self.result_entry(self.session.state.leaf.clone(), call_id.clone(), output, true);
-            let call = self.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
+            let entry = self.ws.result_entry(self.ws.session.state.leaf.clone(), call_id.clone(), output, true);
+            let call = self.ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
-            self.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
+            self.ws.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
             call.into_iter().for_each(|call| self.withdraw(call, CallOutcome::TimedOut));
         }
-        self.meter_due = true;
+        self.turn.meter_due = true;
         self.after_results();
     }
 
@@ -225,18 +232,18 @@ impl AgentLoop {
     pub(super) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
-        self.out.push(super::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
+        self.ws.out.push(super::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
     }
 
     /// Results for the calls that are still open when their turn ends.
     pub(super) fn drop_calls(&mut self, turn_id: &TurnId) -> Vec<Event> {
-        self.deadlines.clear();
-        let mut leaf = self.session.state.leaf.clone();
-        let pending = self.session.state.pending.clone();
+        self.turn.deadlines.clear();
+        let mut leaf = self.ws.session.state.leaf.clone();
+        let pending = self.ws.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
             let output = "The turn ended before the tool answered.".to_owned();
-            let entry = self.result_entry(leaf, call.call_id.clone(), output, true);
+            let entry = self.ws.result_entry(leaf, call.call_id.clone(), output, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
             events
@@ -244,7 +251,9 @@ impl AgentLoop {
         }
         events
     }
+}
 
+impl Workspace {
     /// A tool's answer as an entry under `parent`.
     pub(super) fn result_entry(
         &mut self,

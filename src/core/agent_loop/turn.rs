@@ -1,8 +1,9 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
+use super::workspace::Workspace;
 use super::{
-    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole, info,
-    queue::Said,
+    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole,
+    prompt::session_updated, queue::Said,
 };
 use crate::{
     context::{
@@ -12,27 +13,74 @@ use crate::{
         counter::{Estimator, Report},
     },
     model::{Answer, ModelRequest, Purpose, ReportedUsage},
-    session::{input::name_from, state::add_usage},
+    session::{SessionState, input::name_from, state::add_usage},
 };
 use reseed_protocol::{
-    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp, TurnId,
-    Usage, UsageSource,
+    CallId, CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
+    TurnId, Usage, UsageSource,
     event::{
         CallOutcome, ContextWarning, EntryAppended, EphemeralEvent, Event, ItemAborted, TurnFinished, TurnStarted,
         TurnStatus,
     },
     hook::HookPoint,
+    receipt::HookRun,
     reply::{Accepted, PendingCall, Reply},
 };
+use std::collections::BTreeMap;
+
+/// The running turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) carried: Carried,
+    /// When the tool calls that wait fail.
+    pub(super) deadlines: BTreeMap<CallId, Deadline>,
+    /// The user was told that the window is nearly full.
+    pub(super) warned: bool,
+    /// What was said in the middle of the turn is to be counted and told.
+    pub(super) meter_due: bool,
+    /// The count that was told last in the middle of a turn, and when.
+    pub(super) metered: Option<(u64, Timestamp)>,
+}
+
+/// How far the running turn is with its hooks. It goes from loop to loop, so that a compaction in between asks none of
+/// them twice.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// The turn that this is about.
+    turn: Option<TurnId>,
+    /// The hooks of its beginning were asked.
+    pub(super) started: bool,
+    /// The hooks before the next request were asked.
+    pub(super) before_request: bool,
+    /// What an answer cost that is not stored yet, since hooks look at it.
+    pub(super) looked_at_usage: Option<Usage>,
+    /// The hooks that were asked for the request to come.
+    pub(super) runs: Vec<HookRun>,
+}
+
+impl Turn {
+    pub(super) fn new(carried: Carried) -> Self {
+        Self { carried, deadlines: BTreeMap::new(), warned: false, meter_due: false, metered: None }
+    }
+
+    /// How far the running turn is with its hooks; what is known of an earlier turn is forgotten.
+    pub(super) fn of(&mut self, state: &SessionState) -> &mut Carried {
+        let running = state.turn.as_ref().map(|turn| &turn.turn_id);
+        if self.carried.turn.as_ref() != running {
+            self.carried = Carried { turn: running.cloned(), ..Carried::default() };
+        }
+        &mut self.carried
+    }
+}
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
     pub(super) fn start_turn(&mut self, caller: Caller, said: Said) {
-        let turn_id: TurnId = self.ids.next_id();
-        let as_of_seq = self.session.state.seq;
+        let turn_id: TurnId = self.ws.ids.next_id();
+        let as_of_seq = self.ws.session.state.seq;
         let Said { entry_id, parts } = said;
-        let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
+        let name = self.ws.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
+        let entry = self.ws.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
         let reply = Reply::Accepted(Accepted {
             entry_id: Some(entry.entry_id.clone()),
             turn_id: Some(turn_id.clone()),
@@ -42,27 +90,23 @@ impl AgentLoop {
         });
         let mut events = vec![
             appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
-            self.turn_started(turn_id, vec![caller.id.clone()]),
+            self.ws.turn_started(turn_id, vec![caller.id.clone()]),
         ];
-        events.extend(name.map(|name| info::session_updated(|updated| updated.name = Some(name))));
-        self.append(events, vec![caller.mark(reply)]);
+        events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
+        self.ws.append(events, vec![caller.mark(reply)]);
         self.proceed();
-    }
-
-    pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
-        Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
 
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
     pub(super) fn request(&mut self) {
-        let Some(turn) = self.session.state.turn.clone() else { return };
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
         if self.before_request() {
             return;
         }
-        let context = self.context();
-        let count = self.count(&context);
-        let window = self.window_tokens();
-        match self.manager.before_request(&count, window) {
+        let context = self.ws.context();
+        let count = self.ws.count(&context);
+        let window = self.ws.window_tokens();
+        match self.ws.manager.before_request(&count, window) {
             Decision::Ready => {}
             Decision::Warn => self.warn(&count, window),
             Decision::Prepare => {
@@ -77,7 +121,7 @@ impl AgentLoop {
                 }
                 self.prepare(&count, true);
                 // Where it cannot be made again it is committed as it is.
-                if self.is_held_up() || self.running.is_none() && self.commit_held(Need::Due) {
+                if self.is_held_up() || self.compaction.running.is_none() && self.commit_held(Need::Due) {
                     return;
                 }
             }
@@ -85,7 +129,7 @@ impl AgentLoop {
                 if self.commit_held(Need::Room) {
                     return;
                 }
-                let may_wait = !turn.compacted && !self.gave_up;
+                let may_wait = !turn.compacted && !self.compaction.gave_up;
                 if may_wait && self.wait_for_room(&count) {
                     return;
                 }
@@ -103,43 +147,48 @@ impl AgentLoop {
 
     /// Sends the next request of the running turn.
     pub(super) fn send(&mut self, context: &Context) {
-        let Some(turn) = &self.session.state.turn else { return };
+        let Some(turn) = &self.ws.session.state.turn else { return };
         // Between two rounds; how full it is before the first the end of the turn before has told.
-        self.meter_due |= turn.answers > 0;
+        self.turn.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
-        let count = self.count(context);
-        let request = self.next_request_id();
-        let item: EntryId = self.ids.next_id();
+        let count = self.ws.count(context);
+        let request = self.ws.next_request_id();
+        let item: EntryId = self.ws.ids.next_id();
         let body = ModelRequest {
-            model: self.session.state.model.clone(),
-            envelope: self.envelope(context, count.tokens),
+            model: self.ws.session.state.model.clone(),
+            envelope: self.ws.envelope(context, count.tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
-        let withheld = self.withholds();
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
-        self.receipts.failed();
+        let withheld = self.ws.awaits_hooks(HookPoint::Message);
+        self.ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        self.ws.prompt.carried.receipts.failed();
         let (envelope_key, receipt, sent, tools) = {
-            let compiled = self.compiled(context);
-            let outgoing = self.outgoing(&compiled, context, count.tokens);
-            let receipt = self.receipts.of(&outgoing, number, compiled.notes.clone());
-            (sent_key(&compiled.key, context), receipt, outgoing.sent(), self.tools.sent(&compiled.tools))
+            let compiled = self.ws.compiled(context);
+            let outgoing = self.ws.outgoing(&compiled, context, count.tokens);
+            let receipt = self.ws.prompt.carried.receipts.of(&outgoing, number, compiled.notes.clone());
+            (
+                sent_key(&compiled.key, context),
+                receipt,
+                outgoing.sent(),
+                self.ws.prompt.carried.tools.sent(&compiled.tools),
+            )
         };
-        let (model, guards) = (self.session.state.model.clone(), self.guards());
+        let (model, guards) = (self.ws.session.state.model.clone(), self.ws.roster.guards(&self.ws.session.state));
         let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
-        self.receipts.sent(sent);
+        self.ws.prompt.carried.receipts.sent(sent);
         self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
-        self.turn_hooks.sent();
+        self.turn.of(&self.ws.session.state).before_request = false;
     }
 
     fn warn(&mut self, count: &crate::context::RequestCount, window: u64) {
-        if self.warned {
+        if self.turn.warned {
             return;
         }
-        self.warned = true;
+        self.turn.warned = true;
         let info = self.context_info_of(count, window);
         let message = info.warning.unwrap_or_default();
-        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning {
+        self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning {
             usage_percent: info.usage_percent,
             message,
         })));
@@ -148,35 +197,37 @@ impl AgentLoop {
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
     pub(super) fn on_answer(&mut self, answer: Answer) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
-        if self.session.state.turn.is_none() {
+        if self.ws.session.state.turn.is_none() {
             return;
         }
-        if asked.model == self.session.state.model {
-            self.seen.answered_tokens_max = self.seen.answered_tokens_max.max(asked.count.tokens);
+        if asked.model == self.ws.session.state.model {
+            self.compaction.carried.seen.answered_tokens_max =
+                self.compaction.carried.seen.answered_tokens_max.max(asked.count.tokens);
             // The same question in a smaller request has an answer. Once that can be chance, twice it was the size.
-            if let Some(empty) = self.seen.empty_tokens.take().filter(|empty| asked.count.tokens < *empty)
-                && let Some(earlier) = self.seen.too_large_tokens.replace(empty)
+            if let Some(empty) =
+                self.compaction.carried.seen.empty_tokens.take().filter(|empty| asked.count.tokens < *empty)
+                && let Some(earlier) = self.compaction.carried.seen.too_large_tokens.replace(empty)
             {
-                self.remember_window(empty.max(earlier).saturating_sub(1));
+                self.ws.remember_window(empty.max(earlier).saturating_sub(1));
             }
         }
         self.warn_of_cut(&answer, &asked.model);
         let message = self.answer_message(&answer, &asked);
-        self.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
+        self.ws.prompt.carried.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {
-            self.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
-            if let Some(report) = answer_report(&message, &self.counter) {
-                self.calibrate(&asked.model, report);
+            self.ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
+            if let Some(report) = answer_report(&message, &self.ws.prompt.counter) {
+                self.ws.calibrate(&asked.model, report);
             }
         }
         // Paid for whatever becomes of it.
-        self.turn_hooks.looked_at_usage.clone_from(&message.usage);
-        if let Some(hook) = self.missing_guard(&asked.guards) {
+        self.turn.of(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
+        if let Some(hook) = self.ws.roster.missing_guard(&self.ws.session.state, &asked.guards) {
             self.guard_left(hook);
             return;
         }
         let whole = Whole { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
-        if self.has_hooks(HookPoint::Message, None) {
+        if self.ws.has_hooks(HookPoint::Message, None) {
             self.look_at_answer(whole, asked.withheld);
         } else {
             self.on_whole_answer(whole);
@@ -189,7 +240,7 @@ impl AgentLoop {
         for part in &mut content {
             // Upstreams reuse their call ids from one answer to the next; ours name a call for ever.
             if let Part::ToolCall { call_id, .. } = part {
-                *call_id = self.ids.next_id();
+                *call_id = self.ws.ids.next_id();
             }
         }
         let mut message = Message::new(Role::Assistant, content);
@@ -198,7 +249,7 @@ impl AgentLoop {
         message.stop_reason = Some(answer.stop_reason);
         let estimated = ReportedUsage {
             input_tokens: asked.count.tokens,
-            output_tokens: self.counter.message(&message).total(),
+            output_tokens: self.ws.prompt.counter.message(&message).total(),
             ..ReportedUsage::default()
         };
         let usage = match answer.usage {
@@ -206,20 +257,9 @@ impl AgentLoop {
             None => estimated.usage(UsageSource::Estimated),
         };
         let prefix_tokens = Some(asked.receipt.prefix_tokens);
-        message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
+        message.usage = Some(Usage { prefix_tokens, ..self.ws.deployment.prices.priced(&asked.model, usage) });
         message.receipt = Some(Box::new(asked.receipt.clone()));
         message
-    }
-
-    /// Learns from a report, here and for the sessions to come.
-    pub(super) fn calibrate(&mut self, model: &str, report: Report) {
-        if self.counter.estimator() != Estimator::Own {
-            return;
-        }
-        if model == self.session.state.model {
-            self.calibration.observe(&report);
-        }
-        self.out.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
     }
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
@@ -227,7 +267,7 @@ impl AgentLoop {
         let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
         };
-        self.receipts.failed();
+        self.ws.prompt.carried.receipts.failed();
         // What nobody was to see before hooks looked at it is written nowhere.
         let shown = if asked.withheld { Vec::new() } else { shown };
         let was_shown = !shown.is_empty();
@@ -241,12 +281,12 @@ impl AgentLoop {
             message.model = Some(asked.model);
             message.stop_reason = Some(StopReason::Cancelled);
             message.incomplete = true;
-            let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-            let entry = self.entry(item, EntryData::Message(message));
-            self.append(vec![appended(entry, turn_id, None)], Vec::new());
+            let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+            let entry = self.ws.entry(item, EntryData::Message(message));
+            self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
         } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
-            self.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+            self.ws.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
         }
         self.end_turn(status);
     }
@@ -268,21 +308,21 @@ impl AgentLoop {
         error: Option<ErrorBody>,
         marks: Vec<Mark>,
     ) {
-        let Some(turn) = self.session.state.turn.clone() else { return };
-        self.gave_up = false;
-        let withdrawn: Vec<PendingCall> = self.session.state.pending.clone();
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
+        self.compaction.gave_up = false;
+        let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
         // A tool whose answer hooks look at has answered: it is not told.
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| !self.is_looked_at(&call.call_id)).collect();
         let late = self.drop_looked_at();
         let dropped = self.drop_calls(&turn.turn_id);
         if !dropped.is_empty() {
-            self.append(dropped, Vec::new());
+            self.ws.append(dropped, Vec::new());
         }
         withdrawn.into_iter().for_each(|call| self.withdraw(call, CallOutcome::Dropped));
-        late.iter().for_each(|caller| self.remember(caller));
-        let withheld_usage = self.turn_hooks.looked_at_usage.take();
-        let usage = turn_usage(&self.session.state.turn);
+        late.iter().for_each(|caller| self.ws.remember(caller));
+        let withheld_usage = self.turn.of(&self.ws.session.state).looked_at_usage.take();
+        let usage = turn_usage(&self.ws.session.state.turn);
         let usage = match &withheld_usage {
             Some(withheld) => Some(add_usage(usage, withheld)),
             None => usage,
@@ -296,11 +336,11 @@ impl AgentLoop {
             withheld_usage,
             context_info: self.context_info(),
         }));
-        let own_prompt = self.turn_hooks.system_prompt.take();
-        self.append(vec![event], marks);
+        let own_prompt = self.ws.prompt.carried.of_turn.take();
+        self.ws.append(vec![event], marks);
         if let Some(prompt) = own_prompt {
-            self.receipts.because(Cause::Instructions(Some(prompt.hook)));
-            self.refresh_fixed();
+            self.ws.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
+            self.ws.refresh_fixed();
         }
         self.proceed();
         self.prepare_idle();
@@ -309,18 +349,18 @@ impl AgentLoop {
     /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
     /// running is no more.
     pub(super) fn recover(&mut self) {
-        if self.session.state.seq == 0 {
-            let state = self.session.state.clone();
-            let founding = info::session_updated(|updated| {
+        if self.ws.session.state.seq == 0 {
+            let state = self.ws.session.state.clone();
+            let founding = session_updated(|updated| {
                 updated.model = Some(state.model);
                 updated.strategy = Some(state.strategy);
                 updated.settings = Some(state.settings);
-                updated.generation = Some(self.generation);
+                updated.generation = Some(self.ws.generation);
             });
-            self.append(vec![founding], Vec::new());
+            self.ws.append(vec![founding], Vec::new());
         }
-        self.owe_what_was_kept();
-        if self.session.state.turn.is_some() {
+        self.ws.roster.owe_what_was_kept(&self.ws.session.state);
+        if self.ws.session.state.turn.is_some() {
             self.drop_unmade_calls();
             self.end_turn(TurnStatus::Interrupted);
         } else {
@@ -345,9 +385,9 @@ impl AgentLoop {
         self.refuse_inputs(&error);
         self.ending = Some(error);
         self.cancel_ordered();
-        if self.ready.as_ref().is_some_and(|ready| self.is_held(&ready.basis.order.job_id)) {
+        if self.compaction.ready.as_ref().is_some_and(|ready| self.ws.is_held(&ready.basis.order.job_id)) {
             // Whoever ordered it in the running turn finds it still held.
-            self.ready = None;
+            self.compaction.ready = None;
         }
         if !matches!(self.stage, Stage::Compacting) {
             self.cancel_running();
@@ -365,23 +405,25 @@ impl AgentLoop {
     pub(super) fn stop_turn(&mut self, status: TurnStatus) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Asking { request, item, asked } => {
-                self.out.push(Effect::CancelModel(request));
+                self.ws.out.push(Effect::CancelModel(request));
                 self.stage = Stage::Stopping { request, item, status, asked };
             }
             Stage::Compacting => {
                 // What is made in the background goes on; nobody waits for it any more.
-                if self.running.as_ref().is_some_and(|running| running.background) && status == TurnStatus::Cancelled {
+                if self.compaction.running.as_ref().is_some_and(|running| running.background)
+                    && status == TurnStatus::Cancelled
+                {
                     self.wait_no_more();
                 } else {
                     self.cancel_running();
                 }
-                if self.session.state.turn.is_some() {
+                if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
                 }
             }
             Stage::Hooking => {
                 self.cancel_stage_hooks();
-                if self.session.state.turn.is_some() {
+                if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
                 } else {
                     self.proceed();
@@ -392,10 +434,22 @@ impl AgentLoop {
             other => self.stage = other,
         }
     }
+}
 
-    /// An entry that hangs from the leaf.
-    pub(super) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
-        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
+impl Workspace {
+    pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+        Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
+    }
+
+    /// Learns from a report, here and for the sessions to come.
+    pub(super) fn calibrate(&mut self, model: &str, report: Report) {
+        if self.prompt.counter.estimator() != Estimator::Own {
+            return;
+        }
+        if model == self.session.state.model {
+            self.prompt.calibration.observe(&report);
+        }
+        self.out.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
     }
 }
 

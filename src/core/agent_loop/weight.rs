@@ -12,25 +12,25 @@ impl AgentLoop {
     /// one look at each message.
     #[must_use]
     pub fn takes_long(&self, input: &Input) -> bool {
-        let tokens: u64 = self.session.tree.path().iter().map(|node| node.tokens.total()).sum();
+        let tokens: u64 = self.ws.session.tree.path().iter().map(|node| node.tokens.total()).sum();
         if tokens < LONG_TOKENS {
             return false;
         }
         let is_near = || {
-            let window = self.window_tokens();
-            let due = self.manager.prepare_at_tokens(window).or(self.manager.compact_at_tokens(window));
-            let fixed = self.compiled.fixed;
-            due.is_some_and(|due| self.in_tokens(tokens + fixed.system + fixed.tools) >= due)
+            let window = self.ws.window_tokens();
+            let due = self.ws.manager.prepare_at_tokens(window).or(self.ws.manager.compact_at_tokens(window));
+            let fixed = self.ws.prompt.compiled.fixed;
+            due.is_some_and(|due| self.ws.in_tokens(tokens + fixed.system + fixed.tools) >= due)
         };
         match input {
             Input::Answered { request, .. } | Input::Failed { request, .. } => self.is_running(*request) || is_near(),
-            Input::Tick | Input::HookAnswered { .. } => self.running.is_some() || is_near(),
+            Input::Tick | Input::HookAnswered { .. } => self.compaction.running.is_some() || is_near(),
             Input::Command { command, .. } => {
                 let orders =
                     matches!(**command, Command::ManualCompact(_) | Command::PreviewCompact(_) | Command::Navigate(_));
                 orders || is_near()
             }
-            Input::Seeded | Input::Recovered | Input::Go => self.ordered.is_some() || is_near(),
+            Input::Seeded | Input::Recovered | Input::Go => self.compaction.carried.ordered.is_some() || is_near(),
             Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } => false,
             Input::Hold(_) | Input::Stop(_) => false,
         }

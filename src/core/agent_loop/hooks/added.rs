@@ -14,7 +14,7 @@ const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// What hooks added for the last request alone.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Added {
+pub(crate) struct Added {
     changes: Vec<Vec<PatchOp>>,
     /// The last entry that this request saw.
     last: Option<EntryId>,

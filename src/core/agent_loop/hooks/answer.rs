@@ -133,13 +133,14 @@ impl AgentLoop {
 
     /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: Whole) {
-        let Some(turn) = self.session.state.turn.clone() else { return };
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
-        self.turn_hooks.looked_at_usage = None;
+        let of_turn = self.turn.of(&self.ws.session.state);
+        of_turn.looked_at_usage = None;
         if let Some(receipt) = &mut message.receipt {
-            receipt.hooks = std::mem::take(&mut self.hook_runs);
+            receipt.hooks = std::mem::take(&mut of_turn.runs);
         }
-        let too_many = turn.answers + 1 > self.deployment.tool_rounds_max;
+        let too_many = turn.answers + 1 > self.ws.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
             .tool_calls()
             .map(|(id, name, arguments)| Called {
@@ -153,27 +154,27 @@ impl AgentLoop {
             call.verdict = if too_many {
                 Err(format!(
                     "Not called: this turn has had its {} rounds of tool calls.",
-                    self.deployment.tool_rounds_max
+                    self.ws.deployment.tool_rounds_max
                 ))
             } else {
-                self.tools.check_call(&tools, &call.name, &call.arguments)
+                self.ws.prompt.carried.tools.check_call(&tools, &call.name, &call.arguments)
             };
         }
-        let entry = self.entry(item, EntryData::Message(message));
+        let entry = self.ws.entry(item, EntryData::Message(message));
         let leaf = entry.entry_id.clone();
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {
-            self.append(events, Vec::new());
+            self.ws.append(events, Vec::new());
             self.answered(stop_reason);
             return;
         }
-        if self.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
-            self.append(events, Vec::new());
+        if self.ws.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
+            self.ws.append(events, Vec::new());
             self.look_at_calls(Calls { to_do: called, done: Vec::new(), tools });
         } else {
             self.begin_calls(events, leaf, called.into());
             if too_many {
-                let rounds = self.deployment.tool_rounds_max;
+                let rounds = self.ws.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
                 self.fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message));
             } else {
@@ -191,7 +192,7 @@ impl AgentLoop {
 
     /// Asks the hooks about the next call that may be made; begins the calls once all were looked at.
     fn look_at_calls(&mut self, mut calls: Calls) {
-        let waits = self.all_hooks().any(|(_, spec)| spec.point == HookPoint::ToolCall && !spec.observe);
+        let waits = self.ws.awaits_hooks(HookPoint::ToolCall);
         while let Some(called) = calls.to_do.front() {
             if called.verdict.is_ok() {
                 if waits {
@@ -206,7 +207,7 @@ impl AgentLoop {
             calls.done.extend(calls.to_do.pop_front());
         }
         if calls.to_do.is_empty() {
-            if let Some(leaf) = self.session.state.leaf.clone() {
+            if let Some(leaf) = self.ws.session.state.leaf.clone() {
                 self.begin_calls(Vec::new(), leaf, calls.done);
                 self.after_results();
             }
@@ -233,7 +234,7 @@ impl AgentLoop {
             let message = format!("its arguments have {} bytes, they may have {ARGUMENTS_BYTES_MAX}", arguments.len());
             return Err(HookFault::failed(message));
         }
-        let Ok(timeout_ms) = self.tools.check_call(&calls.tools, &called.name, &arguments) else {
+        let Ok(timeout_ms) = self.ws.prompt.carried.tools.check_call(&calls.tools, &called.name, &arguments) else {
             return Err(HookFault::failed("its arguments do not fit the tool's schema"));
         };
         called.verdict = Ok(timeout_ms);
@@ -244,26 +245,26 @@ impl AgentLoop {
 
     /// Tells the client of the calls that are made, and the model why the others are not.
     fn begin_calls(&mut self, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
-        let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
+        let Some(turn_id) = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
         let mut leaf = leaf;
-        self.deadlines.clear();
+        self.turn.deadlines.clear();
         for Called { call_id, name, arguments, verdict } in called {
             match verdict {
                 Ok(timeout_ms) => {
-                    let timeout_ms = timeout_ms.unwrap_or(self.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(self.now, timeout_ms);
-                    self.deadlines.insert(call_id.clone(), deadline);
+                    let timeout_ms = timeout_ms.unwrap_or(self.ws.deployment.tool_timeout_ms);
+                    let deadline = Deadline::after(self.ws.now, timeout_ms);
+                    self.turn.deadlines.insert(call_id.clone(), deadline);
                     let turn_id = turn_id.clone();
                     events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
                 }
                 Err(why) => {
-                    let result = self.result_entry(Some(leaf), call_id, why, true);
+                    let result = self.ws.result_entry(Some(leaf), call_id, why, true);
                     leaf = result.entry_id.clone();
                     events.push(appended(result, Some(turn_id.clone()), None));
                 }
             }
         }
-        self.append(events, Vec::new());
+        self.ws.append(events, Vec::new());
         self.stage = Stage::AwaitingTools;
     }
 
@@ -275,10 +276,10 @@ impl AgentLoop {
 
     /// The process died while hooks looked at the calls of an answer: none of them was made.
     pub(in crate::agent_loop) fn drop_unmade_calls(&mut self) {
-        let path = self.session.tree.path();
+        let path = self.ws.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
-        let is_turns = self.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
+        let is_turns = self.ws.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
         if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
             // A branch may begin between two results: what is missing there was never this turn's.
             return;
@@ -291,7 +292,7 @@ impl AgentLoop {
                 _ => None,
             })
             .collect();
-        let is_made = |id: &CallId| self.session.state.pending.iter().any(|call| call.call_id == *id);
+        let is_made = |id: &CallId| self.ws.session.state.pending.iter().any(|call| call.call_id == *id);
         let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
         let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
         if !unmade.is_empty() {
@@ -300,15 +301,15 @@ impl AgentLoop {
     }
 
     fn answer_unmade(&mut self, calls: Vec<CallId>) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let mut leaf = self.session.state.leaf.clone();
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut leaf = self.ws.session.state.leaf.clone();
         let mut events = Vec::with_capacity(calls.len());
         for call_id in calls {
             let why = "The turn ended before the tool was called.".to_owned();
-            let entry = self.result_entry(leaf, call_id, why, true);
+            let entry = self.ws.result_entry(leaf, call_id, why, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, turn_id.clone(), None));
         }
-        self.append(events, Vec::new());
+        self.ws.append(events, Vec::new());
     }
 }

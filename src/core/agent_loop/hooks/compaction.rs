@@ -93,28 +93,28 @@ impl AgentLoop {
     /// place of the one that is held is made as they wished when that was prepared: they are asked once.
     pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
-            let wishes = self.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
+            let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
             self.follow(&mut running, Given { wishes, ..Given::default() });
             return Some(running);
         }
-        if !self.has_hooks(HookPoint::BeforeCompact, None) {
+        if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
         if !running.background && !matches!(self.stage, Stage::Done) {
             self.stage = Stage::Compacting;
         }
-        self.running = Some(running);
-        let waits = self.all_hooks().any(|(_, spec)| spec.point == HookPoint::BeforeCompact && !spec.observe);
+        self.compaction.running = Some(running);
+        let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);
         if waits {
             self.ask_hooks(Subject::Compaction(Decision::default()));
             return None;
         }
         self.tell_hooks(&Subject::Compaction(Decision::default()));
-        self.running.take()
+        self.compaction.running.take()
     }
 
     pub(super) fn compaction_event(&self, decision: &Decision) -> HookEvent {
-        let window_tokens = self.window_tokens();
+        let window_tokens = self.ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
@@ -128,21 +128,21 @@ impl AgentLoop {
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
-            tokens_before: self.count(&self.context()).tokens,
+            tokens_before: self.ws.count(&self.ws.context()).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
-                strategy: self.manager.name().to_owned(),
+                strategy: self.ws.manager.name().to_owned(),
                 model: wishes.model.as_ref().map_or_else(|| self.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
-                reserve_tokens: self.manager.reserved_tokens(window_tokens),
-                keep_recent_tokens: self.manager.keep_tokens(window_tokens),
-                target_tokens: self.manager.target_tokens(window_tokens),
+                reserve_tokens: self.ws.manager.reserved_tokens(window_tokens),
+                keep_recent_tokens: self.ws.manager.keep_tokens(window_tokens),
+                target_tokens: self.ws.manager.target_tokens(window_tokens),
             },
-            branch_entries: self.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
-            leaf_id: self.session.state.leaf.clone(),
+            branch_entries: self.ws.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
+            leaf_id: self.ws.session.state.leaf.clone(),
         };
-        if let Some(running) = &self.running {
+        if let Some(running) = &self.compaction.running {
             let order = &running.job.order;
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
@@ -164,7 +164,7 @@ impl AgentLoop {
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         if let Some(model) = &answer.model
-            && !self.deployment.windows.knows(model)
+            && !self.ws.deployment.windows.knows(model)
         {
             let message = "the window of the model that it names is not known; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
@@ -186,9 +186,9 @@ impl AgentLoop {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
         }
-        let context = self.context();
+        let context = self.ws.context();
         let structure = Structure::of(&context);
-        let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
+        let known = self.compaction.running.as_ref().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
         let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
         let Some((unit, at)) = unit.map(|at| (&structure.units[at], at)) else {
@@ -210,16 +210,16 @@ impl AgentLoop {
 
     /// The hooks before a compaction were asked: it begins as they wish.
     pub(super) fn compaction_decided(&mut self, decision: Decision) {
-        let Some(mut running) = self.running.take() else { return };
+        let Some(mut running) = self.compaction.running.take() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
-            let tokens = self.count(&self.context()).tokens;
-            self.guards.declined(tokens);
+            let tokens = self.ws.count(&self.ws.context()).tokens;
+            self.compaction.carried.guards.declined(tokens);
             let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
             self.fail(running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.follow(&mut running, decision.given);
             // Its time begins now: hooks have their own limits.
-            let hooks_took_ms = self.now.millis_since(running.job.started_at);
+            let hooks_took_ms = self.ws.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(running)
         };
@@ -234,11 +234,12 @@ impl AgentLoop {
         }
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
         // After a restart its window may not be known any more.
-        if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
-            let own = model == self.session.state.model;
-            let counter = if own { self.counter } else { Counter::chosen(self.deployment.estimator, &model) };
-            let window_tokens = self.deployment.windows.tokens(&model);
-            let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
+        if let Some(model) = other.filter(|model| self.ws.deployment.windows.knows(model)) {
+            let own = model == self.ws.session.state.model;
+            let counter =
+                if own { self.ws.prompt.counter } else { Counter::chosen(self.ws.deployment.estimator, &model) };
+            let window_tokens = self.ws.deployment.windows.tokens(&model);
+            let window_tokens = if own { self.ws.in_estimates(self.ws.window_tokens()) } else { window_tokens };
             running.job.ask_instead(model, window_tokens, counter);
         }
         running.job.give(given);
@@ -246,13 +247,13 @@ impl AgentLoop {
 
     /// When the compaction at work has taken too long; never while hooks look at it.
     pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
-        let is_looked_at = self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
-        self.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
+        let is_looked_at = self.hooks.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
+        self.compaction.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
     }
 
     /// A hook that is required could not look at the compaction: it is not made.
     pub(super) fn uncompacted(&mut self, error: ErrorBody) {
-        let Some(running) = self.running.take() else { return };
+        let Some(running) = self.compaction.running.take() else { return };
         let advanced = self.fail(running, error);
         self.after(advanced);
     }

@@ -40,7 +40,7 @@ impl AgentLoop {
             Subject::Result(given) => {
                 // The command was taken; what it brought is not kept. The tool has answered, so its call is not
                 // withdrawn.
-                self.remember(&given.caller.without_content("tool_result"));
+                self.ws.remember(&given.caller.without_content("tool_result"));
                 let why =
                     format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
                 self.drop_result(&given.call, why);
@@ -48,7 +48,7 @@ impl AgentLoop {
             }
             Subject::Compaction(_) => self.uncompacted(error),
             Subject::Navigation(wish) => {
-                self.reply(&wish.caller, Reply::Error(error));
+                self.ws.reply(&wish.caller, Reply::Error(error));
                 self.proceed();
             }
         }
@@ -59,10 +59,10 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
         let fault = HookFault::unavailable("its client offers it no more");
         let event = HookPoint::Message;
-        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+        self.ws.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),
             event,
-            turn_id: self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             code: fault.code,
             message: fault.message.clone(),
         })));

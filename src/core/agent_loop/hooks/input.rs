@@ -21,18 +21,10 @@ use reseed_protocol::{
     hook::{HookAnswer, HookEvent},
     reply::{QueuedCustom, Reply},
 };
-use std::collections::VecDeque;
 
 /// Inputs that may wait in line. A connection reads no commands beyond 32 unanswered ones, and a client whose own hook
 /// is asked must get its answer through beside its inputs.
 const LINE_MAX: usize = 16;
-
-/// The inputs of a session that are not accepted yet, from loop to loop.
-#[derive(Debug, Default)]
-pub struct Inputs {
-    pub(in crate::agent_loop) asked: Option<Chain>,
-    pub(in crate::agent_loop) line: VecDeque<InLine>,
-}
 
 /// A command that waits until hooks have looked at an input before it.
 #[derive(Debug)]
@@ -81,13 +73,19 @@ impl Offered {
 impl AgentLoop {
     /// Whether hooks are looking at an input.
     pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
-        self.chains.iter().any(Chain::is_of_input)
+        self.hooks.chains.iter().any(Chain::is_of_input)
+    }
+
+    /// Tells the roster which inputs are not accepted yet.
+    pub(super) fn note_waiting(&mut self) {
+        let waiting = self.inputs_waiting().cloned().collect();
+        self.ws.roster.note_waiting(waiting);
     }
 
     /// The input that hooks look at, and those behind it.
     pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
-        let asked = self.chains.iter().filter_map(Chain::input_id);
-        asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
+        let asked = self.hooks.chains.iter().filter_map(Chain::input_id);
+        asked.chain(self.hooks.line.iter().map(|waiting| &waiting.caller.id))
     }
 
     /// Puts a command in line that comes while hooks look at an input, or hands back one that need not wait.
@@ -113,18 +111,19 @@ impl AgentLoop {
                 return Err(self.busy("the input came with whenBusy: reject"));
             }
         }
-        if self.line.len() >= LINE_MAX {
+        if self.hooks.line.len() >= LINE_MAX {
             let message = format!("{LINE_MAX} inputs wait for hooks already; wait for their answers first");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
-        self.line.push_back(InLine { caller: caller.clone(), command });
+        self.hooks.line.push_back(InLine { caller: caller.clone(), command });
+        self.note_waiting();
         Ok(None)
     }
 
     /// Asks the hooks about what a user says.
     pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
         let entry_id = match &what {
-            What::Said(_) => self.ids.next_id(),
+            What::Said(_) => self.ws.ids.next_id(),
             What::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = matches!(self.stage, Stage::Idle);
@@ -149,7 +148,7 @@ impl AgentLoop {
         if !message.content.iter().any(says_something) {
             return Err(HookFault::failed("its message has no text and no picture"));
         }
-        self.check_fits(&message.content).map_err(refused)?;
+        self.ws.check_fits(&message.content).map_err(refused)?;
         let changed = message.content != offered.parts;
         if changed {
             // Also what the command is remembered by says nothing of what it said.
@@ -168,14 +167,14 @@ impl AgentLoop {
             (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
         };
         if let Err(error) = taken {
-            self.reply(&caller, Reply::Error(error));
+            self.ws.reply(&caller, Reply::Error(error));
         }
         self.go_on_after_input();
     }
 
     /// A required hook could not look at an input: it is refused, and nothing of it is kept.
     pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
-        self.reply(&offered.caller, Reply::Error(error));
+        self.ws.reply(&offered.caller, Reply::Error(error));
         self.go_on_after_input();
     }
 
@@ -190,7 +189,8 @@ impl AgentLoop {
     /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
     pub(in crate::agent_loop) fn next_in_line(&mut self) {
         while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
-            let Some(InLine { caller, command }) = self.line.pop_front() else { return };
+            let Some(InLine { caller, command }) = self.hooks.line.pop_front() else { return };
+            self.note_waiting();
             self.on_command(caller, command, None);
         }
     }
@@ -210,21 +210,23 @@ impl AgentLoop {
 
     /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
     pub(in crate::agent_loop) fn refuse_inputs(&mut self, error: &ErrorBody) {
-        for waiting in std::mem::take(&mut self.line) {
-            self.reply(&waiting.caller, Reply::Error(error.clone()));
+        let line = std::mem::take(&mut self.hooks.line);
+        self.note_waiting();
+        for waiting in line {
+            self.ws.reply(&waiting.caller, Reply::Error(error.clone()));
         }
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
                 self.stage = Stage::Idle;
             }
             if let Subject::Input(offered) = subject {
-                self.reply(&offered.caller, Reply::Error(error.clone()));
+                self.ws.reply(&offered.caller, Reply::Error(error.clone()));
             }
         }
     }
 
     pub(super) fn refuse_unseen(&mut self, caller: &Caller) {
-        self.reply(caller, self.ending_or(stopping()));
+        self.ws.reply(caller, self.ending_or(stopping()));
     }
 }
 

@@ -9,7 +9,7 @@
 //! - `request`: the beginning of a turn, the envelope before and after a request
 //! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
-//! - `owed`: what was begun under hooks whose client is gone
+//! - `roster`: who is asked, also of what was begun under hooks whose client is gone
 //! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
 //!
 //! Where no hook is registered nothing of this happens: not one value is built.
@@ -20,31 +20,29 @@ mod compaction;
 mod failure;
 mod input;
 mod navigation;
-mod owed;
 mod request;
 mod result;
+mod roster;
 mod subject;
 
-pub use added::Added;
+pub(super) use added::Added;
 pub(super) use answer::Whole;
-pub use input::Inputs;
 pub(super) use input::{InLine, What};
 pub(super) use navigation::{BranchGiven, Wish};
-pub use owed::Owed;
-pub(super) use owed::begins_work;
 pub(super) use result::Given;
+pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
 use self::subject::check_answer;
-use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, info};
+use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, prompt::done};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, Timestamp, Usage,
+    CallId, ErrorBody, ErrorCode, Timestamp,
     event::{EphemeralEvent, HookFailed},
-    hook::{ContextReason, HookAnswer, HookCall, HookOffer, HookPoint, HookResult},
+    hook::{HookAnswer, HookCall, HookOffer, HookResult},
     receipt::{HookOutcome, HookRun},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// Hooks that a receipt names: two rounds of as many as there may be. A request that asked more has a shorter receipt.
 const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
@@ -52,32 +50,30 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 /// Characters of what a hook says of its own failure that are told on.
 const ERROR_CHARS_MAX: usize = 500;
 
-/// How far the running turn is with its hooks. It lives from loop to loop, so that a compaction in between asks none of
-/// them twice.
+/// The questions to hooks that are open.
 #[derive(Debug, Default)]
-pub struct TurnHooks {
-    /// The hooks of its beginning were asked.
-    started: bool,
-    /// The hooks before the next request were asked.
-    before_request: bool,
-    /// The system prompt of this turn, where a hook has set one.
-    pub(super) system_prompt: Option<TurnPrompt>,
-    /// What an answer cost that is not stored yet, since hooks look at it.
-    pub(super) looked_at_usage: Option<Usage>,
+pub(super) struct Hooks {
+    /// One that the turn or the session waits for, one of the compaction at work, one about an input, and one for each
+    /// tool's answer that hooks look at.
+    pub(super) chains: Vec<Chain>,
+    /// Inputs behind the one that hooks look at, in the order in which they came.
+    pub(super) line: VecDeque<InLine>,
 }
 
-/// A system prompt that is a turn's own.
-#[derive(Debug)]
-pub(super) struct TurnPrompt {
-    pub(super) text: String,
-    /// Who has set it.
-    pub(super) hook: String,
+/// The questions that go from one loop to the next: those about inputs.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    asked: Option<Chain>,
+    line: VecDeque<InLine>,
 }
 
-impl TurnHooks {
-    /// A request was sent: the next one asks its hooks anew.
-    pub(super) fn sent(&mut self) {
-        self.before_request = false;
+impl Hooks {
+    pub(super) fn new(carried: Carried) -> Self {
+        Self { chains: carried.asked.into_iter().collect(), line: carried.line }
+    }
+
+    pub(super) fn into_carried(self) -> Carried {
+        Carried { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
     }
 }
 
@@ -108,10 +104,11 @@ struct Open {
 impl AgentLoop {
     pub(super) fn on_register_hooks(&mut self, caller: &Caller, offers: Vec<HookOffer>) -> Result<(), ErrorBody> {
         // What is being asked now goes on: the new ones are asked from the next question on.
-        self.client_hooks = check_hooks(offers)?.into();
-        self.keep_hooks_of_work();
-        self.reply(caller, info::done(None));
-        let gone: Vec<CallId> = self.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
+        self.ws.roster.offer(check_hooks(offers)?.into());
+        self.ws.keep_hooks_of_work();
+        self.ws.reply(caller, done(None));
+        let gone: Vec<CallId> =
+            self.hooks.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client offers it no more");
             self.on_hook_answer(&call_id, Err(fault));
@@ -123,37 +120,35 @@ impl AgentLoop {
     /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
     /// its own.
     pub(super) fn ask_again(&mut self, only_away: bool) {
-        let client_hooks = self.client_hooks.clone();
-        for chain in &mut self.chains {
+        for chain in &mut self.hooks.chains {
             let open = &mut chain.open;
-            let is_offered =
-                client_hooks.iter().any(|spec| spec.name == open.spec.name && spec.point == open.spec.point);
+            let is_offered = self.ws.roster.is_offered(&open.spec);
             if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
                 continue;
             }
-            open.returns(self.now);
+            open.returns(self.ws.now);
             open.is_sent = true;
             let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
             let place = HookPlace::Client;
-            self.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
+            self.ws.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
         }
     }
 
     fn has_left(&self, chain: &Chain) -> bool {
-        self.is_gone(chain.open.place, &chain.open.spec)
+        self.ws.roster.is_gone(chain.open.place, &chain.open.spec)
     }
 
     pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
         let (call_id, answer) = result.into_answer();
-        let is_open = self
-            .chains
-            .iter()
-            .any(|chain| chain.call_id() == call_id && chain.open.place == HookPlace::Client && !self.has_left(chain));
+        let is_open =
+            self.hooks.chains.iter().any(|chain| {
+                chain.call_id() == call_id && chain.open.place == HookPlace::Client && !self.has_left(chain)
+            });
         if !is_open {
             let message = format!("no hook call `{call_id}` waits for an answer");
             return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
         }
-        self.reply(caller, info::done(None));
+        self.ws.reply(caller, done(None));
         self.on_hook_answer(&call_id, Ok(answer));
         Ok(())
     }
@@ -161,67 +156,39 @@ impl AgentLoop {
     /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
     pub(super) fn on_hook_progress(&mut self, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
-        let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
+        let chain = self.hooks.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         // Who says so is here again.
-        chain.open.returns(self.now);
-        chain.open.deadline = chain.open.deadline.moved(self.now);
+        chain.open.returns(self.ws.now);
+        chain.open.deadline = chain.open.deadline.moved(self.ws.now);
         Some(chain.open.deadline.at)
     }
 
     /// Calls to the client's hooks that are waited for and that the client which is here could answer.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
-        let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
+        let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
         let of_client = of_client.filter(|chain| !self.has_left(chain));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
     }
 
+    /// Returns true if work is waiting that needs a client's required hooks.
+    #[must_use]
+    pub fn needs_its_client(&self) -> bool {
+        self.ws.roster.needs_its_client(&self.ws.session.state)
+    }
+
     /// Whether a client's hook is waited for that is away.
     #[must_use]
     pub fn waits_for_client(&self) -> bool {
-        self.chains.iter().any(|chain| chain.open.away_since.is_some())
+        self.hooks.chains.iter().any(|chain| chain.open.away_since.is_some())
     }
 
     /// Whether an answer to this call changes anything.
     #[must_use]
     pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
-        self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
-    }
-
-    /// Whether any hook is asked there.
-    pub(super) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
-    }
-
-    /// Whether a hook may change what the model says before anybody sees it.
-    pub(super) fn withholds(&self) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.point == HookPoint::Message && !spec.observe)
-    }
-
-    /// The client's hooks without which no answer of the model's goes on, by name. The server's own never leave.
-    pub(super) fn guards(&self) -> Vec<String> {
-        let guards = self.client_hooks.iter().chain(self.owed_to_turn());
-        let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
-        guards.map(|spec| spec.name.clone()).collect()
-    }
-
-    /// The first of these that the client offers no more, or no more as required.
-    pub(super) fn missing_guard<'a>(&self, guards: &'a [String]) -> Option<&'a str> {
-        let here = self.guards();
-        let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
-        guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
-    }
-
-    fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        self.hooks_here().chain(self.owed_to_turn().map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// The hooks of the server's and of the client that owns the session.
-    fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
-        server.chain(self.client_hooks.iter().map(|spec| (HookPlace::Client, spec)))
+        self.hooks.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
     /// Asks every hook of the subject's point, then goes on with what they made of it.
@@ -233,8 +200,8 @@ impl AgentLoop {
         let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
         let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
         let rest = match &subject {
-            Subject::Input(offered) => self.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
-            _ => self.all_hooks().filter(is_asked).map(owned).collect(),
+            Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
+            _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
         };
         self.walk(subject, rest);
     }
@@ -242,7 +209,7 @@ impl AgentLoop {
     /// Tells the hooks that only observe.
     fn tell_hooks(&mut self, subject: &Subject) {
         let (point, reason) = subject.point();
-        let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
+        let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
         let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
         for (place, spec) in observers {
             let _ = self.call_hook(subject, place, &spec, false);
@@ -252,7 +219,7 @@ impl AgentLoop {
     fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
             // Nobody is here who could be asked: a required hook is waited for, any other one passed over.
-            let is_gone = self.is_gone(place, &spec);
+            let is_gone = self.ws.roster.is_gone(place, &spec);
             if is_gone && spec.observe {
                 continue;
             }
@@ -260,15 +227,16 @@ impl AgentLoop {
             if spec.observe {
                 continue;
             }
-            let away_since = is_gone.then_some(self.now);
-            let away_left_ms = self.deployment.hook_away_ms;
+            let away_since = is_gone.then_some(self.ws.now);
+            let away_left_ms = self.ws.deployment.hook_away_ms;
             let (call, is_sent) = (Box::new(call), !is_gone);
-            let open = Open { call, place, spec, is_sent, asked_at: self.now, deadline, away_since, away_left_ms };
+            let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
             if is_gone && !open.spec.required {
                 self.note_run(&subject, &open, HookOutcome::Skipped, None);
                 continue;
             }
-            self.chains.push(Chain { subject, rest, open });
+            self.hooks.chains.push(Chain { subject, rest, open });
+            self.note_waiting();
             return;
         }
         self.hooked(subject);
@@ -281,26 +249,37 @@ impl AgentLoop {
         spec: &HookSpec,
         is_gone: bool,
     ) -> (HookCall, Deadline) {
-        let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
-        let deadline = Deadline::after(self.now, timeout_ms);
+        let timeout_ms = spec.timeout_ms.unwrap_or(self.ws.deployment.hook_timeout_ms);
+        let deadline = Deadline::after(self.ws.now, timeout_ms);
         let call = HookCall {
-            call_id: self.ids.next_id(),
+            call_id: self.ws.ids.next_id(),
             hook: spec.name.clone(),
-            session_id: self.session.id.clone(),
-            turn_id: self.session.state.turn.as_ref().filter(|_| subject.is_of_turn()).map(|turn| turn.turn_id.clone()),
+            session_id: self.ws.session.id.clone(),
+            turn_id: self
+                .ws
+                .session
+                .state
+                .turn
+                .as_ref()
+                .filter(|_| subject.is_of_turn())
+                .map(|turn| turn.turn_id.clone()),
             deadline: (!spec.observe).then_some(deadline.at),
             event: self.hook_event(subject),
         };
         if !is_gone {
-            self.out.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+            self.ws.out.push(Effect::CallHook(Box::new(CallHook {
+                place,
+                call: call.clone(),
+                awaited: !spec.observe,
+            })));
         }
         (call, deadline)
     }
 
     /// A hook has answered, or has not.
     pub(super) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
-        let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
-        let answer = match self.chains[at].open.place {
+        let Some(at) = self.hooks.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
+        let answer = match self.hooks.chains[at].open.place {
             HookPlace::Client => answer,
             // Only a client can be away: any other hook that does not answer has failed.
             HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
@@ -311,16 +290,17 @@ impl AgentLoop {
         if let Err(fault) = &answer
             && fault.code == ErrorCode::HookUnavailable
         {
-            let open = &mut self.chains[at].open;
+            let open = &mut self.hooks.chains[at].open;
             if open.spec.required {
-                open.leaves(self.now);
-                if self.now < open.due() {
+                open.leaves(self.ws.now);
+                if self.ws.now < open.due() {
                     // It may come back: then it is asked again.
                     return;
                 }
             }
         }
-        let Chain { mut subject, rest, open } = self.chains.remove(at);
+        let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
+        self.note_waiting();
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
@@ -353,20 +333,20 @@ impl AgentLoop {
     }
 
     fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
-        if !subject.is_of_request() || self.hook_runs.len() >= RUNS_MAX {
+        if !subject.is_of_request() || self.turn.of(&self.ws.session.state).runs.len() >= RUNS_MAX {
             return;
         }
-        self.hook_runs.push(HookRun {
+        self.turn.of(&self.ws.session.state).runs.push(HookRun {
             hook: open.spec.name.clone(),
             event: subject.event().to_owned(),
             outcome,
-            duration_ms: self.now.millis_since(open.asked_at),
+            duration_ms: self.ws.now.millis_since(open.asked_at),
             code,
         });
     }
 
     fn report_hook(&mut self, open: &Open, fault: &HookFault) {
-        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+        self.ws.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
             event: open.spec.point,
             turn_id: open.call.turn_id.clone(),
@@ -377,17 +357,17 @@ impl AgentLoop {
 
     /// When the next hook's time is over.
     pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
-        self.chains.iter().map(|chain| chain.open.due()).min()
+        self.hooks.chains.iter().map(|chain| chain.open.due()).min()
     }
 
     /// Hooks whose time is over have failed.
     pub(super) fn on_hook_tick(&mut self) {
-        let over = |chain: &&Chain| chain.open.due() <= self.now;
+        let over = |chain: &&Chain| chain.open.due() <= self.ws.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
-        let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
+        let over: Vec<(CallId, bool, HookFault)> = self.hooks.chains.iter().filter(over).map(told).collect();
         for (call_id, is_sent, fault) in over {
             if is_sent {
-                self.out.push(Effect::CancelHook(call_id.clone()));
+                self.ws.out.push(Effect::CancelHook(call_id.clone()));
             }
             self.on_hook_answer(&call_id, Err(fault));
         }
@@ -395,13 +375,15 @@ impl AgentLoop {
 
     /// Asks those hooks no more whose subject is such, and hands back what they were asked about.
     pub(super) fn cancel_hooks(&mut self, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
-        let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
-        self.chains = rest;
+        let (gone, rest) =
+            std::mem::take(&mut self.hooks.chains).into_iter().partition(|chain| is_such(&chain.subject));
+        self.hooks.chains = rest;
+        self.note_waiting();
         let gone: Vec<Chain> = gone;
         gone.into_iter()
             .map(|chain| {
                 if chain.open.is_sent {
-                    self.out.push(Effect::CancelHook(chain.call_id()));
+                    self.ws.out.push(Effect::CancelHook(chain.call_id()));
                 }
                 chain.subject
             })
@@ -462,9 +444,6 @@ impl Open {
         }
     }
 }
-
-/// Specs of the client's hooks, shared from loop to loop.
-pub(super) type ClientHooks = Arc<[HookSpec]>;
 
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,7 @@ impl Wish {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
             new_leaf_id: self.place.leaf.clone(),
-            old_leaf_id: agent.session.state.leaf.clone(),
+            old_leaf_id: agent.ws.session.state.leaf.clone(),
             common_ancestor_id: self.place.common.clone(),
             entries_to_summarize: self.place.left.iter().rev().cloned().collect(),
             user_wants_summary: self.navigate.summarize == Some(true),
@@ -100,7 +100,7 @@ impl AgentLoop {
     /// Whether hooks are asked before a move: then what it leaves is read also where no summary is wanted.
     #[must_use]
     pub fn asks_before_navigate(&self) -> bool {
-        self.has_hooks(HookPoint::BeforeNavigate, None)
+        self.ws.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
     pub(super) fn navigate_as_wished(&mut self, wish: Wish) {
@@ -113,14 +113,14 @@ impl AgentLoop {
             None => self.go(wish),
         };
         if let Err(error) = gone {
-            self.reply(&caller, Reply::Error(error));
+            self.ws.reply(&caller, Reply::Error(error));
             self.proceed();
         }
     }
 
     /// The move that hooks are asked about.
     pub(in crate::agent_loop) fn wished(&self) -> Option<&Wish> {
-        self.chains.iter().find_map(|chain| match &chain.subject {
+        self.hooks.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Navigation(wish) => Some(&**wish),
             _ => None,
         })
@@ -129,7 +129,7 @@ impl AgentLoop {
     /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
     pub(super) fn stay_here(&mut self, wish: &Wish) {
         let message = "the hooks before the move were not waited for; the session stands where it stood";
-        self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
+        self.ws.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 
     /// Commands that wait for hooks: they are answered after later ones.

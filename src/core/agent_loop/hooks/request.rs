@@ -2,10 +2,10 @@
 
 use super::{
     super::{AgentLoop, Stage, turn::appended},
-    Added, Subject, TurnPrompt,
+    Added, Subject,
 };
 use crate::{
-    agent_loop::{annotate::check_custom_type, queue::custom_parts},
+    agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, queue::custom_parts},
     context::{
         Context,
         causes::Cause,
@@ -69,17 +69,17 @@ impl AgentLoop {
     /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
     /// was gone on with.
     pub(in crate::agent_loop) fn before_request(&mut self) -> bool {
-        if !self.turn_hooks.started {
-            self.turn_hooks.started = true;
-            if self.has_hooks(HookPoint::BeforeAgentStart, None) {
+        let of_turn = self.turn.of(&self.ws.session.state);
+        if !std::mem::replace(&mut of_turn.started, true) {
+            if self.ws.has_hooks(HookPoint::BeforeAgentStart, None) {
                 let start = self.start_subject();
                 self.ask_hooks(Subject::Start(Box::new(start)));
                 return true;
             }
         }
-        if !self.turn_hooks.before_request {
-            self.turn_hooks.before_request = true;
-            if self.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
+        let of_turn = self.turn.of(&self.ws.session.state);
+        if !std::mem::replace(&mut of_turn.before_request, true) {
+            if self.ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
                 self.ask_hooks(Subject::BeforeRequest);
                 return true;
             }
@@ -89,19 +89,19 @@ impl AgentLoop {
 
     /// Asks the hooks that add to the request alone. `true`: as above.
     pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
-        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
+        let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
-            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
+            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.ws.context() };
             self.ask_hooks(Subject::Ephemeral(Box::new(overlay)));
         } else {
-            self.added = Added::default();
+            self.ws.prompt.carried.added = Added::default();
         }
         asks
     }
 
     /// Asks the hooks at the end of a turn. `true`: as above.
     pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
-        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
+        let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
             self.ask_hooks(Subject::TurnEnd(Ended { finish_reason }));
         }
@@ -111,11 +111,11 @@ impl AgentLoop {
     fn start_subject(&self) -> Start {
         let said = self.trailing_input().next_back();
         let input = said.and_then(|id| {
-            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
+            let node = self.ws.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
             node.message.as_ref().map(|message| message.content.clone())
         });
         Start {
-            system_prompt: self.parts.iter().map(|part| part.text.as_str()).collect(),
+            system_prompt: self.ws.prompt.parts.iter().map(|part| part.text.as_str()).collect(),
             input: input.unwrap_or_default(),
             prompt_by: None,
             adds: Vec::new(),
@@ -124,7 +124,7 @@ impl AgentLoop {
 
     /// What was said since the model's last word, oldest first.
     fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
-        let path = self.session.tree.path();
+        let path = self.ws.session.tree.path();
         let answered = |role: Role| role == Role::Assistant;
         let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
         let said = path[since.map_or(0, |at| at + 1)..].iter();
@@ -136,7 +136,7 @@ impl AgentLoop {
     }
 
     pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
-        HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
+        HookEvent::Context { reason, envelope: Box::new(self.ws.shown_envelope(context)) }
     }
 
     pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -144,7 +144,7 @@ impl AgentLoop {
         if let Some(message) = answer.custom_message {
             check_custom_type(&message.custom_type).map_err(refused)?;
             let content = custom_parts(message.content).map_err(refused)?;
-            self.check_fits(&content).map_err(refused)?;
+            self.ws.check_fits(&content).map_err(refused)?;
             let (custom_type, display) = (message.custom_type, message.display);
             start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
         }
@@ -164,7 +164,7 @@ impl AgentLoop {
             return Err(HookFault::failed(message));
         }
         if let Some(system_prompt) = answer.system_prompt {
-            if self.counter.system(&system_prompt) > self.window_tokens() / 2 {
+            if self.ws.prompt.counter.system(&system_prompt) > self.ws.window_tokens() / 2 {
                 return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
             }
             if system_prompt != start.system_prompt {
@@ -177,22 +177,22 @@ impl AgentLoop {
 
     /// The turn begins as its hooks wish.
     pub(super) fn started(&mut self, start: Start) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let mut parent = self.session.state.leaf.clone();
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut parent = self.ws.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());
         for data in start.adds {
-            let id: EntryId = self.ids.next_id();
-            let mut entry = self.entry(id.clone(), data);
+            let id: EntryId = self.ws.ids.next_id();
+            let mut entry = self.ws.entry(id.clone(), data);
             entry.parent_id = parent.replace(id);
             events.push(appended(entry, turn_id.clone(), None));
         }
         if !events.is_empty() {
-            self.append(events, Vec::new());
+            self.ws.append(events, Vec::new());
         }
         if let Some(hook) = start.prompt_by {
-            self.receipts.because(Cause::Instructions(Some(hook.clone())));
-            self.turn_hooks.system_prompt = Some(TurnPrompt { text: start.system_prompt, hook });
-            self.refresh_fixed();
+            self.ws.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
+            self.ws.prompt.carried.of_turn = Some(TurnPrompt { text: start.system_prompt, hook });
+            self.ws.refresh_fixed();
         }
         self.proceed();
     }
@@ -224,8 +224,8 @@ impl AgentLoop {
         if ops.is_empty() {
             return Ok(false);
         }
-        let mut context = Context::clone(&self.context());
-        let around = self.around();
+        let mut context = Context::clone(&self.ws.context());
+        let around = self.ws.around();
         let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
         if !applied.changed {
             // It holds already: storing it again would only make the history longer.
@@ -241,27 +241,27 @@ impl AgentLoop {
             patch: applied.ops,
             display,
         };
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let id = self.ids.next_id();
-        let entry = self.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let id = self.ws.ids.next_id();
+        let entry = self.ws.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         self.void_what_read(&context);
-        self.append(vec![appended(entry, turn_id, None)], Vec::new());
+        self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
         Ok(true)
     }
 
     /// A patch changes what the compaction at work, or one that was previewed, has read: its summary says what the model
     /// is not to see any more.
     fn void_what_read(&mut self, patched: &Context) {
-        let before = self.context();
+        let before = self.ws.context();
         let parts = before.messages.iter().zip(&patched.messages);
         let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
         let is_read =
             |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
-        if self.preview.as_ref().is_some_and(|preview| is_read(preview.basis().last_read.as_ref())) {
-            self.preview = None;
+        if self.compaction.carried.preview.as_ref().is_some_and(|preview| is_read(preview.basis().last_read.as_ref())) {
+            self.compaction.carried.preview = None;
         }
-        let at_work = self.running.as_ref().map(|running| running.job.last_read());
-        if at_work.or(self.ready.as_ref().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read) {
+        let at_work = self.compaction.running.as_ref().map(|running| running.job.last_read());
+        if at_work.or(self.compaction.ready.as_ref().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read) {
             self.void_running("a hook changed what it had read");
         }
     }
@@ -269,10 +269,10 @@ impl AgentLoop {
     /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no
     /// compaction takes a system prompt or tools out.
     fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
-        let (half, now) = (self.window_tokens() / 2, self.context());
+        let (half, now) = (self.ws.window_tokens() / 2, self.ws.context());
         let fixed = |context: &Context| {
-            let fixed = self.compiled(context).fixed;
-            self.in_tokens(fixed.system + fixed.tools)
+            let fixed = self.ws.compiled(context).fixed;
+            self.ws.in_tokens(fixed.system + fixed.tools)
         };
         let (before, after) = (fixed(&now), fixed(patched));
         if after > half && after > before {
@@ -282,7 +282,7 @@ impl AgentLoop {
             );
             return Err(HookFault::failed(message));
         }
-        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
+        let added = self.ws.count(patched).tokens.saturating_sub(self.ws.count(&now).tokens);
         if added > half {
             let message = format!("its patch adds about {added} tokens, more than half of the model's window");
             return Err(HookFault::failed(message));
@@ -301,7 +301,7 @@ impl AgentLoop {
         if ops.is_empty() {
             return Ok(false);
         }
-        let around = self.around();
+        let around = self.ws.around();
         let mut context = overlay.context.clone();
         let applied = context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
         says_something(&context)?;
@@ -312,7 +312,7 @@ impl AgentLoop {
 
     /// The request as its hooks wish it: logged, counted again, and sent.
     pub(super) fn overlaid(&mut self, overlay: Overlay) {
-        let now_seen = self.context();
+        let now_seen = self.ws.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
         if self.reseed_due || !is_same {
             // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
@@ -321,16 +321,16 @@ impl AgentLoop {
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;
-        self.added = Added::of(&changes, &self.context());
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        self.ws.prompt.carried.added = Added::of(&changes, &self.ws.context());
+        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
-        let mut parent = self.session.state.leaf.clone();
+        let mut parent = self.ws.session.state.leaf.clone();
         let events: Vec<Event> = changes
             .into_iter()
             .map(|change| {
-                let id: EntryId = self.ids.next_id();
+                let id: EntryId = self.ws.ids.next_id();
                 let data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
-                let mut entry = self.entry(id.clone(), data);
+                let mut entry = self.ws.entry(id.clone(), data);
                 entry.parent_id = parent.replace(id);
                 appended(entry, turn_id.clone(), None)
             })
@@ -339,8 +339,8 @@ impl AgentLoop {
             self.send(&context);
             return;
         }
-        self.append(events, Vec::new());
-        let (count, window) = (self.count(&context), self.window_tokens());
+        self.ws.append(events, Vec::new());
+        let (count, window) = (self.ws.count(&context), self.ws.window_tokens());
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
             let hooks = names.join("`, `");
             let message = format!(

@@ -1,7 +1,7 @@
 //! Hooks on what a tool answered: `tool_result` on its output, then `message` on the message that the model would get.
 
 use super::{
-    super::{AgentLoop, commands::Caller, info, turn::appended},
+    super::{AgentLoop, commands::Caller, prompt::done, turn::appended},
     Subject,
     answer::MESSAGE_BYTES_MAX,
     request::ANOTHER_ROLE,
@@ -90,12 +90,15 @@ impl Given {
 impl AgentLoop {
     /// Whether hooks are looking at this call's answer.
     pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
-        self.chains.iter().any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
+        self.hooks
+            .chains
+            .iter()
+            .any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
     }
 
     /// The commands whose answers hooks are looking at.
     pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
-        self.chains.iter().filter_map(|chain| match &chain.subject {
+        self.hooks.chains.iter().filter_map(|chain| match &chain.subject {
             Subject::Result(given) => Some(&given.caller.id),
             _ => None,
         })
@@ -104,16 +107,16 @@ impl AgentLoop {
     /// A tool has answered: its hooks look at it, then those of messages.
     pub(in crate::agent_loop) fn look_at_result(&mut self, mut given: Given) {
         // The tool has answered: how long hooks take is no business of its limit.
-        self.deadlines.remove(&given.call.call_id);
-        if !self.has_hooks(HookPoint::ToolResult, None) {
-            given.as_message = Some(self.ids.next_id());
+        self.turn.deadlines.remove(&given.call.call_id);
+        if !self.ws.has_hooks(HookPoint::ToolResult, None) {
+            given.as_message = Some(self.ws.ids.next_id());
         }
         self.ask_hooks(Subject::Result(Box::new(given)));
     }
 
     pub(super) fn result_seen(&mut self, mut given: Given) {
-        if given.as_message.is_none() && self.has_hooks(HookPoint::Message, None) {
-            given.as_message = Some(self.ids.next_id());
+        if given.as_message.is_none() && self.ws.has_hooks(HookPoint::Message, None) {
+            given.as_message = Some(self.ws.ids.next_id());
             self.ask_hooks(Subject::Result(Box::new(given)));
         } else {
             self.write_result(given);
@@ -125,26 +128,27 @@ impl AgentLoop {
         let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = self.fitting_output(output);
-        let mut entry = self.result_entry(self.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let mut entry =
+            self.ws.result_entry(self.ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
             Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
         ];
-        let mark = caller.mark(info::done(Some(self.session.state.seq)));
-        self.deadlines.remove(&call.call_id);
-        self.append(events, vec![mark]);
-        self.meter_due = true;
+        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
+        self.turn.deadlines.remove(&call.call_id);
+        self.ws.append(events, vec![mark]);
+        self.turn.meter_due = true;
         self.after_results();
     }
 
     /// A call whose tool has answered gets this result in place of the answer.
     pub(super) fn drop_result(&mut self, call: &PendingCall, why: String) {
-        let entry = self.result_entry(self.session.state.leaf.clone(), call.call_id.clone(), why, true);
+        let entry = self.ws.result_entry(self.ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
-        self.deadlines.remove(&call.call_id);
-        self.append(events, Vec::new());
+        self.turn.deadlines.remove(&call.call_id);
+        self.ws.append(events, Vec::new());
     }
 
     /// The turn ends: answers that hooks still look at came too late, as those to calls that were dropped.

@@ -92,9 +92,9 @@ impl AgentLoop {
         match subject {
             Subject::Start(start) => start.event(),
             Subject::Input(offered) => offered.event(),
-            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.context()),
+            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.ws.context()),
             Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.context()),
+            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.ws.context()),
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(given) => given.event(),

@@ -253,7 +253,7 @@ impl World {
     /// The place that a command goes to, as the runtime reads it from the store.
     fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Place> {
         let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
-        let state = &self.agent.session.state;
+        let state = &self.agent.ws.session.state;
         let ours = self.way_back(state.leaf.as_ref());
         let (common, ours): (Vec<&Entry>, Vec<&Entry>) =
             ours.into_iter().partition(|entry| theirs.contains(&entry.entry_id));
@@ -269,13 +269,13 @@ impl World {
 
     /// What the loop in memory would send is what the log says.
     fn check_seen(&self) {
-        let live = crate::context::build_context(self.agent.session.tree.path()).to_messages();
+        let live = crate::context::build_context(self.agent.ws.session.tree.path()).to_messages();
         let read = crate::context::build_context(self.read_back().tree.path()).to_messages();
         assert_eq!(live, read, "seed {}: what is in memory differs from what the log says", self.seed);
         let read = self.read_back().held;
-        assert_eq!(self.agent.session.held, read, "seed {}: what is held differs from what the log says", self.seed);
+        assert_eq!(self.agent.ws.session.held, read, "seed {}: what is held differs from what the log says", self.seed);
         if let Some(held) = read {
-            let context = crate::context::build_context(self.agent.session.tree.path());
+            let context = crate::context::build_context(self.agent.ws.session.tree.path());
             assert!(held.still_reads(&context), "seed {}: what is held is of another history", self.seed);
         }
     }
@@ -374,7 +374,7 @@ impl World {
         }
         self.check_hook_reply(reply);
         if let Reply::Navigated(navigated) = reply {
-            assert_eq!(navigated.leaf_id, self.agent.session.state.leaf, "seed {}", self.seed);
+            assert_eq!(navigated.leaf_id, self.agent.ws.session.state.leaf, "seed {}", self.seed);
         }
         if let Reply::Accepted(accepted) = reply
             && let Some(entry) = &accepted.entry_id
@@ -452,7 +452,7 @@ impl World {
         seed.next_request = self.forgotten.iter().map(|request| request.0).max().unwrap_or(0) + 1;
         self.agent = AgentLoop::seeded(generation, seed);
         self.tell(Input::Recovered);
-        assert!(self.agent.session.state.turn.is_none() || self.open_turn);
+        assert!(self.agent.ws.session.state.turn.is_none() || self.open_turn);
     }
 
     /// Answers until nothing runs any more: then every turn has ended.
@@ -482,8 +482,8 @@ impl World {
             }
         }
         let agent = &self.agent;
-        let (stage, line, queue) = (&agent.stage, agent.line.len(), agent.session.state.queue.len());
-        let (chains, running) = (agent.chains.len(), agent.running.is_some());
+        let (stage, line, queue) = (&agent.stage, agent.hooks.line.len(), agent.ws.session.state.queue.len());
+        let (chains, running) = (agent.hooks.chains.len(), agent.compaction.running.is_some());
         assert!(
             agent.is_idle() && !self.open_turn,
             "seed {}: it does not come to rest: {stage:?}, {chains} hooks, {line} in line, {queue} in the queue, \
@@ -501,7 +501,7 @@ impl World {
         let twice = self.said.iter().find(|(_, times)| **times > 1);
         assert!(twice.is_none(), "seed {}: {twice:?} was said twice", self.seed);
         assert!(self.waiting.is_empty(), "seed {}: inputs wait for ever", self.seed);
-        assert_eq!(folded, self.agent.session.state, "seed {}: the state is not the fold of the log", self.seed);
+        assert_eq!(folded, self.agent.ws.session.state, "seed {}: the state is not the fold of the log", self.seed);
     }
 }
 
@@ -562,7 +562,7 @@ fn whatever_happens_the_promises_hold() {
         of_held_after_crash += world.of_held_after_crash;
         hooked += world.hushed.len();
         taken_out += world.taken_out.len();
-        compactions += world.agent.session.state.compactions;
+        compactions += world.agent.ws.session.state.compactions;
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();

@@ -110,7 +110,7 @@ impl World {
 
     fn annotate(&mut self) {
         let waiting: Vec<CommandId> =
-            self.agent.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
+            self.agent.ws.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
         match self.rng.u8(..6) {
             0 => self.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() })),
             1 => {
@@ -133,6 +133,7 @@ impl World {
                 self.rng.shuffle(&mut order);
                 let steered: HashSet<CommandId> = self
                     .agent
+                    .ws
                     .session
                     .state
                     .queue
@@ -219,7 +220,8 @@ impl World {
     }
 
     fn compact(&mut self) {
-        let preview_id: Option<JobId> = self.agent.preview.as_ref().map(|preview| preview.id().clone());
+        let preview_id: Option<JobId> =
+            self.agent.compaction.carried.preview.as_ref().map(|preview| preview.id().clone());
         match self.rng.u8(..4) {
             0 => self.command(Command::PreviewCompact(PreviewCompact::default())),
             1 if preview_id.is_some() => {
@@ -234,7 +236,7 @@ impl World {
         let is_undo = !self.agent.is_busy() && self.rng.bool();
         match self.rng.u8(..4) {
             _ if is_undo => {
-                let path = self.agent.session.tree.path();
+                let path = self.agent.ws.session.tree.path();
                 let Ok(target) = undo_target(path, None) else { return };
                 let mut state = self.folded();
                 state.undone.push(target.clone());
@@ -246,7 +248,7 @@ impl World {
                 self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(place)));
             }
             0 => {
-                let pins = &self.agent.session.state.pins;
+                let pins = &self.agent.ws.session.state.pins;
                 let Some(pin) = self.rng.choice(pins).cloned() else { return };
                 self.command(Command::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
             }
@@ -258,8 +260,8 @@ impl World {
         let Some(entry) = self.some_entry() else { return };
         let id = entry.entry_id;
         let command = Command::PinEntry(PinEntry { entry_id: id.clone() });
-        let path = self.agent.session.tree.path();
-        let leaf = self.agent.session.state.leaf.clone();
+        let path = self.agent.ws.session.tree.path();
+        let leaf = self.agent.ws.session.state.leaf.clone();
         let is_on_path = self.way_back(leaf.as_ref()).iter().any(|entry| entry.entry_id == id);
         if path.iter().any(|node| *node.id() == id) || !is_on_path {
             self.command(command);
@@ -276,7 +278,7 @@ impl World {
 
     /// The entry; of a call and its results all.
     fn unit_of(&self, id: &EntryId) -> Vec<EntryId> {
-        let leaf = self.agent.session.state.leaf.clone();
+        let leaf = self.agent.ws.session.state.leaf.clone();
         let path: Vec<_> = self.way_back(leaf.as_ref()).into_iter().rev().collect();
         let Some(at) = path.iter().position(|entry| entry.entry_id == *id) else { return vec![id.clone()] };
         let is_result =

@@ -420,7 +420,9 @@ fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
     world.wait(40).answer(json!({ "systemPrompt": "Be kind." })).wait(5).answer(json!({}));
     let runs: Vec<(&str, &str, HookOutcome, u64)> = world
         .agent
-        .hook_runs
+        .turn
+        .carried
+        .runs
         .iter()
         .map(|run| (run.hook.as_str(), run.event.as_str(), run.outcome, run.duration_ms))
         .collect();

@@ -30,7 +30,7 @@ fn much() -> String {
 
 impl World {
     fn held(&self) -> Option<&Held> {
-        self.agent.session.held.as_deref()
+        self.agent.ws.session.held.as_deref()
     }
 
     /// The newest compaction that was committed.
@@ -44,9 +44,9 @@ impl World {
 
     /// The process is started again, with other settings of the deployment.
     fn restart(&mut self, change: impl FnOnce(&mut Deployment)) -> &mut Self {
-        let mut deployment = Deployment::clone(&self.agent.deployment);
+        let mut deployment = Deployment::clone(&self.agent.ws.deployment);
         change(&mut deployment);
-        let session = self.agent.session.clone();
+        let session = self.agent.ws.session.clone();
         let calibration = Calibration::new(Counter::for_model("test").method());
         let seed = Seed::new(session, Arc::new(deployment), calibration, IdSource::seeded(9));
         self.agent = AgentLoop::seeded(self.agent.generation(), seed);
@@ -55,7 +55,7 @@ impl World {
 
     fn place(&self, at: usize) -> (EntryId, Place) {
         let leaf = self.entries[at].entry_id.clone();
-        let tree = self.agent.session.tree.upto(&leaf).unwrap();
+        let tree = self.agent.ws.session.tree.upto(&leaf).unwrap();
         (leaf.clone(), Place { leaf: Some(leaf), tree, ..Place::default() })
     }
 
@@ -279,7 +279,11 @@ fn only_what_it_rests_on_drops_it() {
         change(&mut world);
         let held = world.held().map(|held| held.job_id.clone());
         assert_eq!(held.as_ref() == Some(&job), *stays, "{what}");
-        assert_eq!(world.agent.session.state.held.as_ref().map(|at| &at.job_id), held.as_ref(), "{what}: in the log");
+        assert_eq!(
+            world.agent.ws.session.state.held.as_ref().map(|at| &at.job_id),
+            held.as_ref(),
+            "{what}: in the log"
+        );
         let dropped = |event: &Event| matches!(event, Event::CompactionFailed(failed) if failed.job_id == job);
         let dropped = world.events.iter().any(dropped);
         assert_eq!(dropped, !stays, "{what}: whoever was told of it is told");
@@ -296,7 +300,7 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
     world.summary();
     assert!(world.held().is_some());
     world.command(Command::UndoCompaction(UndoCompaction::default()));
-    assert_eq!((world.held(), world.agent.session.state.held.as_ref()), (None, None));
+    assert_eq!((world.held(), world.agent.ws.session.state.held.as_ref()), (None, None));
     // What was pinned is kept by what was held before it.
     let mut world = holding(Vec::new());
     let entry_id = world.entries[0].entry_id.clone();
@@ -308,10 +312,10 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
 #[test]
 fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
     let mut world = holding(Vec::new());
-    world.agent.session.held = None;
+    world.agent.ws.session.held = None;
     world.took();
     world.restart(|_| ()).check(&["compaction failed compaction_void"]);
-    assert_eq!(world.agent.session.state.held, None);
+    assert_eq!(world.agent.ws.session.state.held, None);
     world.say("more").check(&["+ user", "turn", "summary", "model"]);
 }
 
@@ -331,8 +335,8 @@ fn outgrown() -> World {
 /// The same before the compaction is prepared.
 fn outgrowing(hooks: Vec<HookSpec>) -> World {
     let mut world = World::full(hooks, "threshold", 60);
-    world.agent.deployment = {
-        let mut deployment = Deployment::clone(&world.agent.deployment);
+    world.agent.ws.deployment = {
+        let mut deployment = Deployment::clone(&world.agent.ws.deployment);
         deployment.options.reserve_tokens = Some(64);
         deployment.options.target = 0.2;
         deployment.options.keep_recent_tokens = 200;
@@ -366,11 +370,11 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     assert!(asked.join("\n").contains("to the north"), "what was said since is summarised");
     let before = prepared(&world);
     world.model("so");
-    assert_eq!(world.agent.session.state.compactions, 0, "the one that is made again is waited for");
+    assert_eq!(world.agent.ws.session.state.compactions, 0, "the one that is made again is waited for");
     world.took();
     // It is held as any other, and not made a third time: it is committed as it is.
     world.summary().check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
-    assert_eq!((prepared(&world), world.agent.session.state.compactions), (before + 1, 1));
+    assert_eq!((prepared(&world), world.agent.ws.session.state.compactions), (before + 1, 1));
     assert_ne!(world.committed().job_id, first);
     let told = |event: &Event| matches!(event, Event::CompactionFailed(_));
     assert!(!world.events.iter().any(told), "the first one is part of it");
@@ -389,7 +393,7 @@ fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
     // The loop of the other model makes room by itself, and asks.
     world.summary().model("so");
     assert!(world.took().contains(&"end completed".to_owned()));
-    assert_eq!(world.agent.session.state.compactions, 1);
+    assert_eq!(world.agent.ws.session.state.compactions, 1);
 }
 
 #[test]

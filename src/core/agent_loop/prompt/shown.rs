@@ -1,6 +1,6 @@
 //! What the next request would send, to look at: nothing is changed, and no hook is asked.
 
-use super::{AgentLoop, Stage};
+use super::super::{AgentLoop, Stage};
 use crate::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
@@ -21,9 +21,9 @@ impl AgentLoop {
     /// # Errors
     /// `invalid_field`: it is too large to be shown as it was asked for.
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
-        let mut context = self.context();
+        let mut context = self.ws.context();
         if get.ephemeral == Some(true) {
-            self.added.put_on(Arc::make_mut(&mut context), &self.around());
+            self.ws.prompt.carried.added.put_on(Arc::make_mut(&mut context), &self.ws.around());
         }
         let as_markdown = get.format == Some(ContextFormat::Markdown);
         let bytes = context.bytes(!as_markdown);
@@ -36,15 +36,15 @@ impl AgentLoop {
             let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
         }
-        let mut envelope = self.shown_envelope(&context);
+        let mut envelope = self.ws.shown_envelope(&context);
         if matches!(self.stage, Stage::Asking { .. } | Stage::Stopping { .. }) {
             envelope.meta.request += 1;
         }
         let tokens = envelope.meta.tokens;
-        let compiled = self.compiled(&context);
-        let outgoing = self.outgoing(&compiled, &context, tokens);
-        let receipt = || self.receipts.of(&outgoing, envelope.meta.request, compiled.notes.clone());
-        let receipt = (!self.receipts.lacks_tools(&outgoing)).then(receipt);
+        let compiled = self.ws.compiled(&context);
+        let outgoing = self.ws.outgoing(&compiled, &context, tokens);
+        let receipt = || self.ws.prompt.carried.receipts.of(&outgoing, envelope.meta.request, compiled.notes.clone());
+        let receipt = (!self.ws.prompt.carried.receipts.lacks_tools(&outgoing)).then(receipt);
         Ok(if as_markdown {
             Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt }
         } else {

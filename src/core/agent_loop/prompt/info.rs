@@ -1,6 +1,6 @@
 //! The meter, the report and the snapshot: all from the one count.
 
-use super::{AgentLoop, Effect, Stage};
+use super::super::{AgentLoop, Effect, Stage};
 use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, Timestamp, TurnId,
@@ -62,44 +62,44 @@ impl AgentLoop {
     /// How full the window is, counted over the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
-        let count = self.count(&self.context());
-        self.context_info_of(&count, self.window_tokens())
+        let count = self.ws.count(&self.ws.context());
+        self.context_info_of(&count, self.ws.window_tokens())
     }
 
     /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results
     /// that come at once there is a pause; what the last of them leaves is told before the request that follows it.
-    pub(super) fn tell_meter(&mut self) {
-        let Some(turn) = &self.session.state.turn else {
-            (self.meter_due, self.metered) = (false, None);
+    pub(in crate::agent_loop) fn tell_meter(&mut self) {
+        let Some(turn) = &self.ws.session.state.turn else {
+            (self.turn.meter_due, self.turn.metered) = (false, None);
             return;
         };
-        if !std::mem::take(&mut self.meter_due) || matches!(self.stage, Stage::Done) {
+        if !std::mem::take(&mut self.turn.meter_due) || matches!(self.stage, Stage::Done) {
             return;
         }
         let waits = matches!(self.stage, Stage::AwaitingTools);
-        let too_soon = |(_, at): (u64, Timestamp)| waits && self.now < at.plus_millis(METER_PAUSE_MILLIS);
-        if self.metered.is_some_and(too_soon) {
+        let too_soon = |(_, at): (u64, Timestamp)| waits && self.ws.now < at.plus_millis(METER_PAUSE_MILLIS);
+        if self.turn.metered.is_some_and(too_soon) {
             return;
         }
         let (turn_id, context_info) = (turn.turn_id.clone(), self.context_info());
         let tokens = context_info.token_count;
-        if self.metered.is_none_or(|(told, _)| told != tokens) {
-            self.metered = Some((tokens, self.now));
+        if self.turn.metered.is_none_or(|(told, _)| told != tokens) {
+            self.turn.metered = Some((tokens, self.ws.now));
             let updated = ContextUpdated { turn_id, context_info };
-            self.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
+            self.ws.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
         }
     }
 
-    pub(super) fn context_info_of(&self, count: &RequestCount, window: u64) -> ContextInfo {
+    pub(in crate::agent_loop) fn context_info_of(&self, count: &RequestCount, window: u64) -> ContextInfo {
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
         let ratio = count.tokens as f64 / window.max(1) as f64;
-        let compact_at_tokens = self.manager.compact_at_tokens(window);
+        let compact_at_tokens = self.ws.manager.compact_at_tokens(window);
         ContextInfo {
             token_count: count.tokens,
             usage_percent: usage_percent(count.tokens, window),
             transcript_length: count.messages,
             max_tokens: window,
-            strategy: self.manager.name().to_owned(),
+            strategy: self.ws.manager.name().to_owned(),
             warning: warning(count.tokens, window, compact_at_tokens),
             usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
             source: count.source,
@@ -107,16 +107,20 @@ impl AgentLoop {
             trailing_tokens: count.trailing_tokens,
             last_usage_entry_id: count.last_usage_entry_id.clone(),
             error_bound_tokens: count.error_bound_tokens,
-            reserved_tokens: self.manager.reserved_tokens(window),
+            reserved_tokens: self.ws.manager.reserved_tokens(window),
             compact_at_tokens,
-            compact_at_rule: self.manager.compact_at_rule(window),
-            prepare_at_tokens: self.manager.prepare_at_tokens(window),
+            compact_at_rule: self.ws.manager.compact_at_rule(window),
+            prepare_at_tokens: self.ws.manager.prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
-            generation: self.generation,
-            compactions: self.session.state.compactions,
-            session_id: self.session.id.clone(),
-            leaf_id: self.session.state.leaf.clone(),
-            breaker: self.guards.breaker(self.now, count.tokens, self.session.state.rest_tokens),
+            generation: self.ws.generation,
+            compactions: self.ws.session.state.compactions,
+            session_id: self.ws.session.id.clone(),
+            leaf_id: self.ws.session.state.leaf.clone(),
+            breaker: self.compaction.carried.guards.breaker(
+                self.ws.now,
+                count.tokens,
+                self.ws.session.state.rest_tokens,
+            ),
             breakdown: count.breakdown,
         }
     }
@@ -125,14 +129,15 @@ impl AgentLoop {
     /// and not at what the next request of one would cost.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
-        self.guards.tripped().or(self.session.state.rest_tokens.map(|_| BreakerReason::Undone))
+        self.compaction.carried.guards.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
     }
 
     /// What the session is doing.
     #[must_use]
     pub fn doing(&self) -> SessionState {
-        let compacts = matches!(self.stage, Stage::Compacting | Stage::Leaving { .. }) || self.ordered.is_some();
-        match self.session.state.turn {
+        let compacts = matches!(self.stage, Stage::Compacting | Stage::Leaving { .. })
+            || self.compaction.carried.ordered.is_some();
+        match self.ws.session.state.turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
             None => SessionState::Idle,
@@ -142,11 +147,11 @@ impl AgentLoop {
     /// Where the session stands.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let state = &self.session.state;
+        let state = &self.ws.session.state;
         let compaction = match &self.stage {
             Stage::Leaving { leaving, .. } => Some(RunningCompaction {
                 job_id: leaving.job.order.job_id.clone(),
-                phase: super::navigate::PHASE.to_owned(),
+                phase: super::super::navigate::PHASE.to_owned(),
                 background: false,
             }),
             _ => self.shown_compaction(),
@@ -155,7 +160,7 @@ impl AgentLoop {
             seq: state.seq,
             leaf: state.leaf.clone(),
             state: self.doing(),
-            generation: self.generation,
+            generation: self.ws.generation,
             name: state.name.clone(),
             model: state.model.clone(),
             strategy: state.strategy.clone(),
@@ -197,13 +202,13 @@ fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> 
 }
 
 /// A change of the session in which only what `change` sets is there.
-pub(super) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
+pub(in crate::agent_loop) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
     let mut updated = SessionUpdated::default();
     change(&mut updated);
     Event::SessionUpdated(Box::new(updated))
 }
 
 /// The reply `ok`.
-pub(super) fn done(as_of_seq: Option<u64>) -> Reply {
+pub(in crate::agent_loop) fn done(as_of_seq: Option<u64>) -> Reply {
     Reply::Ok(Done { as_of_seq, ..Done::default() })
 }

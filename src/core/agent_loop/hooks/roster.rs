@@ -1,0 +1,271 @@
+//! The roster: which hooks are asked at which point.
+//!
+//! It names the server's hooks, those of the client that owns the session, and the required ones that are owed: their
+//! client is gone (another one owns the session, or the session was read from the store), and a required hook fails
+//! closed, so work that was accepted under it must not go on without it. Owed hooks are asked like those of a client
+//! that is away, until a client offers them again or the work is done.
+//!
+//! Invariant: the session's state names the required hooks with the step that begins a turn or puts an input in line,
+//! so a restart at any moment finds them.
+
+use super::super::{prompt::session_updated, workspace::Workspace};
+use crate::{
+    hook::{HOOKS_MAX, HookPlace, HookSpec},
+    session::SessionState,
+};
+use reseed_protocol::{
+    CommandId, TurnId,
+    event::Event,
+    hook::{ContextReason, HookOffer, HookPoint},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Hooks that may be owed one by one: those of one client that was taken over from, and of the one before it. Beyond it
+/// a hook is added only where none is owed at its point, which is enough to fail closed.
+const OWED_MAX: usize = 2 * HOOKS_MAX;
+
+/// The hooks of clients. It goes from loop to loop.
+#[derive(Debug, Clone, Default)]
+pub(in crate::agent_loop) struct Roster {
+    /// Those that the owner's client offers. Like its tools they are offered again after a restart.
+    client: Arc<[HookSpec]>,
+    owed: Owed,
+    /// The commands whose inputs are not accepted yet: the one that hooks look at, and those in line behind it.
+    waiting: BTreeSet<CommandId>,
+}
+
+/// Required hooks whose client is gone, and the work that needs them.
+#[derive(Debug, Clone, Default)]
+struct Owed {
+    hooks: Arc<[HookSpec]>,
+    /// The turn that was running.
+    turn: Option<TurnId>,
+    /// The commands whose inputs were waiting. As many as the queue and the line before it hold.
+    inputs: BTreeSet<CommandId>,
+}
+
+impl Owed {
+    fn has_work(&self) -> bool {
+        self.turn.is_some() || !self.inputs.is_empty()
+    }
+
+    fn add(&mut self, hooks: impl Iterator<Item = HookSpec>) {
+        let mut owed = self.hooks.to_vec();
+        for spec in hooks {
+            let is_at_its_point = |other: &HookSpec| stands_for(other, &spec) || other.covers(&spec);
+            let is_there = match owed.len() < OWED_MAX {
+                true => owed.iter().any(|other| other.covers(&spec)),
+                false => owed.iter().any(is_at_its_point),
+            };
+            if !is_there {
+                owed.push(spec);
+            }
+        }
+        self.hooks = owed.into();
+    }
+}
+
+/// Returns true if a required hook is asked wherever the other one is.
+fn stands_for(hook: &HookSpec, other: &HookSpec) -> bool {
+    HookSpec { name: other.name.clone(), ..hook.clone() }.covers(other)
+}
+
+impl Roster {
+    /// Replaces the hooks that the client offers.
+    pub(in crate::agent_loop) fn offer(&mut self, hooks: Arc<[HookSpec]>) {
+        self.client = hooks;
+    }
+
+    /// Notes which inputs are not accepted yet.
+    pub(super) fn note_waiting(&mut self, waiting: BTreeSet<CommandId>) {
+        self.waiting = waiting;
+    }
+
+    /// Returns true if work is waiting that needs a client's required hooks.
+    pub(in crate::agent_loop) fn needs_its_client(&self, state: &SessionState) -> bool {
+        let has_required = self.client.iter().any(|spec| spec.required);
+        self.owed.has_work() || (has_required && has_work(state))
+    }
+
+    /// The session was read from the store: what waits was accepted under hooks that no client offers yet.
+    pub(in crate::agent_loop) fn owe_what_was_kept(&mut self, state: &SessionState) {
+        self.owe(state, state.hooks.iter().map(spec_of).collect());
+    }
+
+    /// Another client owns the session from now on: what was begun under the hooks of the one before still needs them.
+    pub(in crate::agent_loop) fn host_left(&mut self, state: &SessionState) {
+        let gone = std::mem::take(&mut self.client);
+        self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());
+    }
+
+    fn owe(&mut self, state: &SessionState, hooks: Vec<HookSpec>) {
+        if hooks.is_empty() {
+            return;
+        }
+        self.owed.turn = state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        self.owed.inputs.extend(state.queue.iter().map(|item| item.command_id.clone()));
+        self.owed.inputs.extend(self.waiting.iter().cloned());
+        self.owed.add(hooks.into_iter());
+        self.forget_what_is_done(state);
+    }
+
+    /// Work that is done needs no hooks any more.
+    pub(in crate::agent_loop) fn forget_what_is_done(&mut self, state: &SessionState) {
+        if self.owed.hooks.is_empty() {
+            return;
+        }
+        self.owed.inputs.retain(|id| {
+            state.queue.iter().any(|item| item.command_id == *id)
+                || state.turn.as_ref().is_some_and(|turn| turn.command_ids.contains(id))
+                || self.waiting.contains(id)
+        });
+        let is_running = |id: &TurnId| state.turn.as_ref().is_some_and(|turn| turn.turn_id == *id);
+        self.owed.turn = self.owed.turn.take().filter(is_running);
+        if !self.owed.has_work() {
+            self.owed = Owed::default();
+        }
+    }
+
+    /// The owed hooks that the running turn needs and that no client offers.
+    fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
+        let turn = state.turn.as_ref();
+        let needs = turn.is_some_and(|turn| {
+            self.owed.turn.as_ref() == Some(&turn.turn_id)
+                || turn.command_ids.iter().any(|id| self.owed.inputs.contains(id))
+        });
+        self.still_owed().filter(move |_| needs)
+    }
+
+    /// The owed hooks that an input needs which is not accepted yet.
+    fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
+        let needs = self.owed.inputs.contains(id);
+        self.still_owed().filter(move |_| needs)
+    }
+
+    fn still_owed(&self) -> impl Iterator<Item = &HookSpec> {
+        self.owed.hooks.iter().filter(|owed| !self.client.iter().any(|offered| offered.covers(owed)))
+    }
+
+    /// Returns true if the client offers a hook of this name at this point.
+    pub(super) fn is_offered(&self, spec: &HookSpec) -> bool {
+        self.client.iter().any(|offered| offered.name == spec.name && offered.point == spec.point)
+    }
+
+    /// Returns true if this hook cannot be asked now: it is of a client that does not offer it.
+    pub(super) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
+        place == HookPlace::Client && !self.is_offered(spec)
+    }
+
+    /// Returns the client's hooks without which no answer of the model's goes on, by name. The server's own never leave.
+    pub(in crate::agent_loop) fn guards(&self, state: &SessionState) -> Vec<String> {
+        let guards = self.client.iter().chain(self.owed_to_turn(state));
+        let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
+        guards.map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Returns the first of these that the client offers no more, or no more as required.
+    pub(in crate::agent_loop) fn missing_guard<'a>(
+        &self,
+        state: &SessionState,
+        guards: &'a [String],
+    ) -> Option<&'a str> {
+        let here = self.guards(state);
+        let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
+        guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
+    }
+
+    /// Names the required hooks of clients under which work is begun from now on, if the session's state names others.
+    pub(in crate::agent_loop) fn to_keep(&self, state: &SessionState) -> Option<Event> {
+        let required = self.client.iter().filter(|spec| spec.required);
+        let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
+        (hooks != state.hooks).then(|| session_updated(|updated| updated.hooks = Some(hooks)))
+    }
+}
+
+impl Workspace {
+    /// The hooks of the server's and of the client that owns the session.
+    fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
+        server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// All hooks that the running turn is under.
+    pub(in crate::agent_loop) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+        let owed = self.roster.owed_to_turn(&self.session.state);
+        self.hooks_here().chain(owed.map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// The hooks that are asked about an input.
+    pub(super) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+        self.hooks_here().chain(self.roster.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Returns true if any hook is asked about what this command says.
+    pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
+        self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
+    }
+
+    /// Returns true if any hook is asked there.
+    pub(in crate::agent_loop) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
+        self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
+    }
+
+    /// Returns true if any hook is asked there whose answer is awaited.
+    pub(in crate::agent_loop) fn awaits_hooks(&self, point: HookPoint) -> bool {
+        self.all_hooks().any(|(_, spec)| spec.point == point && !spec.observe)
+    }
+
+    /// Stores the required hooks where work is under way that needs them.
+    pub(super) fn keep_hooks_of_work(&mut self) {
+        if has_work(&self.session.state)
+            && let Some(event) = self.roster.to_keep(&self.session.state)
+        {
+            self.append(vec![event], Vec::new());
+        }
+    }
+}
+
+fn has_work(state: &SessionState) -> bool {
+    state.turn.is_some() || !state.queue.is_empty()
+}
+
+/// Returns true if a step begins work that hooks may be needed for.
+pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
+    events.iter().any(|event| match event {
+        Event::TurnStarted(_) => true,
+        Event::QueueChanged(changed) => !changed.items.is_empty(),
+        _ => false,
+    })
+}
+
+fn spec_of(offer: &HookOffer) -> HookSpec {
+    HookSpec {
+        name: offer.name.clone().unwrap_or_default(),
+        point: offer.event,
+        reasons: offer.reasons.clone().unwrap_or_default(),
+        timeout_ms: offer.timeout_ms,
+        required: true,
+        observe: false,
+    }
+}
+
+fn offer_of(spec: &HookSpec) -> HookOffer {
+    HookOffer {
+        name: Some(spec.name.clone()),
+        event: spec.point,
+        reasons: Some(spec.reasons.clone()).filter(|reasons| !reasons.is_empty()),
+        timeout_ms: spec.timeout_ms,
+        required: None,
+        observe: None,
+    }
+}
+
+impl super::Chain {
+    /// Returns the command whose input hooks look at.
+    pub(super) fn input_id(&self) -> Option<&CommandId> {
+        match &self.subject {
+            super::Subject::Input(offered) => Some(&offered.caller.id),
+            _ => None,
+        }
+    }
+}
