@@ -1,11 +1,11 @@
-//! What every store checks before it writes, so that all refuse alike and a refused append leaves nothing behind.
+//! Checks that every store makes before it writes, so that all stores refuse alike and a refused append writes nothing.
 
 use super::{Append, Error, Lease};
 use std::collections::HashSet;
 
 impl Lease {
-    /// Whether an append at `first_seq` under this lease may go into a log that stands at `term` and `last_seq`. The
-    /// epoch is looked at too: a session deleted and made again under its old id counts its terms from 1 again.
+    /// Checks that an append at `first_seq` under this lease fits a log at `term` and `last_seq`. The epoch is checked
+    /// too: a session deleted and recreated under its old id starts again at term 1.
     pub(super) fn check(&self, first_seq: u64, epoch: &str, term: u64, last_seq: u64) -> Result<(), Error> {
         if self.epoch == epoch && self.term == term && last_seq.checked_add(1) == Some(first_seq) {
             return Ok(());
@@ -15,7 +15,7 @@ impl Lease {
 }
 
 impl Append {
-    /// Refuses an append that names one command or one entry twice, under `lease`.
+    /// Refuses an append that names the same command or entry twice.
     pub(super) fn check_distinct(&self, lease: &Lease) -> Result<(), Error> {
         let mut commands = HashSet::new();
         for mark in &self.marks {

@@ -1,4 +1,4 @@
-//! From `DATABASE_URL` to a store.
+//! Opens the store that `DATABASE_URL` names.
 
 use super::{
     SessionStore,
@@ -7,31 +7,31 @@ use super::{
 };
 use std::{path::Path, sync::Arc};
 
-/// Why there is no store behind a `DATABASE_URL`.
+/// Why a `DATABASE_URL` could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL names no store that is known. Only its scheme is repeated: the rest may hold a password.
+    /// The scheme is not supported. Only the scheme is repeated: the rest may hold a password.
     #[error(
         "the database URL begins with `{scheme}`; allowed are `sqlite://` with a path (`sqlite://data/reseed.db`, \
          `sqlite:///var/lib/reseed.db`) and `memory:`"
     )]
     Unsupported {
-        /// What stands before the first colon, at most 32 characters.
+        /// The text before the first colon, at most 32 characters.
         scheme: String,
     },
-    /// A SQLite URL that has no path, or options behind a `?`, which are not known.
+    /// A SQLite URL without a path, or with unsupported options after a `?`.
     #[error("the database URL `sqlite://{rest}` must be `sqlite://` and a path to a file, without `?`")]
     Path {
-        /// What stands behind `sqlite://`.
+        /// The text after `sqlite://`.
         rest: String,
     },
-    /// The database is there but cannot be opened.
+    /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 /// Opens the store that `database_url` names: `sqlite://` and a path, relative to the working directory or absolute
-/// (taken as it is, nothing is percent-decoded), or `memory:`, which forgets everything when the process ends.
+/// (taken literally, without percent-decoding), or `memory:`, which loses everything when the process ends.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -39,7 +39,7 @@ pub fn connect(database_url: &str) -> Result<Arc<dyn SessionStore>, ConnectError
     connect_observed(database_url, |_| {})
 }
 
-/// Like [`connect`], and tells `observer` of each commit, on the store's own thread. A store in memory has none.
+/// Like [`connect`], and reports each commit to `observer` on the store's own thread. The memory store reports none.
 ///
 /// # Errors
 /// [`ConnectError`].

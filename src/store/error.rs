@@ -3,7 +3,7 @@
 use reseed_protocol::{EntryId, SessionId};
 use std::fmt;
 
-/// A part of what is kept of a session, for saying where damage is.
+/// A part of a session's stored data, to say where damage is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The record with this `seq`.
@@ -12,7 +12,7 @@ pub enum Part {
     Head,
     /// The mark of a command.
     Mark,
-    /// The pages of the database that hold it, as the database itself says.
+    /// The database pages that hold it, as the database itself reports.
     Pages,
 }
 
@@ -27,17 +27,17 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why the store could not do it.
+/// Why a store operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such session.
     #[error("there is no session `{0}`")]
     NotFound(SessionId),
-    /// There is one of this name already.
-    #[error("session `{0}` exists already")]
+    /// A session with this id already exists.
+    #[error("session `{0}` already exists")]
     Exists(SessionId),
-    /// Another writer has opened the session since, or the log is not where the writer thinks: nothing was written;
-    /// the writer must drop what it knows and open again.
+    /// Another writer has opened the session since, or the log is not where the writer thinks. Nothing was written; the
+    /// writer must drop its state and open again.
     #[error(
         "session `{session}` is at term {term} and seq {last_seq}; the append came with term {append_term} for seq {first_seq}"
     )]
@@ -53,40 +53,41 @@ pub enum Error {
         /// The append's first seq.
         first_seq: u64,
     },
-    /// The command's mark is there already: nothing was written.
-    #[error("command `{command_id}` is in the log of session `{session}` already")]
+    /// The command's mark already exists. Nothing was written.
+    #[error("command `{command_id}` is already in the log of session `{session}`")]
     DuplicateCommand {
         /// The session.
         session: SessionId,
         /// The command.
         command_id: String,
     },
-    /// An entry of this id is there already: nothing was written.
-    #[error("session `{session}` has an entry `{entry}` already")]
+    /// An entry with this id already exists. Nothing was written.
+    #[error("session `{session}` already has an entry `{entry}`")]
     DuplicateEntry {
         /// The session.
         session: SessionId,
         /// The entry.
         entry: EntryId,
     },
-    /// A part of the session does not read back as it was written: its disk or file has gone bad. Other sessions, and the
-    /// rest of this one's log, are still readable; nothing is appended to a session whose head is damaged.
+    /// A part of the session does not read back as it was written: the disk or the file is damaged. Other sessions, and
+    /// the rest of this one's log, remain readable; nothing is appended to a session whose head is damaged.
     #[error("{part} of session `{session}` is damaged: {reason}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// What of it.
+        /// The damaged part.
         part: Part,
-        /// What does not fit.
+        /// What is wrong with it.
         reason: &'static str,
     },
-    /// The cursor of a list did not come from this store: the client's fault, not the store's.
-    #[error("`{0}` is not a cursor of a list")]
+    /// The cursor did not come from this store: the client's fault, not the store's.
+    #[error("`{0}` is not a list cursor")]
     Cursor(String),
-    /// The store was opened to be looked into.
-    #[error("the database is open for reading only")]
+    /// The store was opened read-only.
+    #[error("the database is open read-only")]
     ReadOnly,
-    /// It is not known whether the append was written: open again and read. Disk full and I/O errors are this.
+    /// It is unknown whether the append was written: open again and read. A full disk and I/O errors are reported as
+    /// this.
     #[error("the store failed: {0}")]
     Unknown(String),
 }

@@ -1,4 +1,4 @@
-//! A store that fails when told to, for tests of the layers above. Everything but [`SessionStore::append`] passes through.
+//! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through.
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
@@ -10,16 +10,16 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Where an append fails. The caller gets [`Error::Unknown`] either way, and cannot tell which it was.
+/// When an append fails. The caller gets [`Error::Unknown`] either way and cannot tell which it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Before it is written: the log does not have it.
+    /// Before writing: the log does not have it.
     Before,
-    /// After it was written: the log has it.
+    /// After writing: the log has it.
     After,
 }
 
-/// Wraps a store and fails chosen appends. For tests.
+/// Wraps a store and fails chosen appends, for tests.
 #[derive(Debug)]
 pub struct Faulty<S> {
     inner: S,
@@ -28,28 +28,27 @@ pub struct Faulty<S> {
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// Appends begun so far.
+    /// Appends started so far.
     appends: u64,
     faults: BTreeMap<u64, Fault>,
-    /// Of these, the ones after which nothing works any more.
+    /// The faults after which the store is dead.
     deaths: BTreeSet<u64>,
 }
 
 impl<S: SessionStore> Faulty<S> {
-    /// A wrapped store without any fault yet.
+    /// Wraps a store, without any fault yet.
     pub fn new(inner: S) -> Self {
         Self { inner, plan: Mutex::default() }
     }
 
-    /// Lets the `nth` append from now fail; 1 is the next one. Sessions are counted together.
+    /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions count together.
     pub fn fail_append(&self, nth: u64, fault: Fault) {
         let mut plan = self.plan();
         let at = plan.appends + nth;
         plan.faults.insert(at, fault);
     }
 
-    /// Lets the `nth` append from now be the last thing that is done: it fails, and the store inside is closed, as if the
-    /// process had died there.
+    /// Makes the `nth` append from now fail and closes the inner store, as if the process had died there.
     pub fn die_at_append(&self, nth: u64, fault: Fault) {
         let mut plan = self.plan();
         let at = plan.appends + nth;
@@ -57,17 +56,17 @@ impl<S: SessionStore> Faulty<S> {
         plan.deaths.insert(at);
     }
 
-    /// How many appends were begun, failed ones among them.
+    /// Returns the number of appends started, failed ones included.
     pub fn appends(&self) -> u64 {
         self.plan().appends
     }
 
-    /// The store inside.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The fault of the next append, and whether it is the last.
+    /// Returns the next append's fault and whether the store dies with it.
     fn next_fault(&self) -> Option<(Fault, bool)> {
         let mut plan = self.plan();
         plan.appends += 1;
@@ -106,7 +105,7 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
             if dies {
                 self.inner.close().await?;
             }
-            Err(Error::Unknown("a fault was asked for".into()))
+            Err(Error::Unknown("injected fault".into()))
         })
     }
 

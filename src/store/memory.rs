@@ -1,4 +1,4 @@
-//! The store of `DATABASE_URL=memory:` and of tests: the whole contract except that nothing outlives the process.
+//! The in-memory store (`DATABASE_URL=memory:`, tests): the whole contract, except that nothing outlives the process.
 
 use super::{
     Append, CommandMark, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
@@ -13,7 +13,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Sessions in memory. Bounded by what is put in: nothing is dropped but by [`SessionStore::delete`].
+/// Sessions in memory. Its size is bounded only by what is stored: nothing is dropped except by
+/// [`SessionStore::delete`].
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -22,7 +23,7 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct State {
     sessions: BTreeMap<SessionId, Session>,
-    /// Numbers given so far.
+    /// Session numbers assigned so far.
     numbers: i64,
     epochs: fastrand::Rng,
     closed: bool,
@@ -34,10 +35,10 @@ struct Session {
     owner: String,
     epoch: String,
     term: u64,
-    /// The record with `seq` n is at n - 1.
+    /// The record with `seq` n is at index n - 1.
     records: Vec<NewRecord>,
     seq_of_entry: HashMap<EntryId, u64>,
-    /// Of each parent that is named, there or not, the `seq` of its children in order.
+    /// For each parent named, present or not, the `seq` of its children in order.
     children: HashMap<EntryId, Vec<u64>>,
     marks: HashMap<String, CommandMark>,
     head: Head,
@@ -50,13 +51,13 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store. Its logs get random epochs, so that a client that resumes against a new process finds out.
+    /// Returns an empty store. Its logs get random epochs, so that a client that resumes against a new process notices.
     #[must_use]
     pub fn new() -> Self {
         Self::with_epochs(fastrand::Rng::new())
     }
 
-    /// An empty store whose epochs follow from `seed`, for tests that run twice and compare.
+    /// Returns an empty store whose epochs derive from `seed`, for tests that run twice and compare.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self::with_epochs(fastrand::Rng::with_seed(seed))
@@ -66,8 +67,8 @@ impl MemoryStore {
         Self { state: Mutex::new(State { sessions: BTreeMap::new(), numbers: 0, epochs, closed: false }) }
     }
 
-    /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics under the lock, so a
-    /// poisoned one still holds whole sessions.
+    /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
+    /// held, so a poisoned lock still guards whole sessions.
     fn with<'a, T: 'a>(
         &'a self,
         work: impl FnOnce(&mut State) -> Result<T, Error> + Send + 'a,
@@ -75,7 +76,7 @@ impl MemoryStore {
         Box::pin(async move {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.closed {
-                return Err(Error::Unknown("it is closed".into()));
+                return Err(Error::Unknown("the store is closed".into()));
             }
             work(&mut state)
         })
@@ -137,7 +138,7 @@ impl Session {
         Ok(())
     }
 
-    /// Records with `after_seq < seq < before_seq`, oldest first.
+    /// Returns records with `after_seq < seq < before_seq`, oldest first.
     fn between(&self, after_seq: u64, before_seq: u64) -> impl DoubleEndedIterator<Item = (u64, &NewRecord)> {
         let start = usize::try_from(after_seq).unwrap_or(usize::MAX);
         let end = usize::try_from(before_seq.saturating_sub(1)).unwrap_or(usize::MAX).min(self.records.len());
@@ -188,7 +189,7 @@ impl Session {
         }
     }
 
-    /// The entry at a place of the log that holds one.
+    /// Returns the entry at `seq`, if that record holds one.
     fn found(&self, seq: u64) -> Option<Found> {
         let record = self.records.get(usize::try_from(seq).ok()?.checked_sub(1)?)?;
         Some(Found { entry: record.entry.as_ref()?.entry_id.clone(), record: stored((seq, record)) })
@@ -275,7 +276,7 @@ impl SessionStore for MemoryStore {
     }
 
     fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
-        // One node: there is nobody to leave it to. The next `open` makes the lease stale.
+        // There is only one node, so nobody else can take the lease. The next `open` makes it stale.
         Box::pin(async { Ok(()) })
     }
 

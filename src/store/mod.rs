@@ -1,8 +1,7 @@
-//! To the log. A session is a log of records with `seq` 1, 2, 3 …; one stored record is one durable event.
-//!
-//! The store knows nothing of what records mean: it keeps their bodies, the columns by which entries are found again,
-//! the idempotency marks and one head per session. It fits a single node and a cluster alike: `open` hands out a lease
-//! whose `term` fences stale writers.
+//! Session storage: an append-only log per session, with `seq` 1, 2, 3 …; one stored record is one durable event.
+//! The store does not interpret records: it keeps their bodies, the columns by which entries are found, the idempotency
+//! marks and one head per session. The interface suits a single node and a cluster alike: `open` returns a lease whose
+//! `term` fences stale writers.
 
 mod check;
 mod connect;
@@ -23,28 +22,28 @@ pub use walk::SubtreeQuery;
 use reseed_protocol::{EntryId, SessionId, Timestamp, event::Event};
 use std::{future::Future, pin::Pin, sync::Arc};
 
-/// A future that a store returns.
+/// A future returned by a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The right to write to a session. A later `open` makes it stale.
+/// The right to write to a session. A later `open` makes the lease stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The session.
     pub session: SessionId,
-    /// The fence: grows with each `open`; an append under an older term is refused.
+    /// The fencing token: grows with each `open`; an append with an older term is refused.
     pub term: u64,
-    /// The next `seq` to be written.
+    /// The next `seq` to write.
     pub next_seq: u64,
-    /// Names the log; made with it and never changed. The wire's `epoch`.
+    /// Identifies the log; assigned at creation and never changed. The wire's `epoch`.
     pub epoch: String,
 }
 
-/// A record to be appended: one durable event.
+/// A record to append: one durable event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRecord {
     /// JSON of the event, `{"type":…,"payload":…}`.
     pub body: Arc<str>,
-    /// Set when the event appends an entry to the tree.
+    /// Set if the event appends an entry to the tree.
     pub entry: Option<EntryColumns>,
 }
 
@@ -60,7 +59,7 @@ pub struct EntryColumns {
 }
 
 impl EntryColumns {
-    /// The columns of an event's record; none for an event that appends no entry.
+    /// Returns the columns of an event's record; `None` if the event appends no entry.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         let Event::EntryAppended(appended) = event else { return None };
@@ -73,69 +72,69 @@ impl EntryColumns {
     }
 }
 
-/// A writing command's mark: stored with what the command wrote, for the life of the session.
+/// A writing command's idempotency mark, stored with what the command wrote, for the life of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandMark {
     /// The command's id.
     pub command_id: String,
-    /// A hash of its content; the same id with another one is a conflict.
+    /// A hash of its content; the same id with another fingerprint is a conflict.
     pub fingerprint: u64,
-    /// JSON of the reply it got, to be given again.
+    /// JSON of its reply, sent again when the command is repeated.
     pub reply: Arc<str>,
 }
 
-/// What lists and a quick open need: derived from the log, written with every append, never the truth itself.
+/// What lists and a quick open need: derived from the log and written with every append, never the source of truth.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Head {
-    /// The session's name; empty where it has none.
+    /// The session's name; empty if it has none.
     pub name: String,
-    /// When it was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// When something was last written.
+    /// When the session was last written to.
     pub updated_at: Timestamp,
-    /// How many entries its tree has.
+    /// The number of entries in its tree.
     pub entries: u64,
     /// Tokens of its next request.
     pub token_count: u64,
-    /// The window of its model, in tokens.
+    /// Its model's window, in tokens.
     pub window_tokens: u64,
-    /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of none.
+    /// The known cost of its requests, in billionths of a US dollar; `None` if no cost is known.
     pub cost_nano_usd: Option<u64>,
-    /// Requests whose cost is not known, and in no sum.
+    /// Requests whose cost is not known and in no sum.
     pub unpriced_requests: u64,
-    /// Whether a turn or a compaction was at work.
+    /// True if a turn or a compaction was running.
     pub running: bool,
-    /// JSON of the fold of the whole log up to the last append, opaque to the store. Read back empty where it is damaged:
-    /// it is to be folded anew.
+    /// JSON of the fold of the whole log up to the last append, opaque to the store. Reads as empty if it is damaged;
+    /// then the log must be folded again.
     pub state: Arc<str>,
 }
 
-/// One durable step: all of it or nothing.
+/// One durable step, written completely or not at all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Append {
-    /// Its records, written at `first_seq`, `first_seq + 1`, …; may be empty when only a mark is to be kept.
+    /// Records, written at `first_seq`, `first_seq + 1`, …; may be empty if only a mark is stored.
     pub records: Vec<NewRecord>,
-    /// Marks of the commands that caused it.
+    /// Marks of the commands that caused the append.
     pub marks: Vec<CommandMark>,
-    /// The session's head afterwards.
+    /// The session's head after the append.
     pub head: Head,
 }
 
-/// A record as it is read back.
+/// A record as read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: u64,
     /// JSON of the event.
     pub body: Arc<str>,
 }
 
-/// A record that appends an entry, with the entry's place in the tree.
+/// A record that appends an entry, with the entry's position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredNode {
     /// The record.
     pub record: StoredRecord,
-    /// How many children the entry has.
+    /// The number of children of the entry.
     pub child_count: u64,
 }
 
@@ -144,9 +143,9 @@ pub struct StoredNode {
 pub struct SessionHead {
     /// The session.
     pub session: SessionId,
-    /// The name that made it (`AUTH_TOKENS`); empty where no tokens are needed.
+    /// The owner (a name from `AUTH_TOKENS`); empty if no tokens are configured.
     pub owner: String,
-    /// Names the log.
+    /// Identifies the log.
     pub epoch: String,
     /// The newest `seq`; 0 for an empty log.
     pub last_seq: u64,
@@ -154,23 +153,23 @@ pub struct SessionHead {
     pub head: Head,
 }
 
-/// Which sessions to list, newest `updated_at` first.
+/// Selects the sessions to list, newest `updated_at` first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Only this owner's; `None` for all (operators).
+    /// Only this owner's sessions; `None` for all (operators).
     pub owner: Option<String>,
-    /// Only sessions whose name contains this text, whatever its case.
+    /// Only sessions whose name contains this text, ignoring case.
     pub search: Option<String>,
-    /// Start after the page that ended with this cursor.
+    /// Starts after the page that ended with this cursor.
     pub cursor: Option<String>,
     /// Most sessions to return.
     pub limit: u32,
-    /// Those that are still being made, and no others.
+    /// Only sessions that are still being created, and no others.
     pub unfinished: bool,
 }
 
-/// In a head's `updated_at`, from `create` on: the session is still being made, by more appends than one. Lists leave it
-/// out, and whoever makes it says by a last append with a real time that it is whole.
+/// As `updated_at`, from `create` on: the session is still being created, by more than one append. Lists leave it out;
+/// the last append sets a real time, which marks it as complete.
 pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
 
 /// A page of sessions.
@@ -178,42 +177,42 @@ pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
 pub struct ListPage {
     /// The sessions.
     pub items: Vec<SessionHead>,
-    /// Where the next page starts; absent on the last.
+    /// The start of the next page; absent on the last.
     pub next_cursor: Option<String>,
-    /// Sessions that stand at this place but whose head is damaged, so that nothing is known of them, not even their
-    /// owner: told only where every owner's are listed. The page holds as many items less.
+    /// Sessions on this page whose head is damaged, so that nothing is known of them, not even their owner. Only
+    /// reported if the list covers all owners. The page holds that many items less.
     pub damaged: Vec<SessionId>,
 }
 
-/// Which entries to read.
+/// Selects the entries to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryQuery {
-    /// The entry and its ancestors, newest first, at most `limit`.
+    /// The entry to start at.
     Path {
         /// Where to start.
         from: EntryId,
         /// Most records.
         limit: u32,
     },
-    /// Entries in the order of the log, oldest first: those just before or just after a place.
+    /// Entries in log order, oldest first: those just before or just after a position.
     Log {
         /// Only entries whose `seq` is smaller.
         before_seq: Option<u64>,
         /// Only entries whose `seq` is larger.
         after_seq: Option<u64>,
-        /// Most records. With `after_seq` the oldest are taken, otherwise the newest.
+        /// Most records. With `after_seq` the oldest are returned, otherwise the newest.
         limit: u32,
     },
-    /// The children of an entry in the order of the log.
+    /// The children of an entry in log order.
     Children {
-        /// The entry; `None` for the roots: entries without a parent, or whose parent is not in the session.
+        /// The parent; `None` for the roots: entries without a parent, or whose parent is not in the session.
         of: Option<EntryId>,
         /// Only entries whose `seq` is larger; 0 for the first page.
         after_seq: u64,
         /// Most records.
         limit: u32,
     },
-    /// Entries of one type in the order of the log.
+    /// Entries of one type in log order.
     Kind {
         /// The type, as on the wire.
         kind: String,
@@ -222,18 +221,18 @@ pub enum EntryQuery {
         /// Most records.
         limit: u32,
     },
-    /// The newest entry without children at or below an entry: one record, or none where the entry is not there.
+    /// The newest entry without children at or below an entry: one record, or none if the entry does not exist.
     NewestLeaf {
         /// The entry.
         below: EntryId,
     },
 }
 
-/// The log of every session.
+/// The logs of all sessions.
 ///
-/// Contract, checked by `store/conformance/` for each implementation: an append is durable when it is `Ok`; it is whole or
-/// nothing; appends of one session are in order without a gap; a stale term or a wrong `first_seq` is `Fenced`.
-/// A write whose future is dropped may still be done. Reads see everything acknowledged before they began.
+/// Contract, checked by `store/conformance/` for each implementation: an append is durable when it returns `Ok`; it is
+/// atomic; appends to one session are ordered without gaps; a stale term or a wrong `first_seq` is `Fenced`. A write
+/// whose future is dropped may still be executed. Reads see everything acknowledged before they began.
 ///
 /// ```
 /// use reseed::store::{Append, Error, Head, NewRecord, SessionStore, memory::MemoryStore};
@@ -261,7 +260,7 @@ pub enum EntryQuery {
 /// # }
 /// ```
 pub trait SessionStore: Send + Sync {
-    /// Makes an empty session and opens it.
+    /// Creates an empty session and opens it.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Unknown`].
@@ -272,23 +271,23 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>>;
 
-    /// Becomes the only writer of a session: its term grows by one.
+    /// Becomes the only writer of a session and raises its term by one.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>>;
 
-    /// Appends at `first_seq`, which must be the next one. Durable when `Ok`.
+    /// Appends at `first_seq`, which must be the next `seq`. The append is durable when this returns `Ok`.
     ///
     /// # Errors
     /// [`Error::Fenced`], [`Error::DuplicateCommand`], [`Error::DuplicateEntry`], [`Error::NotFound`] (deleted
-    /// meanwhile), [`Error::Damaged`], [`Error::Unknown`]. With all but the last nothing was written.
+    /// meanwhile), [`Error::Damaged`], [`Error::Unknown`]. For all but the last, nothing was written.
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Gives the lease back. Harmless when it is stale.
+    /// Gives the lease back. Does nothing if it is stale.
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Records with `seq > after_seq`, oldest first, at most `limit`.
+    /// Returns at most `limit` records with `seq > after_seq`, oldest first.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -299,7 +298,8 @@ pub trait SessionStore: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
-    /// The same, but no more records once those read have `bytes_max` bytes: one at least, however large it is.
+    /// Like [`SessionStore::read`], but stops once the records read hold `bytes_max` bytes. It returns at least one,
+    /// however large.
     ///
     /// # Errors
     /// As [`SessionStore::read`].
@@ -321,8 +321,8 @@ pub trait SessionStore: Send + Sync {
         })
     }
 
-    /// Records that append entries. An entry that the session does not have ends its path: the last
-    /// record returned may then name a parent that is not there.
+    /// Returns records that append entries. A path ends at an entry that the session does not have: the last record
+    /// returned may then name a missing parent.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -332,7 +332,7 @@ pub trait SessionStore: Send + Sync {
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
-    /// A part of the tree, breadth first; nothing where its root is not there.
+    /// Returns a part of the tree, breadth first; empty if its root does not exist.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -342,7 +342,7 @@ pub trait SessionStore: Send + Sync {
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>>;
 
-    /// The `seq` of the record that appended an entry, if there is one.
+    /// Returns the `seq` of the record that appended an entry, if there is one.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -352,7 +352,7 @@ pub trait SessionStore: Send + Sync {
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Result<Option<u64>, Error>>;
 
-    /// The mark of a command, if there is such a session and it has it.
+    /// Returns the mark of a command, if the session exists and has one.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Unknown`].
@@ -362,7 +362,7 @@ pub trait SessionStore: Send + Sync {
         command_id: &'a str,
     ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>>;
 
-    /// What is known of a session without opening it.
+    /// Returns what is known of a session without opening it.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -374,20 +374,20 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::Cursor`], [`Error::Unknown`].
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>>;
 
-    /// Deletes a session and all it holds, whoever has it open.
+    /// Deletes a session and all it holds, even if another process or connection has it open.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Why nothing can be written any more until the process is started again, if so: a sync of the disk has failed, and
-    /// what the disk holds is not known.
+    /// Returns why nothing can be written until the process restarts, if so: a sync of the disk failed, and what the
+    /// disk holds is unknown.
     fn failure(&self) -> Option<Error> {
         None
     }
 
-    /// Whether a write would be taken now. A store that failed to write tries it again, with as much as was refused, so
-    /// that it answers `Ok` only where there is room again.
+    /// Checks whether a write would succeed now. A store whose last write failed tries another one of the same size, so
+    /// that it returns `Ok` only if there is room again.
     ///
     /// # Errors
     /// Why a write would be refused.
@@ -395,8 +395,8 @@ pub trait SessionStore: Send + Sync {
         Box::pin(async move { self.failure().map_or(Ok(()), Err) })
     }
 
-    /// Waits until everything accepted is durable and closes the store: every later read and write
-    /// is [`Error::Unknown`]. Closing twice is harmless.
+    /// Waits until everything accepted is durable and closes the store: every later read and write is
+    /// [`Error::Unknown`]. Closing twice is harmless.
     ///
     /// # Errors
     /// [`Error::Unknown`].

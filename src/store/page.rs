@@ -1,23 +1,22 @@
-//! How a list is paged and searched, the same in every store.
+//! Paging and searching of lists, the same in every store.
 
 use super::Error;
 use std::{fmt, str::FromStr};
 
-/// Longest part of a cursor that is no cursor, in characters, to be repeated in the error: clients choose the text.
+/// Characters of an invalid cursor that the error repeats: clients choose the text.
 const ECHO_CHARS_MAX: usize = 64;
 
-/// A place in the list of sessions, whose order is newest `updated_at` first, then newest made first.
-///
-/// As text it is opaque to clients: `updated_at` in milliseconds, a dot, the session's number.
+/// A position in the list of sessions, which is ordered newest `updated_at` first, then newest created first.
+/// Its text is opaque to clients: `updated_at` in milliseconds, a dot, the session's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cursor {
     pub(super) updated_at: i64,
-    /// The number the store gave the session when it was made; never used twice.
+    /// The number that the store assigned to the session; never reused.
     pub(super) number: i64,
 }
 
 impl Cursor {
-    /// Before the first session.
+    /// The position before the first session.
     pub(super) const START: Self = Self { updated_at: i64::MAX, number: i64::MAX };
 }
 
@@ -38,14 +37,14 @@ impl FromStr for Cursor {
     }
 }
 
-/// The place after which a page starts.
+/// Returns the position after which a page starts.
 pub(super) fn start(cursor: Option<&str>) -> Result<Cursor, Error> {
     cursor.map_or(Ok(Cursor::START), str::parse)
 }
 
-/// Text in the form in which names are searched. Letter by letter, because `str::to_lowercase` looks at the letters around
-/// a sigma: a name folded whole would then not contain a part of it folded alone. By way of the upper case, which is one
-/// where the lower case has two forms (`ς` and `σ`).
+/// Folds text for searching names. It folds character by character, because `str::to_lowercase` looks at the letters
+/// around a sigma, so a folded name might not contain a part of it folded alone. It goes through upper case, which has
+/// one form where lower case has two (`ς` and `σ`).
 pub(super) fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }

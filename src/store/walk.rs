@@ -1,54 +1,53 @@
-//! Questions that follow the tree from parent to child, asked alike of every store: what is below an entry, and where its
-//! newest branch ends.
-//!
-//! An entry whose parent is not in the session hangs from nothing and counts as a root. Entries that name each other
-//! as parents in a circle (an imported file may) have no root; a walk that meets them visits each once.
+//! Queries that follow the tree from parent to child, shared by all stores: the subtree below an entry, and its newest
+//! leaf.
+//! An entry whose parent is not in the session counts as a root. Entries that are each other's ancestors (possible in
+//! an imported file) have no root; a walk that meets such a cycle visits each entry once.
 
 use super::{StoredNode, StoredRecord};
 use reseed_protocol::EntryId;
 use std::collections::HashSet;
 
-/// Which part of a tree to read, breadth first: an entry or the roots, then their children, then theirs.
+/// Selects the part of a tree to read, breadth first: an entry or the roots, then their children, and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubtreeQuery {
-    /// Where to begin; the session's roots where there is none.
+    /// The root of the subtree; `None` for all roots of the session.
     pub root: Option<EntryId>,
-    /// How many levels below those; 0 for them alone.
+    /// Levels below the root; 0 for the root alone.
     pub depth: u32,
-    /// Most nodes. What is left out shows by the counts of children.
+    /// Most nodes to return. Child counts show what was left out.
     pub limit: u32,
-    /// No node is added once the bodies have so many bytes together, so that a tree of large entries is not held in memory
-    /// whole.
+    /// No node is added once the bodies read reach this many bytes, so that a tree of large entries is never held in
+    /// memory whole.
     pub bytes_max: usize,
 }
 
-/// Children read at once: what is read beyond `bytes_max` is less than so many bodies.
+/// Children read per query, which bounds how far a read can exceed `bytes_max`.
 const CHILDREN_PAGE: u32 = 16;
 
-/// An entry as a walk sees it.
+/// An entry found by a walk.
 pub(super) struct Found {
     pub(super) entry: EntryId,
     pub(super) record: StoredRecord,
 }
 
-/// A session's entries as a store finds them, children in the order of the log.
+/// Access to one session's entries; children come in log order.
 pub(super) trait Links {
     type Error;
 
-    /// The entry, if it is there.
+    /// Returns the entry if it exists.
     fn find(&self, entry: &EntryId) -> Result<Option<Found>, Self::Error>;
 
-    /// Children after a place in the log, at most `limit`; of no entry, the roots.
+    /// Returns at most `limit` children with a larger `seq`; for `None`, the roots.
     fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Self::Error>;
 
-    /// How many children an entry has.
+    /// Returns the number of children of an entry.
     fn child_count(&self, of: &EntryId) -> Result<u64, Self::Error>;
 
-    /// All children of an entry with their `seq`, without their records.
+    /// Returns all children of an entry with their `seq`, without reading their records.
     fn child_links(&self, of: &EntryId) -> Result<Vec<(u64, EntryId)>, Self::Error>;
 }
 
-/// What [`SubtreeQuery`] asks for; nothing where its root is not there.
+/// Reads the subtree that `query` selects; empty if its root does not exist.
 pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<StoredNode>, L::Error> {
     let mut part =
         Part { links, room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
@@ -71,13 +70,13 @@ pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<S
     part.nodes.into_iter().map(node).collect()
 }
 
-/// The part of a tree that was read so far.
+/// The part of a tree read so far.
 struct Part<'a, L> {
     links: &'a L,
     room: u32,
     bytes_left: usize,
     seen: HashSet<u64>,
-    /// Each with its level.
+    /// Nodes with their level.
     nodes: Vec<(u32, Found)>,
 }
 
@@ -99,7 +98,7 @@ impl<L: Links> Part<'_, L> {
     fn add_children(&mut self, level: u32, of: Option<&EntryId>) -> Result<(), L::Error> {
         let mut after_seq = 0;
         while !self.is_full() {
-            // Roots are looked for in the whole session: once.
+            // Finding roots scans the whole session, so do it once.
             let page = if of.is_some() { self.room.min(CHILDREN_PAGE) } else { self.room };
             let children = self.links.children(of, after_seq, page)?;
             let last = children.last().map(|child| child.record.seq);
@@ -114,7 +113,7 @@ impl<L: Links> Part<'_, L> {
     }
 }
 
-/// The newest entry without children at or below `below`. It looks at all that is below, at links only.
+/// Returns the newest entry without children at or below `below`. It walks everything below, reading links only.
 pub(super) fn newest_leaf<L: Links>(links: &L, below: &EntryId) -> Result<Option<StoredRecord>, L::Error> {
     let Some(top) = links.find(below)? else { return Ok(None) };
     let mut seen = HashSet::from([top.record.seq]);

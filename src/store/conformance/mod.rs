@@ -9,7 +9,7 @@ pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
 use crate::store::SessionStore;
 use std::any::Any;
 
-/// An empty store to be tested, and what must live as long as it does (a directory).
+/// An empty store to test, and what must live as long as it does (a directory).
 pub(crate) struct Subject {
     pub(crate) store: Box<dyn SessionStore>,
     _keep: Box<dyn Any + Send>,
@@ -21,7 +21,7 @@ impl Subject {
     }
 }
 
-/// Makes a test of each case of the contract; the argument builds a [`Subject`] in a future.
+/// Makes a test of each case of the contract; the argument is a future that builds a [`Subject`].
 macro_rules! contract_suite {
     ($build:expr) => {
         $crate::store::conformance::contract_suite!($build;

@@ -1,8 +1,8 @@
-//! Checksums of what is kept beside the records: heads, states and marks. (A record has its own, see `record.rs`.)
+//! Checksums of heads, states and marks. (A record has its own, see `record.rs`.)
 //!
-//! Each is a CRC-32 (IEEE) over the session's id and what the row says: texts as their bytes and a zero byte, numbers as 8
-//! bytes little end first. A row without one was written by version 1 of the tables, which had none, and is taken as it is
-//! until it is written again.
+//! Each is a CRC-32 (IEEE) over the session's id and the row's values: texts as their bytes followed by a zero byte,
+//! numbers as 8 little-endian bytes. A row without a checksum was written by version 1 of the tables, which had none;
+//! it is accepted as it is until it is written again.
 
 use crate::store::{CommandMark, SessionHead};
 use reseed_protocol::SessionId;
@@ -31,7 +31,7 @@ impl Crc {
     }
 }
 
-/// Of a session's row: all of it but its number and the folded name, which only search uses.
+/// Returns the checksum of a session's row: everything except its number and the folded name, which only search uses.
 pub(super) fn head(found: &SessionHead, term: u64, last_entry: Option<&str>) -> u32 {
     let head = &found.head;
     let crc = Crc::of(&found.session).text(&found.owner).text(&found.epoch).text(&head.name);
@@ -40,24 +40,24 @@ pub(super) fn head(found: &SessionHead, term: u64, last_entry: Option<&str>) -> 
     let crc = counts.into_iter().fold(crc, |crc, count| crc.number(super::read::int(count)));
     let crc = crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into());
     if head.cost_nano_usd.is_none() && head.unpriced_requests == 0 {
-        // As it was before there were costs.
+        // The checksum from before costs were stored.
         return crc.end();
     }
     let cost = head.cost_nano_usd.map_or(-1, super::read::int);
     crc.number(cost).number(super::read::int(head.unpriced_requests)).end()
 }
 
-/// Of the copy of a session's state.
+/// Returns the checksum of a session's stored state.
 pub(super) fn state(session: &SessionId, state: &str) -> u32 {
     Crc::of(session).text(state).end()
 }
 
-/// Of a command's mark.
+/// Returns the checksum of a command's mark.
 pub(super) fn mark(session: &SessionId, mark: &CommandMark) -> u32 {
     Crc::of(session).text(&mark.command_id).number(mark.fingerprint.cast_signed()).text(&mark.reply).end()
 }
 
-/// Whether a stored checksum is this one, or was not made yet.
+/// Returns true if the stored checksum equals `want` or is missing (an older row).
 pub(super) fn fits(stored: ValueRef<'_>, want: u32) -> bool {
     stored == ValueRef::Null || stored == ValueRef::Integer(want.into())
 }

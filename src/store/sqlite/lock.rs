@@ -1,6 +1,6 @@
-//! One process per file: a lock beside the database, held as long as the store is open.
+//! One process per file: a lock file beside the database, held while the store is open.
 //!
-//! The operating system drops the lock when the process ends, however it ends; the file stays and says nothing by
+//! The operating system drops the lock when the process ends, however it ends; the remaining file means nothing by
 //! itself.
 
 use std::{
@@ -15,38 +15,38 @@ use std::os::unix::fs::MetadataExt as _;
 /// Longest process id read from a lock file, in bytes; a decimal `u32` has at most 10.
 const PID_BYTES_MAX: u64 = 10;
 
-/// The lock; dropping it lets the next process in.
+/// The lock; dropping it admits the next process.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     _file: File,
     watched: Watched,
 }
 
-/// The files that a lock stands for, each with its device and number. Whoever has this does not have the lock.
+/// The files that a lock covers, each with its device and inode number. Holding this value does not hold the lock.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
     lock: (PathBuf, (u64, u64)),
-    /// The database, once it is there.
+    /// The database, once it exists.
     database: Option<(PathBuf, (u64, u64))>,
 }
 
-/// Why the lock was not had.
+/// Why the lock was not acquired.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Another holds it: the process id that it wrote down, if it can be read.
+    /// Another process holds it: the process id that it wrote into the file, if readable.
     Held(Option<u32>),
     Io(io::Error),
 }
 
-/// Where the lock of a database lies.
+/// Returns the path of a database's lock file.
 pub(super) fn path_of(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// What tells one file from another, whatever it is called. Elsewhere than on Unix files in use cannot be replaced.
+/// Returns what identifies a file, whatever its name. Outside Unix, files in use cannot be replaced.
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
@@ -58,9 +58,9 @@ fn identity(_: &Metadata) -> (u64, u64) {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, or says who has it. Does not wait.
+    /// Takes the lock at `path`, or returns who holds it. Does not wait.
     pub(super) fn take(path: &Path) -> Result<Self, Refused> {
-        // Not truncated on opening: the id of the process that holds it stands inside.
+        // Not truncated on opening: the file holds the owner's process id.
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let mut file = open.map_err(Refused::Io)?;
         match file.try_lock() {
@@ -78,7 +78,7 @@ impl Lock {
         Ok(Self { _file: file, watched: Watched { lock: (path.to_owned(), held), database: None } })
     }
 
-    /// Watches the database that the lock is for: [`Watched::lost`] also looks at it from now on.
+    /// Adds the database that the lock protects: [`Watched::lost`] checks it too from now on.
     pub(super) fn watch(&mut self, database: &Path) -> io::Result<()> {
         self.watched.database = Some((database.to_owned(), identity(&fs::metadata(database)?)));
         Ok(())
@@ -90,8 +90,8 @@ impl Lock {
 }
 
 impl Watched {
-    /// Why the lock protects nothing any more, if so: another process can take a lock file that was put in its place,
-    /// and what is written to a database file that was moved or removed is not where anybody looks for it.
+    /// Returns why the lock no longer protects the database, if so: another process can take a lock file put in its
+    /// place, and nobody would find what is written to a database file that was moved or removed.
     pub(super) fn lost(&self) -> Option<String> {
         let is_there =
             |(path, wanted): &(PathBuf, (u64, u64))| fs::metadata(path).is_ok_and(|there| identity(&there) == *wanted);
@@ -102,7 +102,7 @@ impl Watched {
         Some(format!("the database file `{}` was moved or replaced", database.0.display()))
     }
 
-    /// Bytes that are free on the disk of these files, where the system tells.
+    /// Returns the free bytes on the disk of these files, if the system reports them.
     #[cfg(unix)]
     pub(super) fn free_bytes(&self) -> Option<u64> {
         let disk = rustix::fs::statvfs(&self.lock.0).ok()?;

@@ -1,7 +1,7 @@
 //! The default store: one SQLite file, for one node.
 //!
-//! All writes go through one thread that commits them in groups with `synchronous=FULL`; reads have connections of their
-//! own. One process at a time may write to the file; others may look into it meanwhile.
+//! All writes go through one thread, which commits them in groups with `synchronous=FULL`; reads use connections of
+//! their own. One process at a time may write to the file; others may read it meanwhile.
 
 mod checksum;
 mod health;
@@ -33,31 +33,31 @@ use writer::Writer;
 /// What the writer has done since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommitStats {
-    /// Commits that wrote something; each has synced the disk.
+    /// Commits that wrote something; each synced the disk.
     pub commits: u64,
-    /// Groups of writes of which nothing was committed, because the disk or the database failed or had failed before.
+    /// Groups of writes that were not committed, because the disk or the database failed now or earlier.
     pub failed: u64,
     /// Records appended.
     pub records: u64,
     /// Bytes of bodies, replies and states written.
     pub bytes: u64,
-    /// How long the newest commit took, its sync included and the writing before it not.
+    /// Duration of the newest commit, including its sync but not the writing before it.
     pub last_commit: Duration,
 }
 
-/// Why a read or a write was not done.
+/// Why a read or a write was not executed.
 #[derive(Debug)]
 enum Fault {
-    /// By our own rules; nothing was changed.
+    /// Refused by our own rules; nothing was changed.
     Refused(Error),
-    /// Found only after something was changed: that is to be taken back, and others go on.
+    /// Refused after something was changed: that is rolled back, and other writes continue.
     Undone(Error),
     /// The database failed.
     Sqlite(rusqlite::Error),
 }
 
 impl Fault {
-    /// Tells damage that the database itself found while it read a session as damage of that session.
+    /// Reports damage that the database found while it read a session as damage of that session.
     fn reading(self, session: &SessionId) -> Self {
         match self {
             Self::Sqlite(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
@@ -70,7 +70,7 @@ fn damaged_pages(session: &SessionId) -> Error {
     Error::Damaged { session: session.clone(), part: Part::Pages, reason: "the database cannot read it" }
 }
 
-/// Whether what was read makes no sense, to SQLite or as the type that it should have.
+/// Returns true if what was read makes no sense, to SQLite or as the type it should have.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error as E;
     match error {
@@ -107,21 +107,21 @@ impl From<Fault> for Error {
 /// Sessions in a SQLite file. Dropping it without [`SessionStore::close`] waits for the writes already accepted.
 pub struct SqliteStore {
     readers: Readers,
-    /// `None` where the file is only read.
+    /// `None` if the file is open read-only.
     writer: Option<Arc<Writer>>,
 }
 
 impl SqliteStore {
-    /// Opens the file at `path`; makes it, and the directories above it, where there is none.
+    /// Opens the file at `path`; creates it, and the directories above it, if they do not exist.
     ///
     /// # Errors
-    /// [`OpenError`]: in use, not ours, of a newer version, or not to be opened at all.
+    /// [`OpenError`]: in use, not a reseed database, of a newer version, or unreadable.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, Options::default())
     }
 
     /// Like [`Self::open`], and calls `observer` after each commit, before its writes are answered. It runs on the
-    /// writer's thread: it must be quick.
+    /// writer's thread, so it must be quick.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -140,11 +140,11 @@ impl SqliteStore {
         Ok(Self { readers: Readers::new(opened.readers), writer: Some(Arc::new(writer)) })
     }
 
-    /// Opens the file at `path` to look into it, also while a server has it: reads see what that has acknowledged, writes
-    /// are [`Error::ReadOnly`].
+    /// Opens the file at `path` read-only, even while a server has it open: reads see what the server has acknowledged,
+    /// writes return [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`OpenError`]: not there, not ours, of another version.
+    /// [`OpenError`]: missing, not a reseed database, or of another version.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         Ok(Self { readers: Readers::new(open::open_read_only(path, READERS)?), writer: None })
     }
@@ -160,7 +160,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close_now();
-        // Whoever opens the file next finds it free. A panic of the writer has been reported by its own thread.
+        // The next process to open the file finds it free. The writer's own thread has reported its panic, if any.
         let _ = self.writer.as_ref().map(|writer| writer.close());
     }
 }
@@ -188,7 +188,7 @@ impl SessionStore for SqliteStore {
     }
 
     fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
-        // One node: there is nobody to leave it to. The next `open` makes the lease stale.
+        // There is only one node, so nobody else can take the lease. The next `open` makes it stale.
         Box::pin(async { Ok(()) })
     }
 
@@ -199,7 +199,7 @@ impl SessionStore for SqliteStore {
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         Box::pin(
-            self.readers.ask_of(session, move |db, session| read::records(db, session, after_seq, limit, usize::MAX)),
+            self.readers.run_for(session, move |db, session| read::records(db, session, after_seq, limit, usize::MAX)),
         )
     }
 
@@ -211,7 +211,7 @@ impl SessionStore for SqliteStore {
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         let read = move |db: &_, session: &_| read::records(db, session, after_seq, limit, bytes_max);
-        Box::pin(self.readers.ask_of(session, read))
+        Box::pin(self.readers.run_for(session, read))
     }
 
     fn entries<'a>(
@@ -219,7 +219,7 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         query: EntryQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(self.readers.ask_of(session, move |db, session| read::entries(db, session, &query)))
+        Box::pin(self.readers.run_for(session, move |db, session| read::entries(db, session, &query)))
     }
 
     fn subtree<'a>(
@@ -227,7 +227,7 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
-        Box::pin(self.readers.ask_of(session, move |db, session| walk::subtree(&tree::Tree::of(db, session)?, &query)))
+        Box::pin(self.readers.run_for(session, move |db, session| walk::subtree(&tree::Tree::of(db, session)?, &query)))
     }
 
     fn entry_seq<'a>(
@@ -236,7 +236,7 @@ impl SessionStore for SqliteStore {
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
         let entry = entry.clone();
-        Box::pin(self.readers.ask_of(session, move |db, session| read::entry_seq(db, session, &entry)))
+        Box::pin(self.readers.run_for(session, move |db, session| read::entry_seq(db, session, &entry)))
     }
 
     fn command<'a>(
@@ -245,15 +245,15 @@ impl SessionStore for SqliteStore {
         command_id: &'a str,
     ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
         let command_id = command_id.to_owned();
-        Box::pin(self.readers.ask_of(session, move |db, session| read::command(db, session, &command_id)))
+        Box::pin(self.readers.run_for(session, move |db, session| read::command(db, session, &command_id)))
     }
 
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
-        Box::pin(self.readers.ask_of(session, |db, session| Ok(read::head(db, session)?.head)))
+        Box::pin(self.readers.run_for(session, |db, session| Ok(read::head(db, session)?.head)))
     }
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
-        Box::pin(self.readers.ask(move |db| read::list(db, &query)))
+        Box::pin(self.readers.run(move |db| read::list(db, &query)))
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
@@ -275,11 +275,11 @@ impl SessionStore for SqliteStore {
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            // The readers first: the last connection to go copies the WAL back, and theirs cannot write.
+            // Close the readers first: the last connection to close copies the WAL back, and a reader cannot write.
             self.readers.close().await;
             let Some(writer) = self.writer.clone() else { return Ok(()) };
             let closed = tokio::task::spawn_blocking(move || writer.close()).await;
-            closed.unwrap_or_else(|_| Err(Error::Unknown("close did not end".into())))
+            closed.unwrap_or_else(|_| Err(Error::Unknown("closing the store panicked".into())))
         })
     }
 }

@@ -1,6 +1,6 @@
-//! From a path to open connections: whose file it is, who else has it, which version it is.
+//! Opens the connections of a database file after checking whose file it is, who else has it open, and its version.
 //!
-//! Until all of that is settled nothing is written, so a file that is refused stays as it was.
+//! Nothing is written until all of that is settled, so a refused file stays as it was.
 
 use super::{
     CommitStats,
@@ -16,34 +16,34 @@ use std::{
     time::Duration,
 };
 
-/// How long a statement waits for another process that looks into the file (an operator's `sqlite3`). The lock keeps
-/// other servers out.
+/// How long a statement waits for another process that reads the file (an operator's `sqlite3`). The lock keeps other
+/// servers out.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of a SQLite header that are looked at: the magic at 0 and the `application_id` at 68.
+/// Bytes of the SQLite header that are read: the magic at 0 and the `application_id` at 68.
 const HEADER_BYTES: usize = 72;
 
-/// Why a database cannot be opened.
+/// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or this one, has it open.
-    #[error("the database `{}` is in use by {}; one server at a time may have it", path.display(), holder(*.pid))]
+    #[error("the database `{}` is in use by {}; only one server at a time can open it", path.display(), holder(*.pid))]
     InUse {
         /// The database.
         path: PathBuf,
-        /// The process that has it, where that could be read.
+        /// The process that has it open, if known.
         pid: Option<u32>,
     },
     /// The file is something else. It was not touched.
-    #[error("`{}` is not a database of reseed; it was left as it is", path.display())]
+    #[error("`{}` is not a reseed database; it was not changed", path.display())]
     NotOurs {
         /// The file.
         path: PathBuf,
     },
     /// The file was written by a newer program. It was not touched.
     #[error(
-        "the database `{}` has version {version}, this program knows versions up to {known}: run the newer program \
-         or restore an older copy",
+        "the database `{}` has version {version}, this program supports versions up to {known}: run a newer reseed \
+         or restore an older backup",
         path.display()
     )]
     Newer {
@@ -51,13 +51,13 @@ pub enum OpenError {
         path: PathBuf,
         /// Its version.
         version: i64,
-        /// The newest version known.
+        /// The newest supported version.
         known: i64,
     },
-    /// The file was written by an older program, and is only to be read. It was not touched.
+    /// The file was written by an older program and would be opened read-only. It was not touched.
     #[error(
-        "the database `{}` has version {version}, this program reads version {known}: start the server on it once, \
-         which brings it up",
+        "the database `{}` has version {version}, this program reads version {known}: start the server with it once to \
+         upgrade it",
         path.display()
     )]
     Older {
@@ -68,7 +68,7 @@ pub enum OpenError {
         /// The version that can be read.
         known: i64,
     },
-    /// A file or directory cannot be made or read.
+    /// A file or directory cannot be created or read.
     #[error("open the database `{}`: {source}", path.display())]
     Io {
         /// The file.
@@ -76,7 +76,7 @@ pub enum OpenError {
         /// Why.
         source: io::Error,
     },
-    /// SQLite refuses.
+    /// SQLite failed to open it.
     #[error("open the database `{}`: {source}", path.display())]
     Sqlite {
         /// The database.
@@ -90,42 +90,42 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// How a database is opened.
+/// Options for opening a database.
 pub struct Options {
-    /// Told of each commit before its writes are answered, on the writer's thread: it must be quick.
+    /// Called after each commit, before its writes are answered, on the writer's thread: it must be quick.
     pub observer: Box<dyn Fn(CommitStats) + Send>,
     /// Pages of the write-ahead log at which it is copied back.
     pub checkpoint_pages: u32,
-    /// Where the file is, if it is no file of the system: for tests of what a disk may do. The path is then a name there,
-    /// no file of the system is touched, and no lock kept.
+    /// The VFS that holds the file, if not the operating system's: for tests of disk faults. The path is then a name in
+    /// that VFS; no file of the operating system is touched and no lock is taken.
     pub vfs: Option<Vfs>,
 }
 
-/// A VFS that is registered with SQLite.
+/// A VFS registered with SQLite.
 pub struct Vfs {
     /// Its name.
     pub name: String,
-    /// What [`settle_log`] does to files of the system.
+    /// Does what [`settle_log`] does to files of the operating system.
     pub settle_log: Box<dyn Fn() -> io::Result<()>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // 32 MB: with SQLite's own 1,000 a busy writer spends its time copying the log back.
+        // 32 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
         Self { observer: Box::new(|_| {}), checkpoint_pages: 4000, vfs: None }
     }
 }
 
-/// What a store works with.
+/// The connections of an open database.
 pub(super) struct Opened {
-    /// The one connection that writes.
+    /// The only connection that writes.
     pub(super) writer: Connection,
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
     pub(super) lock: Option<Lock>,
 }
 
-/// Opens the database at `path` with so many readers; makes it, and the directories above it, where there is none.
+/// Opens the database at `path` with this many readers; creates it, and the directories above it, if they do not exist.
 pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Opened, OpenError> {
     let (path, lock) = match vfs {
         None => {
@@ -156,8 +156,8 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
     Ok(Opened { writer, readers, lock })
 }
 
-/// Opens readers of the database at `path`, which may be open elsewhere. Nothing is made or changed, but for the files
-/// beside it in which SQLite keeps who reads.
+/// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except for the
+/// files in which SQLite records its readers.
 pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {
     let path = &fs::canonicalize(path).map_err(io_error(path))?;
     if header_of(path).map_err(io_error(path))? != Header::Ours {
@@ -181,7 +181,7 @@ fn sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
     move |source| OpenError::Sqlite { path: path.to_owned(), source }
 }
 
-/// Takes the file's lock, and makes it where there is none; refuses one that is something else.
+/// Takes the file's lock and creates the file if there is none; refuses a file that is something else.
 fn settle(path: &Path) -> Result<Lock, OpenError> {
     let header = header_of(path).map_err(io_error(path))?;
     if header == Header::Foreign {
@@ -197,7 +197,7 @@ fn settle(path: &Path) -> Result<Lock, OpenError> {
     Ok(lock)
 }
 
-/// The one true name of the file, so that two names of it (a link, a relative path) find the same lock.
+/// Returns the canonical path of the file, so that two names of it (a link, a relative path) find the same lock.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_directories(directory)?;
@@ -210,11 +210,11 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes the write-ahead log, if there is one, over itself and syncs it.
+/// Rewrites the write-ahead log in place, if there is one, and syncs it.
 ///
-/// A process that ended after a sync that failed may leave pages there that the system shows and the disk does not have,
-/// and a further sync does not write them again. SQLite takes them for written: it copies them into the database, and the
-/// next commits build on them; when the power goes then, both are torn.
+/// A process that ended after a failed sync may leave pages there that the system shows but the disk does not have, and
+/// a further sync does not write them again. SQLite takes them as written: it copies them into the database, and later
+/// commits build on them. A power loss then tears both.
 fn settle_log(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
@@ -237,7 +237,7 @@ fn settle_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory and those above it, each durably: a file is lost with a directory that is.
+/// Creates a directory and those above it, each durably: a file is lost with its directory.
 fn make_directories(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -249,23 +249,23 @@ fn make_directories(directory: &Path) -> io::Result<()> {
     sync_directory(directory)
 }
 
-/// Makes it durable that `path` is in its directory.
+/// Makes the directory entry of `path` durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Elsewhere a directory cannot be opened, and is not to be synced.
+    // Other systems cannot open a directory, and it need not be synced there.
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
-/// What a file is.
+/// The kind of a file, from its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Header {
-    /// Not there, or empty.
+    /// Missing or empty.
     New,
     Ours,
     Foreign,
 }
 
-/// Reads the header with plain file calls: SQLite would already write beside a foreign database when it opens one.
+/// Reads the header with plain file calls: SQLite would write files beside a foreign database just by opening it.
 fn header_of(path: &Path) -> io::Result<Header> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     match File::open(path) {
@@ -281,7 +281,8 @@ fn header_of(path: &Path) -> io::Result<Header> {
     })
 }
 
-/// Makes the file, readable by its owner alone: it holds what people said. SQLite gives the files beside it the same mode.
+/// Creates the file, readable only by its owner: it holds what people wrote. SQLite gives its companion files the same
+/// mode.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -290,7 +291,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// No mutex inside SQLite: each connection is used by one thread at a time.
+/// Connects without SQLite's own mutex: only one thread at a time uses each connection.
 fn connect(path: &Path, mode: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<Connection> {
     let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match vfs {
@@ -307,29 +308,31 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
 }
 
 fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
-    // So that what is read now is durable before anything builds on it, see `settle_log`: the log begins anew after this.
-    // (Someone who looks into the file may be in the way; then it is left for later.)
+    // Makes what is read now durable before anything builds on it, see `settle_log`: after this the log starts empty.
+    // (A reader of the file may prevent it; then it happens later.)
     to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
-    // Pages of 8 KiB hold a handful of usual bodies without overflow; it works only before the first table is made.
+    // Pages of 8 KiB hold a handful of typical bodies without overflow. This works only before the first table is
+    // created.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
-    // It answers with the mode that it wants, before that is done; only its end says whether it was.
+    // The pragma answers with the requested mode before the switch is done; only running it to the end shows whether it
+    // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
     let mode = to_the_end(writer, "PRAGMA journal_mode")?;
     if mode != "wal" {
-        let message = format!("the database stays in journal mode `{mode}`, it must be in `wal`");
+        let message = format!("the database remains in journal mode `{mode}`; it must be `wal`");
         return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(message)));
     }
-    // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits when the power goes.
+    // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits in a power loss.
     writer.pragma_update(None, "synchronous", "FULL")?;
     // In KiB: a group touches a leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
-    // What is deleted is overwritten: a page that SQLite only marks as free would keep what people said.
+    // Overwrites what is deleted: a page that SQLite only marks as free would keep what people wrote.
     writer.pragma_update(None, "secure_delete", true)
 }
 
-/// Runs a pragma to its end and returns the first column of its last row as text. The conveniences of rusqlite stop at the
-/// first row, and what fails after that, a commit for instance, is then told to nobody.
+/// Runs a pragma to its end and returns the first column of its last row as text. The convenience functions of rusqlite
+/// stop at the first row, so a later failure, such as of a commit, would go unnoticed.
 pub(super) fn to_the_end(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
     let mut statement = connection.prepare(pragma)?;
     let mut rows = statement.query([])?;

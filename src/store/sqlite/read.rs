@@ -1,4 +1,4 @@
-//! The questions, each answered on one connection inside one snapshot.
+//! The read queries, each executed on one connection inside one snapshot.
 
 use super::{
     Fault, checksum, is_damage,
@@ -14,7 +14,7 @@ use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 use std::sync::Arc;
 
-/// Columns of a [`SessionHead`] but its state, in the order in which [`session_head`] reads them.
+/// The columns of a [`SessionHead`] except its state, in the order in which [`session_head`] reads them.
 pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
                                        updated_at, entries, token_count, window_tokens, running, last_entry, \
                                        cost_nano_usd, unpriced_requests";
@@ -24,11 +24,11 @@ pub(super) struct FoundHead {
     pub(super) number: i64,
     pub(super) term: u64,
     pub(super) head: SessionHead,
-    /// The entry that was appended last, where that is known.
+    /// The entry appended last, if known.
     pub(super) last_entry: Option<String>,
 }
 
-/// A number as SQLite keeps it. It has no larger ones; counts that stand beyond are held there.
+/// Converts to SQLite's signed integer. Larger values saturate.
 pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -37,7 +37,7 @@ fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
 }
 
-/// The session's number.
+/// Returns the session's number.
 pub(super) fn number(db: &Connection, session: &SessionId) -> Result<i64, Fault> {
     let found = db
         .prepare_cached("SELECT number FROM session WHERE id = ?1")?
@@ -72,7 +72,7 @@ pub(super) fn records(
             break;
         }
     }
-    // A log has no gaps: a record that is not there is one that was lost.
+    // A log has no gaps: a record that is not there was lost.
     let wanted = last_seq.saturating_sub(after_seq).min(limit.into());
     let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
     for (at, seq) in missing.enumerate() {
@@ -124,10 +124,10 @@ pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) 
     }
 }
 
-/// The type of most entries, which the index by type leaves out.
+/// The kind of most entries, which the index by kind leaves out.
 const MESSAGE: &str = "message";
 
-/// SQLite takes a partial index only where the question repeats its condition.
+/// SQLite uses a partial index only if the query repeats its condition.
 fn kind_sql(is_message: bool) -> String {
     let indexed = if is_message { "entry IS NOT NULL" } else { "kind <> 'message'" };
     format!(
@@ -142,8 +142,8 @@ fn log_sql(order: &str) -> String {
     )
 }
 
-/// Walks from child to parent, one look-up in an index a step, so other branches are not touched. A parent that is not
-/// there ends the path; `limit` ends it also should damage have made a circle.
+/// Walks from child to parent with one index lookup per step, so other branches are not touched. A missing parent ends
+/// the path; `limit` ends it even if damage has made a cycle.
 fn path(
     db: &Connection,
     session: &SessionId,
@@ -180,7 +180,7 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
     )?;
     let mut rows = statement.query((session.as_str(), command_id))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    // The bits of the hash, of which SQLite sees a signed number.
+    // The bits of the hash, which SQLite stores as a signed number.
     let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
     let mark = CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? };
     if !checksum::fits(row.get_ref(2)?, checksum::mark(session, &mark)) {
@@ -190,10 +190,10 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
 }
 
 fn damaged(session: &SessionId, part: Part) -> Error {
-    Error::Damaged { session: session.clone(), part, reason: "its checksum does not fit" }
+    Error::Damaged { session: session.clone(), part, reason: "checksum mismatch" }
 }
 
-/// The session's row and its state, which is left empty where it is damaged: it can be folded anew.
+/// Returns the session's row and its state. A damaged state is left empty: the log can be folded again.
 pub(super) fn head(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
     let mut found = head_without_state(db, session)?;
     let mut statement = db.prepare_cached("SELECT state, checksum FROM session_state WHERE session = ?1")?;
@@ -207,7 +207,7 @@ pub(super) fn head(db: &Connection, session: &SessionId) -> Result<FoundHead, Fa
     Ok(found)
 }
 
-/// The session's row; the state is left empty.
+/// Returns the session's row; the state is left empty.
 pub(super) fn head_without_state(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
     let mut statement = db.prepare_cached(&format!("SELECT {HEAD_COLUMNS} FROM session WHERE id = ?1"))?;
     let mut rows = statement.query([session.as_str()])?;
@@ -218,7 +218,7 @@ pub(super) fn head_without_state(db: &Connection, session: &SessionId) -> Result
     }
 }
 
-/// Reads a row of [`HEAD_COLUMNS`]; `None` where it is damaged.
+/// Reads a row of [`HEAD_COLUMNS`]; `None` if it is damaged.
 fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
     let columns = || -> rusqlite::Result<Option<FoundHead>> {
         let Ok(session) = row.get_ref(3)?.as_str().unwrap_or_default().parse() else { return Ok(None) };
@@ -249,7 +249,7 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
 pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {
     let start = page::start(query.cursor.as_deref())?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
-    // One more than asked for, to know whether there is a next page.
+    // One more than requested, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;
     let start = if query.unfinished { start.min(UNFINISHED_START) } else { start };
     let mut statement = db.prepare_cached(&list_sql(query.owner.is_some(), query.unfinished))?;
@@ -266,11 +266,11 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
             break;
         }
         rows_left -= 1;
-        // As the index has it, which is what the next page begins after.
+        // As the index has it, because the next page starts after it.
         last = Some(Cursor { updated_at: row.get(9)?, number: row.get(0)? });
         match session_head(row)? {
             Some(found) => page.items.push(found.head),
-            // Whose it is, is not known: nobody but an operator is told.
+            // Its owner is unknown, so only an operator learns of it.
             None if query.owner.is_none() => {
                 page.damaged.extend(row.get_ref(3)?.as_str().ok().and_then(|id| id.parse().ok()));
             }
@@ -280,10 +280,10 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     Ok(page)
 }
 
-/// Before the sessions that are still being made: they stand at the end of the order.
+/// The position before the sessions that are still being created, which are last in the order.
 const UNFINISHED_START: Cursor = Cursor { updated_at: UNFINISHED.0 + 1, number: 0 };
 
-/// `instr` finds the empty text everywhere, so no search is a search for nothing. An index row ends with the number
+/// `instr` finds the empty text everywhere, so an empty search matches everything. An index row ends with the number
 /// (SQLite's rowid), so the index has the order of the list without naming it.
 fn list_sql(of_owner: bool, unfinished: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };

@@ -1,27 +1,28 @@
 //! One stored record: its columns, its format version and its checksum.
 //!
-//! SQLite does not check what it reads from the disk, so each record carries a CRC-32 of all that it is: a flipped bit in
-//! a body, and also one in a parent, which would lead a path astray, is found when the record is read.
+//! SQLite does not verify what it reads from the disk, so each record carries a CRC-32 of its whole content. A read
+//! detects a flipped bit in a body, and also one in a parent, which would lead a path astray.
 
 use super::Fault;
 use crate::store::{EntryColumns, Error, Part, StoredRecord};
 use reseed_protocol::SessionId;
 use rusqlite::{Row, types::ValueRef};
 
-/// The version of the format of the records written now.
+/// The format version of records written now.
 pub(super) const VERSION: i64 = 1;
 
-/// What [`decode`] wants to be selected, in its order.
+/// The columns that [`decode`] expects, in this order.
 pub(super) const COLUMNS: &str = "seq, version, checksum, entry, parent, kind, body";
 
-/// Where the entry stands in [`COLUMNS`].
+/// Index of the entry in [`COLUMNS`].
 pub(super) const ENTRY: usize = 3;
 
-/// Where the parent stands in [`COLUMNS`].
+/// Index of the parent in [`COLUMNS`].
 pub(super) const PARENT: usize = 4;
 
-/// The checksum of a record of version 1: CRC-32 (IEEE) over the session's id and a zero byte, `seq` as 8 bytes little
-/// end first, entry, parent and kind, each followed by a zero byte or, where there is none, a one byte; and the body.
+/// Returns the checksum of a record of version 1: CRC-32 (IEEE) over the session's id and a zero byte; `seq` as 8
+/// little-endian bytes; entry, parent and kind, each followed by a zero byte, or by a one byte if it is missing; and
+/// the body.
 pub(super) fn checksum(session: &SessionId, seq: u64, entry: Option<&EntryColumns>, body: &str) -> u32 {
     let columns = [
         entry.map(|entry| entry.entry_id.as_str().as_bytes()),
@@ -44,12 +45,12 @@ fn checksum_of(session: &SessionId, seq: u64, columns: [Option<&[u8]>; 3], body:
     crc.finalize()
 }
 
-/// A record that does not read back as it was written.
+/// Returns the error for a record that does not read back as it was written.
 pub(super) fn damaged(session: &SessionId, seq: u64, reason: &'static str) -> Fault {
     Error::Damaged { session: session.clone(), part: Part::Record(seq), reason }.into()
 }
 
-/// Reads a row of [`COLUMNS`] and checks it.
+/// Reads a row of [`COLUMNS`] and verifies it.
 pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
     let seq = row.get::<_, i64>(0)?.cast_unsigned();
     let damaged = |reason| damaged(session, seq, reason);
@@ -59,12 +60,12 @@ pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord,
         _ => Err(damaged("a column is not text")),
     };
     if row.get_ref(1)? != ValueRef::Integer(VERSION) {
-        return Err(damaged("its format version is not known"));
+        return Err(damaged("unknown format version"));
     }
     let body = text(6)?.ok_or_else(|| damaged("it has no body"))?;
     let want = checksum_of(session, seq, [text(ENTRY)?, text(PARENT)?, text(5)?], body);
     if row.get_ref(2)? != ValueRef::Integer(want.into()) {
-        return Err(damaged("its checksum does not fit"));
+        return Err(damaged("checksum mismatch"));
     }
     let body = str::from_utf8(body).map_err(|_| damaged("its body is not UTF-8"))?;
     Ok(StoredRecord { seq, body: body.into() })

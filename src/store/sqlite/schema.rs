@@ -1,28 +1,28 @@
-//! The tables, and the steps that lead an older file to them.
+//! The tables, and the migrations that bring an older file up to date.
 //!
-//! `PRAGMA application_id` says that a file is ours, `PRAGMA user_version` how many steps it has seen. A step, once
-//! released, never changes: a change of the tables is a new step at the end of [`STEPS`].
+//! `PRAGMA application_id` marks a file as ours; `PRAGMA user_version` counts the migrations applied. A released
+//! migration never changes: a change of the tables is a new one at the end of [`STEPS`].
 
 use rusqlite::Connection;
 
-/// Stands in the header of each of our files: `rsed` in ASCII.
+/// Stored in the header of each of our files: `rsed` in ASCII.
 pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"rsed");
 
-/// The newest version of the tables that this program knows.
+/// The newest version of the tables that this program supports.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
-/// Step n leads from version n to n + 1.
+/// Step n migrates from version n to n + 1.
 ///
-/// Step 0: rowid tables with a separate unique index, not `WITHOUT ROWID`: with bodies of 1 KB that spills to overflow
+/// Step 0: rowid tables with a separate unique index, not `WITHOUT ROWID`, which spills bodies of 1 KB to overflow
 /// pages and is seven times slower. Sessions are numbered so that records and index rows stay small; a number is never
-/// used twice. The state of a session has a table of its own: it may be large, and lists do not want it.
+/// reused. The state of a session has its own table: it may be large, and lists do not need it.
 ///
-/// Step 1: children are found by their parent. Nearly each entry hangs from the one before it in the log, which
-/// `last_entry` names: it gets `follows` and stays out of the index, which would cost a third of all that an append writes.
-/// Labels among thousands of messages are found by their kind; messages are not, since nobody asks for all of them.
-/// Heads, states and marks get checksums; what was written before has none (see `checksum.rs`).
+/// Step 1: children are found by their parent. Nearly every entry is a child of the one before it in the log, which
+/// `last_entry` names: it gets `follows` and stays out of the index, which would cost a third of all that an append
+/// writes. Labels among thousands of messages are found by their kind; messages are not indexed by kind, because
+/// nothing queries all of them. Heads, states and marks get checksums; older rows have none (see `checksum.rs`).
 ///
-/// Step 2: what a session's requests have cost. Of sessions written before nobody knows.
+/// Step 2: the cost of a session's requests, unknown for sessions written before.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -87,14 +87,14 @@ ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ",
 ];
 
-/// How many steps the file has seen; 0 for a new one.
+/// Returns the number of migrations applied to the file; 0 for a new one.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Takes the steps that the file has not seen, all in one transaction, and marks the file as ours.
+/// Applies the missing migrations in one transaction and marks the file as ours.
 ///
-/// A new file must not be in WAL mode yet: its `application_id` is looked for in the file itself at the next start, and
+/// A new file must not be in WAL mode yet: the next start looks for its `application_id` in the file itself, but it
 /// would be only in the WAL if the process died before a checkpoint.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let from = version(connection)?;

@@ -30,7 +30,7 @@ fn place() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A file with one closed session `s` of three entries, `e1` to `e3`.
+/// Returns a file with one closed session `s` of three entries, `e1` to `e3`.
 async fn written() -> (TempDir, PathBuf) {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
@@ -94,7 +94,7 @@ async fn a_reopened_file_has_everything_and_its_terms_go_on() {
             assert_eq!(store.entry_seq(&id("s"), &id(&format!("e{earlier}"))).await, Ok(Some(earlier + 1)));
         }
         assert_eq!(&*store.head(&id("s")).await.unwrap().head.state, round.to_string());
-        // The last round only drops it.
+        // The last round only drops the store.
         if round < 2 {
             store.close().await.unwrap();
             assert!(!path.with_extension("db-wal").exists(), "a closed store leaves one file and its lock");
@@ -103,7 +103,7 @@ async fn a_reopened_file_has_everything_and_its_terms_go_on() {
     assert_eq!(log(&SqliteStore::open(&path).unwrap(), &id("s")).await, "1:e0 2:e1 3:e2");
 }
 
-/// What a killed process leaves behind is what stands in the files while it lives: a copy of them is opened.
+/// A killed process leaves behind what is in its files while it lives, so this opens copies of them.
 #[tokio::test]
 async fn what_was_acknowledged_is_in_the_files_at_once() {
     let (dir, path) = place();
@@ -174,13 +174,13 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).err().unwrap();
     assert!(matches!(error, OpenError::Newer { version: 99, known: schema::VERSION, .. }), "{error:?}");
-    let told = format!("has version 99, this program knows versions up to {}", schema::VERSION);
+    let told = format!("has version 99, this program supports versions up to {}", schema::VERSION);
     assert!(error.to_string().contains(&told), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// What one record of version 1 looks like in the file. These are the bytes on people's disks: a change of the format
-/// is a new version beside this one, never another line here.
+/// The columns of a stored record of version 1. These are the bytes on people's disks: a change of the format is a new
+/// version beside this one, never another line here.
 #[tokio::test]
 async fn a_record_of_version_1_has_these_columns() {
     let (_dir, path) = place();
@@ -253,7 +253,7 @@ async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
     let (_dir, path) = written().await;
     let store = SqliteStore::open(&path).unwrap();
     let (lease, _) = store.open(&id("s")).await.unwrap();
-    // Another process holds the file's write lock, so the append cannot come through until that is given up.
+    // Another process holds the file's write lock, so the append must wait for it.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut append = store.append(&lease, 4, append_of(["a"]));

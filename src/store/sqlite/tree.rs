@@ -1,7 +1,7 @@
-//! The tree as SQLite finds it: from an entry to its children.
+//! The tree as SQLite stores it: finds the children of an entry.
 //!
-//! The child that follows its parent in the log is found there, others in an index. What says so carries no checksum; each
-//! record that it leads to does, and is compared with what was asked for.
+//! A child that follows its parent in the log is found there, all others in an index. Neither carries a checksum, but
+//! each record found does, and it is compared with what was asked for.
 
 use super::{
     Fault,
@@ -16,7 +16,7 @@ use reseed_protocol::{EntryId, SessionId};
 use rusqlite::{Connection, Row};
 use std::collections::HashSet;
 
-/// The places of the children of an entry that do not follow it in the log.
+/// The `seq` of the children of an entry that do not follow it in the log.
 pub(super) const PLACES: &str = "
 SELECT seq FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq > ?3 ORDER BY seq LIMIT ?4";
 
@@ -24,24 +24,24 @@ SELECT seq FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AN
 pub(super) const LINKS: &str =
     "SELECT seq, entry FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL ORDER BY seq";
 
-/// How many there are, but for one place.
+/// Their number, except for one `seq`.
 pub(super) const COUNT: &str =
     "SELECT count(*) FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
 
-/// The entries after a place.
+/// The entries after a `seq`.
 pub(super) const AFTER: &str =
     "SELECT seq, entry, parent FROM record WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
 
-/// The places of the roots, in no order. Those whose parent is not there are rare and not marked; but an entry that follows
-/// its parent has one, so only the others' are looked up.
+/// The `seq` of the roots, in no order. Roots with a missing parent are rare and not marked; but an entry that follows
+/// its parent has one, so only the others' parents are looked up.
 pub(super) const ROOTS: &str = "
 SELECT seq FROM record INDEXED BY record_root WHERE session = ?1 AND parent IS NULL AND entry IS NOT NULL
 UNION ALL
 SELECT seq FROM record AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
     AND NOT EXISTS (SELECT 1 FROM record AS above WHERE above.session = ?1 AND above.entry = below.parent)";
 
-/// An index leads to a record, sound in itself, that is not the one that was asked for.
-pub(super) const MISPLACED: &str = "it is not what the index says";
+/// The index leads to an intact record, but not to the requested one.
+pub(super) const MISPLACED: &str = "index mismatch";
 
 /// The entries of one session.
 pub(super) struct Tree<'a> {
@@ -51,7 +51,7 @@ pub(super) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree of a session that is there.
+    /// Returns the tree of an existing session.
     pub(super) fn of(db: &'a Connection, session: &'a SessionId) -> Result<Self, Fault> {
         Ok(Self::new(db, session, read::number(db, session)?))
     }
@@ -68,7 +68,7 @@ impl<'a> Tree<'a> {
     }
 
     fn entry_id(&self, seq: u64, text: &str) -> Result<EntryId, Fault> {
-        text.parse().map_err(|_| self.damaged(seq, "its entry's id does not read"))
+        text.parse().map_err(|_| self.damaged(seq, "invalid entry id"))
     }
 
     fn damaged(&self, seq: u64, reason: &'static str) -> Fault {
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
         Ok(places)
     }
 
-    /// The entry that follows `entry` in the log, where that is its child.
+    /// Returns the entry that follows `entry` in the log, if it is its child.
     fn follower(&self, entry: &EntryId) -> Result<Option<(u64, EntryId)>, Fault> {
         let mut place = self.db.prepare_cached("SELECT seq FROM record WHERE session = ?1 AND entry = ?2")?;
         let mut rows = place.query((self.number, entry.as_str()))?;
@@ -101,7 +101,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The records at these places, which hold entries.
+    /// Returns the records at these `seq`, which hold entries.
     fn at(&self, places: &[i64], parent: Option<&EntryId>) -> Result<Vec<Found>, Fault> {
         let mut step =
             self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
@@ -122,8 +122,8 @@ impl<'a> Tree<'a> {
         Ok(found)
     }
 
-    /// The newest entry without children at or below an entry. Children come after their parents, unless an imported file
-    /// had it otherwise, so the log after the entry is read once, at links only.
+    /// Returns the newest entry without children at or below an entry. Children come after their parents, except in
+    /// some imported files, so the log after the entry is read once, links only.
     pub(super) fn newest_leaf(&self, below: &EntryId) -> Result<Option<StoredRecord>, Fault> {
         let Some(top) = self.find(below)? else { return Ok(None) };
         let mut inside = HashSet::from([top.entry.as_str().to_owned()]);
@@ -164,7 +164,7 @@ impl Links for Tree<'_> {
         let places = places.query_map((self.number, parent.as_str(), int(after_seq), limit), |row| row.get(0))?;
         let mut places: Vec<i64> = places.collect::<Result<_, _>>()?;
         places.extend(self.follower(parent)?.map(|(seq, _)| int(seq)).filter(|seq| *seq > int(after_seq)));
-        // An entry of an older version is in the index though it follows.
+        // Entries written by an older version are in the index even if they follow their parent.
         places.sort_unstable();
         places.dedup();
         places.truncate(limit as usize);

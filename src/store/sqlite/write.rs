@@ -1,4 +1,4 @@
-//! The writes. Each decides first and writes then: what it refuses has changed nothing, so that the others of its group
+//! The writes. Each checks first and writes afterwards: a refused write has changed nothing, so the others of its group
 //! can still be committed.
 
 use super::{
@@ -11,11 +11,11 @@ use crate::store::{Append, Error, Head, Lease, SessionHead, page};
 use reseed_protocol::{SessionId, Timestamp};
 use rusqlite::{Connection, ErrorCode};
 
-/// Makes a session.
+/// Creates a session.
 pub(super) struct Create {
     pub(super) session: SessionId,
     pub(super) owner: String,
-    /// The name of the new log.
+    /// Identifies the new log.
     pub(super) epoch: String,
     pub(super) now: Timestamp,
 }
@@ -99,7 +99,7 @@ impl Write for AppendAt {
             .and_then(|()| self.write_marks(db, found.number))
             .and_then(|()| self.write_head(db, found));
         written.map_err(|error| match error.sqlite_error_code() {
-            // What was looked for and not found is there all the same.
+            // The row exists although the lookup did not find it.
             Some(ErrorCode::ConstraintViolation) => Fault::Undone(damaged_pages(session)),
             _ => error.into(),
         })
@@ -107,7 +107,7 @@ impl Write for AppendAt {
 }
 
 impl AppendAt {
-    /// The session's row, when the append may be written.
+    /// Returns the session's row if the append may be written.
     fn check(&self, db: &Connection) -> Result<FoundHead, Fault> {
         let session = &self.lease.session;
         let found = read::head_without_state(db, session)?;

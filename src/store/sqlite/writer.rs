@@ -1,12 +1,12 @@
-//! The one thread that writes. What waits in its queue goes into one transaction with one `COMMIT`, one sync of the
-//! disk; then all are answered.
+//! The only thread that writes. It commits everything waiting in its queue in one transaction with one `COMMIT` and one
+//! sync of the disk, then answers all of it.
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
-//! - after a sync that failed nothing more is written: what the disk holds is not known then, and a second sync that
-//!   succeeds does not mean that the first one's pages are there. The same after a `COMMIT` that failed otherwise, but
-//!   for a full disk, after damage that was found while writing: what other sessions share with it is not known, and
-//!   once the lock file or the database file is no longer the one that was opened.
+//! - after a failed sync nothing more is written: what the disk holds is then unknown, and a second sync that succeeds
+//!   does not mean that the first one's pages are on the disk. The same applies after a `COMMIT` that failed for any
+//!   reason but a full disk, after damage found while writing (what other sessions share with it is unknown), and once
+//!   the lock file or the database file is no longer the one that was opened.
 
 use super::{
     CommitStats, Fault,
@@ -27,26 +27,26 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Writes that may wait for the thread. A session has one under way at a time, so more wait only where more sessions
-/// write at once; their futures then wait for room, and what they carry is bounded by the frames it came in.
+/// Writes that may wait for the thread. A session has one at a time, so the queue fills only if many sessions write at
+/// once; their futures then wait for room, and the size of what they carry is bounded by their frames.
 const QUEUE_MAX: usize = 1024;
 
-/// Bytes after which a group takes in no more, so that no write waits for a transaction of many large ones: this much
-/// is written within some 10 ms.
+/// A group that reaches this many bytes takes in no more, so that no write waits for a transaction of many large ones:
+/// this much is written in about 10 ms.
 const GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a write puts into the log.
+/// The size of what a write puts into the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) records: u64,
     pub(super) bytes: u64,
 }
 
-/// One write, done inside a transaction that others share.
+/// One write, executed inside a transaction that others share.
 pub(super) trait Write: Send + 'static {
     type Output: Send + 'static;
 
-    /// Does it, or refuses without having changed anything.
+    /// Executes the write, or refuses it without having changed anything.
     fn write(&self, db: &Connection) -> Result<Self::Output, Fault>;
 
     fn size(&self) -> Size {
@@ -56,23 +56,23 @@ pub(super) trait Write: Send + 'static {
 
 /// Why a group cannot be committed as it is.
 enum Spoiled {
-    /// By this write alone, which has its answer; the others can be done again.
+    /// Only this write failed, and it has its answer; the others can be executed again.
     Alone,
-    /// By the database.
+    /// The database failed.
     Sqlite(rusqlite::Error),
 }
 
-/// A write on its way through the thread, whatever its output.
+/// A queued write of any output type.
 trait Job: Send {
-    /// Does the write and keeps its result. May be called again after all was taken back.
+    /// Executes the write and keeps its result. May be called again after a rollback.
     fn run(&mut self, db: &Connection) -> Result<(), Spoiled>;
 
-    /// What was written; `None` when it was refused.
+    /// Returns the size of what was written; `None` if the write was refused.
     fn written(&self) -> Option<Size>;
 
     fn size(&self) -> Size;
 
-    /// Tells the caller the result, or that the transaction failed.
+    /// Sends the caller the result, or the failure of the transaction.
     fn answer(self: Box<Self>, failure: Option<&Error>);
 }
 
@@ -105,36 +105,36 @@ impl<W: Write> Job for Call<W> {
     fn answer(self: Box<Self>, failure: Option<&Error>) {
         let result = match failure {
             Some(error) => Err(error.clone()),
-            None => self.result.unwrap_or_else(|| Err(Error::Unknown("it was not tried".into()))),
+            None => self.result.unwrap_or_else(|| Err(Error::Unknown("the write was not executed".into()))),
         };
-        // The caller may have gone; the write stands all the same.
+        // The caller may be gone; the write stands all the same.
         let _ = self.answer.send(result);
     }
 }
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// What the thread owns.
+/// The state that the thread owns.
 struct Thread {
     db: Connection,
-    /// Runs `COMMIT`; a field because a test must let it fail.
+    /// Runs `COMMIT`; a field so that a test can make it fail.
     commit: Commit,
     observer: Box<dyn Fn(CommitStats) + Send>,
     stats: CommitStats,
-    /// How it goes; others look at it too.
+    /// Shared with the handle.
     health: Arc<Health>,
     wal: Wal,
-    /// Behind the connection, so that it is dropped after it is closed.
+    /// Declared after the connection, so that it is dropped after the connection closes.
     lock: Option<Lock>,
 }
 
-/// How long the write-ahead log is, and when it is copied back next.
+/// The length of the write-ahead log, and when it is copied back next.
 struct Wal {
     /// Its pages after the last commit.
     pages: Arc<AtomicU32>,
     /// Pages at which it is copied back.
     checkpoint_pages: u32,
-    /// The same, or more where a reader of an old snapshot let only a part be copied the last time.
+    /// The same, or more if a reader of an old snapshot let only a part be copied last time.
     due_at: u32,
 }
 
@@ -148,8 +148,7 @@ impl Thread {
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
         let pages = Arc::new(AtomicU32::new(0));
         let seen = pages.clone();
-        // In the place of SQLite's own copying, which makes a commit wait for it and says nothing of a sync that
-        // failed.
+        // Replaces SQLite's own checkpointing, which makes a commit wait for it and hides a failed sync.
         db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
@@ -162,7 +161,7 @@ impl Thread {
         while let Some(first) = queue.blocking_recv() {
             let mut bytes = first.size().bytes;
             let mut group = vec![first];
-            // `QUEUE_MAX` bounds the group too: writers that come back at once must not keep it open for ever.
+            // `QUEUE_MAX` bounds the group too: writers that return at once must not keep it open indefinitely.
             while bytes < GROUP_BYTES_MAX && group.len() < QUEUE_MAX {
                 let Ok(next) = queue.try_recv() else { break };
                 bytes += next.size().bytes;
@@ -183,15 +182,15 @@ impl Thread {
         let failure = self.health.failure().or_else(|| self.try_group(&mut group).err());
         match &failure {
             Some(_) => {
-                self.health.refused(bytes);
+                self.health.failed(bytes);
                 self.stats.failed += 1;
                 (self.observer)(self.stats);
             }
             None => {
-                // What was refused by our own rules says nothing of the disk.
+                // A write refused by our own rules says nothing about the disk.
                 let written: Vec<u64> = group.iter().filter_map(|job| job.written()).map(|size| size.bytes).collect();
                 if !written.is_empty() {
-                    self.health.took(written.into_iter().sum());
+                    self.health.committed(written.into_iter().sum());
                 }
             }
         }
@@ -200,15 +199,15 @@ impl Thread {
         }
     }
 
-    /// Does a group's writes and commits them. One that spoils it is answered and leaves it, and the rest is done
-    /// again: as often as there are such, which damage makes and nothing else.
+    /// Executes a group's writes and commits them. A write that spoils the group is answered and removed, and the rest
+    /// is executed again. This repeats once per such write; only damage causes them.
     fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Error> {
         while let Err((at, spoiled)) = self.run_group(group) {
-            // Not committed, so nothing of it is there, and the writer can go on, unless it cannot even go back.
+            // Nothing was committed, so the writer can continue, unless it cannot even roll back.
             if !self.db.is_autocommit()
                 && let Err(error) = self.db.execute_batch("ROLLBACK")
             {
-                return Err(self.end(unknown("take a write back", &error)));
+                return Err(self.end(unknown("roll back", &error)));
             }
             match spoiled {
                 Spoiled::Alone => group.remove(at).answer(None),
@@ -218,10 +217,11 @@ impl Thread {
         }
         let started = Instant::now();
         if let Err(error) = (self.commit)(&self.db) {
-            // It is unknown what of it is on the disk, whatever this says; that SQLite takes it back is known.
+            // Whatever the error says, it is unknown how much of the commit is on the disk; that SQLite rolls it back
+            // is known.
             let back = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
             let failure = unknown("commit", &error);
-            // A full disk refuses to write, which is before the sync; there may be room again.
+            // A full disk refuses the write before the sync; there may be room again later.
             let goes_on = back && error.sqlite_error_code() == Some(ErrorCode::DiskFull);
             return Err(if goes_on { failure } else { self.end(failure) });
         }
@@ -243,35 +243,36 @@ impl Thread {
         group.iter_mut().enumerate().try_for_each(|(at, job)| job.run(&self.db).map_err(|spoiled| (at, spoiled)))
     }
 
-    /// Writes no more; every later write gets this answer.
+    /// Stops writing; every later write gets this answer.
     fn end(&mut self, failure: Error) -> Error {
-        tracing::error!(error = %failure, "the store takes no more writes until the server is started again");
+        tracing::error!(error = %failure, "the store accepts no more writes until the server restarts");
         self.health.end(failure.clone());
         failure
     }
 
-    /// Copies the write-ahead log back when it is long, after its writers were answered.
+    /// Copies the write-ahead log back if it is long, after its writers were answered.
     fn checkpoint_when_due(&mut self) {
         let pages = self.wal.pages.load(Ordering::Relaxed);
         if pages < self.wal.checkpoint_pages {
-            // It began anew.
+            // The log restarted.
             self.wal.due_at = self.wal.checkpoint_pages;
         }
         if pages < self.wal.due_at || self.health.failure().is_some() {
             return;
         }
-        // If it stays long, because a reader needs it or because it cannot be copied, the next try is not at the next
-        // commit.
+        // If the log stays long, because a reader needs it or copying fails, do not retry at the very next commit.
         self.wal.due_at = pages.saturating_add(self.wal.checkpoint_pages.div_ceil(4));
         match to_the_end(&self.db, "PRAGMA wal_checkpoint(PASSIVE)") {
             Ok(_) => {}
             Err(error) if is_fatal(&error) => drop(self.end(unknown("copy the write-ahead log back", &error))),
-            Err(error) => tracing::error!(%error, pages, "the write-ahead log could not be copied back; it grows"),
+            Err(error) => {
+                tracing::error!(%error, pages, "the write-ahead log could not be copied back and keeps growing")
+            }
         }
     }
 }
 
-/// Whether after this nothing more may be written.
+/// Returns true if nothing more may be written after this error.
 fn is_fatal(error: &rusqlite::Error) -> bool {
     let Some(failure) = error.sqlite_error() else { return false };
     matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
@@ -282,12 +283,12 @@ fn unknown(step: &str, error: &rusqlite::Error) -> Error {
     Error::Unknown(format!("{step}: {error}"))
 }
 
-/// The handle to the thread.
+/// The handle of the writer thread.
 pub(super) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
     health: Arc<Health>,
-    /// The files of the lock, where there is one.
+    /// The files that the lock covers, if there is a lock.
     watched: Option<Watched>,
 }
 
@@ -312,7 +313,7 @@ impl Writer {
         Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, watched })
     }
 
-    /// Does a write; durable when `Ok`. Dropping the future does not take back a write that is in the queue.
+    /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
     pub(super) async fn call<W: Write>(&self, write: W) -> Result<W::Output, Error> {
         let queue = self.running().as_ref().map(|running| running.queue.clone());
         let queue = queue.ok_or_else(closed)?;
@@ -322,13 +323,13 @@ impl Writer {
         result.await.unwrap_or_else(|_| Err(Error::Unknown("the writer has ended".into())))
     }
 
-    /// Why nothing more is written, if so.
+    /// Returns why nothing more is written, if so.
     pub(super) fn failure(&self) -> Option<Error> {
         self.health.failure()
     }
 
-    /// Whether a write would be taken now; where that is not known, by writing something. What costs no sync is asked
-    /// each time: whether the files are still there, and how much room their disk has.
+    /// Checks whether a write would succeed now, if necessary by writing something. Checks that cost no sync run every
+    /// time: whether the files are still there, and how much space their disk has.
     pub(super) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
             return Err(error);
@@ -346,7 +347,7 @@ impl Writer {
         outcome
     }
 
-    /// Ends the thread after all that it has accepted. Blocks until then.
+    /// Ends the thread after everything it has accepted. Blocks until then.
     pub(super) fn close(&self) -> Result<(), Error> {
         let Some(running) = self.running().take() else { return Ok(()) };
         drop(running.queue);
@@ -359,7 +360,7 @@ impl Writer {
 }
 
 fn closed() -> Error {
-    Error::Unknown("it is closed".into())
+    Error::Unknown("the store is closed".into())
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ async fn a_second_server_does_not_start_on_the_same_database() {
     let second = binary::run(folder.path(), &["serve"], &QUICK).await;
     assert_eq!((second.code, second.printed.as_str()), (Some(1), ""));
     let expected =
-        format!("/data/reseed.db` is in use by process {}; one server at a time may have it\n", server.pid());
+        format!("/data/reseed.db` is in use by process {}; only one server at a time can open it\n", server.pid());
     assert!(second.faults.starts_with("reseed: ") && second.faults.ends_with(&expected), "{}", second.faults);
     assert_eq!(second.faults.lines().count(), 1, "{}", second.faults);
     let (mut client, _) = Client::v2_session(&server.ws()).await;

@@ -1,4 +1,4 @@
-//! The cases of the contract, and the few words in which they are written.
+//! The cases of the contract, and helpers to write them.
 
 pub(crate) mod reading;
 pub(crate) mod trees;
@@ -7,20 +7,20 @@ pub(crate) mod writing;
 use crate::store::{Append, EntryColumns, Head, NewRecord, SessionStore, StoredRecord};
 use reseed_protocol::{SessionId, Timestamp};
 
-/// When everything in the suite happens that does not say otherwise.
+/// The time of everything in the suite, unless stated otherwise.
 pub(crate) const NOW: Timestamp = Timestamp(1_795_243_504_123);
 
-/// An id of any kind.
+/// Parses an id of any type.
 pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
 }
 
-/// A control record with this body.
+/// Returns a control record with this body.
 pub(crate) fn control(body: &str) -> NewRecord {
     NewRecord { body: body.into(), entry: None }
 }
 
-/// An entry whose body is its id; no parent where that is empty.
+/// Returns an entry whose body is its id; without a parent if that is empty.
 pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
     let parent_id = (!parent.is_empty()).then(|| id(parent));
     NewRecord {
@@ -29,22 +29,22 @@ pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
     }
 }
 
-/// An append of records and nothing else.
+/// Returns an append of these records and nothing else.
 pub(crate) fn append(records: Vec<NewRecord>) -> Append {
     Append { records, marks: Vec::new(), head: Head::default() }
 }
 
-/// An append of control records with these bodies.
+/// Returns an append of control records with these bodies.
 pub(crate) fn append_of<const N: usize>(bodies: [&str; N]) -> Append {
     append(bodies.map(control).into())
 }
 
-/// Records as `seq:body`, for comparing.
+/// Formats records as `seq:body`.
 pub(crate) fn short(records: &[StoredRecord]) -> String {
     records.iter().map(|record| format!("{}:{}", record.seq, record.body)).collect::<Vec<_>>().join(" ")
 }
 
-/// The whole log, as [`short`] text.
+/// Returns the whole log as [`short`] text.
 pub(crate) async fn log(store: &dyn SessionStore, session: &SessionId) -> String {
     short(&store.read(session, 0, u32::MAX).await.unwrap())
 }

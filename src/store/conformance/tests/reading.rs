@@ -1,4 +1,4 @@
-//! The contract of reading and listing.
+//! The contract for reading and listing.
 
 use super::{NOW, append, append_of, control, entry, id, short};
 use crate::store::{Append, EntryQuery, Error, Head, ListQuery, SessionStore, UNFINISHED};
@@ -128,7 +128,7 @@ async fn sessions(store: &dyn SessionStore) {
     }
 }
 
-/// All pages of a list; the sessions of a page are joined by spaces, pages by a bar.
+/// Returns all pages of a list: sessions of a page joined by spaces, pages by a bar.
 async fn pages(store: &dyn SessionStore, mut query: ListQuery) -> String {
     let mut pages = Vec::new();
     loop {
@@ -203,7 +203,7 @@ pub(crate) async fn a_session_that_is_being_made_is_not_listed_among_the_others(
 }
 
 pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
-    // All at one time: only the order in which they were made tells them apart.
+    // All at the same time: only the order of creation tells them apart.
     let mut newest_first = Vec::new();
     for n in 0..23 {
         let session: SessionId = id(&format!("s{n}"));

@@ -1,4 +1,4 @@
-//! The contract of reading the shape of a tree.
+//! The contract for reading the shape of a tree.
 
 use super::{NOW, append, control, entry, id, reading::tree, short};
 use crate::store::{EntryQuery, NewRecord, SessionStore, SubtreeQuery};
@@ -8,7 +8,7 @@ async fn entries(store: &dyn SessionStore, session: &SessionId, query: EntryQuer
     short(&store.entries(session, query).await.unwrap())
 }
 
-/// A subtree as `seq:body(children)`.
+/// Formats a subtree as `seq:body(children)`.
 async fn subtree(store: &dyn SessionStore, session: &SessionId, root: Option<&str>, depth: u32, limit: u32) -> String {
     let query = SubtreeQuery { root: root.map(id), depth, limit, bytes_max: usize::MAX };
     let nodes = store.subtree(session, query).await.unwrap();
@@ -42,7 +42,7 @@ pub(crate) async fn children_and_roots_come_in_the_order_of_the_log(store: &dyn 
         let query = EntryQuery::Children { of: of.map(id), after_seq, limit };
         assert_eq!(entries(store, &session, query.clone()).await, want, "{query:?}");
     }
-    // The parent that was missing comes later: what hangs from it is no root any more.
+    // The missing parent arrives later: its child is then no longer a root.
     let (lease, _) = store.open(&session).await.unwrap();
     store.append(&lease, 11, append(vec![entry("gone", "f")])).await.unwrap();
     let roots = EntryQuery::Children { of: None, after_seq: 0, limit: 9 };
@@ -122,7 +122,7 @@ pub(crate) async fn a_subtree_ends_when_its_bodies_are_large_enough(store: &dyn 
         let records: Vec<_> = nodes.into_iter().map(|node| node.record).collect();
         assert_eq!(short(&records), want, "{root:?} {bytes_max}");
     }
-    // A wide one: more children than are read at once.
+    // A wide tree: more children than one query reads.
     let lease = store.create(&id("wide"), "", NOW).await.unwrap();
     let names: Vec<String> = (0..50).map(|n| format!("child{n}")).collect();
     let mut records = vec![entry("top", "")];
@@ -144,7 +144,7 @@ pub(crate) async fn the_newest_leaf_below_an_entry_is_found(store: &dyn SessionS
     {
         assert_eq!(entries(store, &session, below(of)).await, want, "{of}");
     }
-    // A branch that was left is taken up again, and is the newest then.
+    // An older branch is continued and becomes the newest.
     let (lease, _) = store.open(&session).await.unwrap();
     store.append(&lease, 11, append(vec![entry("h", "d")])).await.unwrap();
     for (of, want) in [("a", "11:h"), ("c", "9:f"), ("d", "11:h"), ("e", "7:e")] {
@@ -164,8 +164,7 @@ pub(crate) async fn a_circle_of_parents_ends_every_walk(store: &dyn SessionStore
     assert_eq!(entries(store, &session, below("self")).await, "4:self", "a circle has no leaf: where it began");
 }
 
-/// Trees that hang together in any way, some entries from parents that are not there; every answer is computed again from
-/// a plain list of `(entry, parent)`.
+/// Random trees, with some parents missing; every answer is recomputed from a plain list of `(entry, parent)`.
 pub(crate) async fn a_random_tree_answers_like_its_plain_model(store: &dyn SessionStore) {
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);

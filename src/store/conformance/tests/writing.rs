@@ -1,4 +1,4 @@
-//! The contract of making, appending and deleting.
+//! The contract for creating, appending and deleting.
 
 use super::{NOW, append, append_of, control, entry, id, log};
 use crate::store::{Append, CommandMark, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery};
@@ -84,7 +84,7 @@ pub(crate) async fn a_later_open_fences_the_lease_before_it(store: &dyn SessionS
         assert!(lease.term > before.term);
         let stale = store.append(&before, next_seq, append_of(["late"])).await;
         assert!(matches!(stale, Err(Error::Fenced { .. })), "{stale:?}");
-        // A stale lease given back takes nothing from the one who holds it now.
+        // Releasing a stale lease does not affect its current holder.
         store.release(&before).await.unwrap();
         store.append(&lease, next_seq, append_of([body])).await.unwrap();
         before = lease;
@@ -106,7 +106,7 @@ pub(crate) async fn a_command_is_written_once(store: &dyn SessionStore) {
     {
         assert_eq!(store.command(&lease.session, command).await, Ok(want), "{command}");
     }
-    // Another session knows nothing of it.
+    // Another session does not have it.
     let other = store.create(&id("t"), "", NOW).await.unwrap();
     assert_eq!(store.command(&other.session, "c1").await, Ok(None));
     store.append(&other, 1, with(vec![mark("c1", 5)])).await.unwrap();
@@ -197,7 +197,7 @@ pub(crate) async fn a_deleted_session_leaves_nothing_behind(store: &dyn SessionS
     assert_eq!(store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap().items.len(), 1);
     assert_eq!(log(store, &other.session).await, "1:e");
 
-    // Made again under the same id, it is another log, closed to those who had the first one open.
+    // A session recreated under the same id is another log, closed to leases of the first one.
     let again = create(store).await;
     assert_ne!(again.epoch, lease.epoch);
     assert_eq!(log(store, &again.session).await, "");
@@ -235,7 +235,7 @@ pub(crate) async fn a_closed_store_refuses_everything(store: &dyn SessionStore) 
     store.append(&lease, 1, append_of(["a"])).await.unwrap();
     store.close().await.unwrap();
     store.close().await.unwrap();
-    let closed = Error::Unknown("it is closed".into());
+    let closed = Error::Unknown("the store is closed".into());
     assert_eq!(store.append(&lease, 2, append_of(["b"])).await.unwrap_err(), closed);
     assert_eq!(store.create(&id("t"), "", NOW).await.unwrap_err(), closed);
     assert_eq!(store.open(&lease.session).await.unwrap_err(), closed);

@@ -1,4 +1,4 @@
-//! What bad disks do to a file: it is found, named, and keeps no other session from working.
+//! Damage by bad disks: it is found, named, and does not affect other sessions.
 
 use super::{place, tamper, written};
 use crate::store::{
@@ -12,18 +12,18 @@ use tempfile::TempDir;
 #[tokio::test]
 async fn damage_is_found_named_and_confined() {
     let cases = [
-        ("body = 'E2'", "its checksum does not fit"),
-        ("body = CAST(x'ff' AS TEXT)", "its checksum does not fit"),
-        // SQLite turns the number into text: it is a text column.
-        ("body = 2", "its checksum does not fit"),
+        ("body = 'E2'", "checksum mismatch"),
+        ("body = CAST(x'ff' AS TEXT)", "checksum mismatch"),
+        // SQLite turns the number into text, because the column is text.
+        ("body = 2", "checksum mismatch"),
         ("body = x'6532'", "a column is not text"),
-        ("entry = 'f2'", "its checksum does not fit"),
-        ("parent = 'e0'", "its checksum does not fit"),
-        ("parent = NULL", "its checksum does not fit"),
-        ("kind = 'custom'", "its checksum does not fit"),
-        ("checksum = checksum + 1", "its checksum does not fit"),
-        ("checksum = 'x'", "its checksum does not fit"),
-        ("version = 2", "its format version is not known"),
+        ("entry = 'f2'", "checksum mismatch"),
+        ("parent = 'e0'", "checksum mismatch"),
+        ("parent = NULL", "checksum mismatch"),
+        ("kind = 'custom'", "checksum mismatch"),
+        ("checksum = checksum + 1", "checksum mismatch"),
+        ("checksum = 'x'", "checksum mismatch"),
+        ("version = 2", "unknown format version"),
     ];
     for (change, reason) in cases {
         let (_dir, path) = written().await;
@@ -40,7 +40,7 @@ async fn damage_is_found_named_and_confined() {
     }
 }
 
-/// A file with sessions `s` and `t`, each of two entries, a mark and a state.
+/// Returns a file with sessions `s` and `t`, each with two entries, a mark and a state.
 async fn two_sessions() -> (TempDir, std::path::PathBuf) {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
@@ -57,7 +57,7 @@ async fn two_sessions() -> (TempDir, std::path::PathBuf) {
     (dir, path)
 }
 
-/// That the session `t` can do everything.
+/// Checks that session `t` works in every way.
 async fn other_works(store: &SqliteStore) {
     let (lease, head) = store.open(&id("t")).await.unwrap();
     assert_eq!((head.last_seq, &*head.head.state), (2, "{\"seq\":2}"));
@@ -94,12 +94,12 @@ async fn a_damaged_head_closes_its_session_and_is_listed_for_operators_alone() {
         let (_dir, path) = two_sessions().await;
         tamper(&path, &format!("UPDATE session SET {change} WHERE id = 's'"));
         let store = SqliteStore::open(&path).unwrap();
-        let damaged = Error::Damaged { session: id("s"), part: Part::Head, reason: "its checksum does not fit" };
+        let damaged = Error::Damaged { session: id("s"), part: Part::Head, reason: "checksum mismatch" };
         assert_eq!(store.open(&id("s")).await.unwrap_err(), damaged, "{change}");
         assert_eq!(store.head(&id("s")).await.unwrap_err(), damaged, "{change}");
         let lease = crate::store::Lease { session: id("s"), term: 1, next_seq: 3, epoch: String::new() };
         assert_eq!(store.append(&lease, 3, append_of(["x"])).await.unwrap_err(), damaged, "{change}");
-        // What is sound can be saved.
+        // Undamaged records can still be read.
         assert_eq!(short(&store.read(&id("s"), 0, 2).await.unwrap()), "1:e1 2:e2", "{change}");
 
         for owner in ["alice", "mallory"] {
@@ -163,7 +163,7 @@ async fn a_record_that_is_gone_is_missed() {
     }
 }
 
-/// Rows that an older program wrote have no checksums yet.
+/// Rows written by an older program have no checksums yet.
 #[tokio::test]
 async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
     let (_dir, path) = two_sessions().await;
@@ -179,7 +179,7 @@ async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
     assert!(matches!(store.open(&id("t")).await, Err(Error::Damaged { part: Part::Head, .. })));
 }
 
-/// The file's pages, and which of them hold the records of a session that has its own: those where a text of it stands.
+/// Overwrites the pages of the file that contain `text` and returns how many there were.
 fn overwrite_pages_with(path: &Path, text: &str) -> usize {
     let mut file = fs::read(path).unwrap();
     let mut overwritten = 0;
@@ -198,7 +198,7 @@ fn overwrite_pages_with(path: &Path, text: &str) -> usize {
 async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone() {
     let (_dir, path) = two_sessions().await;
     let store = SqliteStore::open(&path).unwrap();
-    // Session `big` has leaves of records of its own, and `t` gets some after them.
+    // Session `big` has leaf pages of its own, and `t` gets some after them.
     let lease = store.create(&id("big"), "alice", NOW).await.unwrap();
     let body = |n: u64| format!("spoiled {n} {}", "x".repeat(3000));
     for n in 1..=40 {
@@ -211,7 +211,7 @@ async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone()
     let damaged = Error::Damaged { session: id("big"), part: Part::Pages, reason: "the database cannot read it" };
     assert_eq!(store.read(&id("big"), 0, 99).await.unwrap_err(), damaged);
     other_works(&store).await;
-    // Deleting it cannot be done; it is told so, and takes no other write along.
+    // Deleting it fails with the damage, and no other write fails with it.
     let (big, new) = (id("big"), id("new"));
     let (first, second) = futures_util::join!(store.delete(&big), store.create(&new, "", NOW));
     assert_eq!(first.unwrap_err(), damaged);

@@ -1,4 +1,4 @@
-//! Looking into a file that a server has open.
+//! Reading a file that a server has open.
 
 use super::{place, tamper};
 use crate::store::{
@@ -22,7 +22,7 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
         want.push(format!("{n}:{name}"));
         assert_eq!(log(&viewer, &id("s")).await, want.join(" "), "what is acknowledged is seen at once");
     }
-    // A second one, opened while the log that was not copied back holds most of it.
+    // A second one, opened while most of it is still in the write-ahead log.
     let second = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(second.head(&id("s")).await.unwrap().last_seq, 50);
     let whole = SubtreeQuery { root: None, depth: 99, limit: 99, bytes_max: usize::MAX };
@@ -34,16 +34,16 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
         assert_eq!(store.open(&id("s")).await, Err(Error::ReadOnly));
         assert_eq!(store.delete(&id("s")).await, Err(Error::ReadOnly));
     }
-    // It takes nothing from the server, neither while it is open nor by closing.
+    // It does not disturb the server, neither while open nor by closing.
     viewer.close().await.unwrap();
     drop(second);
     server.append(&lease, 51, append_of(["x"])).await.unwrap();
     server.close().await.unwrap();
 
-    // Also without a server.
+    // It also works without a server,
     let after = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(after.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap().items[0].last_seq, 51);
-    // Which can start meanwhile.
+    // which can start meanwhile.
     let server = SqliteStore::open(&path).unwrap();
     let (lease, _) = server.open(&id("s")).await.unwrap();
     server.append(&lease, 52, append_of(["y"])).await.unwrap();
@@ -63,7 +63,7 @@ async fn what_cannot_be_read_is_refused_and_nothing_is_made() {
 
     drop(SqliteStore::open(&path).unwrap());
     for (version, want) in
-        [(schema::VERSION - 1, "start the server on it once"), (schema::VERSION + 1, "run the newer program")]
+        [(schema::VERSION - 1, "start the server with it once"), (schema::VERSION + 1, "run a newer reseed")]
     {
         tamper(&path, &format!("PRAGMA user_version = {version}"));
         let error = SqliteStore::open_read_only(&path).err().unwrap().to_string();

@@ -5,7 +5,7 @@ use crate::store::Error;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex};
 
-/// Inserts a row, refuses, inserts one that must be taken back, or fails with a code of SQLite's.
+/// Inserts a row, refuses, inserts a row that must be rolled back, or fails with a SQLite code.
 enum Step {
     Insert(i64),
     Refuse,
@@ -32,8 +32,8 @@ impl Write for Step {
     }
 }
 
-/// Runs groups; the n-th commit fails with this code for each n in `failing`. Answers as short text, and what the
-/// table holds.
+/// Runs groups; for each `(n, code)` in `failing` the n-th commit fails with `code`. Compares the answers as short
+/// text, and the rows of the table.
 fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str], rows: &[i64], commits: &[u64]) {
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch("CREATE TABLE t (value)").unwrap();
@@ -41,7 +41,7 @@ fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str]
     let observed = seen.clone();
     let observer = Box::new(move |stats: CommitStats| {
         let mut seen = observed.lock().unwrap();
-        // Each group is told of once: as a commit, or as one that failed.
+        // Each group is reported once: as a commit or as a failure.
         assert_eq!(stats.commits + stats.failed, seen.len() as u64 + 1);
         seen.push(stats.commits);
     });
