@@ -1,4 +1,4 @@
-//! Hooks that run in this process: made of closures, and kept from taking others down with them.
+//! In-process hooks: built from closures, with panics isolated.
 
 use super::{Hook, HookFuture, Session};
 use crate::core::hook::{HookFault, HookSpec};
@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-/// A hook of a closure.
+/// Returns a hook made of a closure.
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
@@ -33,7 +33,7 @@ where
     Arc::new(Closure { specs: specs.into(), ask })
 }
 
-/// A hook of a closure that also gets a handle to the session.
+/// Returns a hook made of a closure that also receives a handle to the session.
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&self, _: HookCall) -> HookFuture<'_> {
-        Box::pin(std::future::ready(Err(HookFault::failed("it is called with its session only"))))
+        Box::pin(std::future::ready(Err(HookFault::failed("this hook must be called with its session"))))
     }
 
     fn call_in(&self, call: HookCall, session: Session) -> HookFuture<'_> {
@@ -102,12 +102,12 @@ where
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Panicked;
 
-/// What a hook answers, or that it panicked: before it returned its future, or in it.
+/// Returns a hook's answer, or that it panicked, whether before it returned its future or in it.
 pub(super) async fn isolated<'a>(
     call: impl FnOnce() -> HookFuture<'a>,
 ) -> Result<Result<HookAnswer, HookFault>, Panicked> {
-    // Nothing of a hook that panicked is looked at again but the hook itself, which says by its types that it can be
-    // shared: a lock that it left poisoned is its own.
+    // After a panic nothing of the hook is used again except the hook itself, whose types say that it can be shared: a
+    // lock that it poisoned is its own.
     let mut future = catch_unwind(AssertUnwindSafe(call)).map_err(|_| Panicked)?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,

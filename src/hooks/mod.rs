@@ -1,11 +1,12 @@
-//! To code of others': hooks written in Rust, and webhooks. A client's own hooks go through its socket instead.
+//! Hooks: external code called at fixed extension points. This room has hooks written in Rust and webhooks; a client's
+//! own hooks are called through its socket.
 //!
-//! A hook's failure is its own: what it does wrong, a panic too, becomes a [`HookFault`] that ends what it was asked for
-//! and nothing else.
+//! A hook's failure stays its own: whatever it does wrong, including a panic, becomes a [`HookFault`] that ends what
+//! the hook was called for and nothing else.
 //!
-//! One thing is left to its author: a hook runs on the server's threads, which nobody can take away from it. One that
-//! computes for long, or waits without `.await`, keeps such a thread from all sessions, and its time limit and a cancel
-//! reach it only where it awaits. What cannot await belongs into [`tokio::task::spawn_blocking`].
+//! One responsibility stays with its author: a hook runs on the server's threads, which cannot be taken away from it. A
+//! hook that computes for long, or blocks without `.await`, keeps such a thread from all sessions, and its time limit
+//! and a cancellation take effect only where it awaits. Blocking work belongs in [`tokio::task::spawn_blocking`].
 
 pub mod webhook;
 
@@ -26,21 +27,21 @@ use reseed_protocol::{
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use webhook::Webhook;
 
-/// Characters of a fault's message that are told; more would be what the hook was given, or a trace.
+/// Most characters of a fault's message; more would be the hook's input or a stack trace.
 const FAULT_CHARS_MAX: usize = 500;
 
-/// What [`Hook::call`] returns.
+/// The future that [`Hook::call`] returns.
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFault>> + Send + 'a>>;
 
-/// Code that is asked at defined points.
+/// External code called at fixed extension points.
 ///
 /// Contract, the same for every hook:
-/// - `specs` is asked once, when the server starts; the hook is called only for what it says there;
-/// - several calls may be under way at once, of as many sessions;
-/// - dropping the future cancels the call: the turn was cancelled, or the time limit is over;
-/// - what an answer leaves out stays as it is, so [`HookAnswer::default`] changes nothing.
+/// - `specs` is called once, when the server starts; the hook is called only for what it lists there;
+/// - several calls may run at once, for as many sessions;
+/// - dropping the future cancels the call: the turn was cancelled, or the time limit has passed;
+/// - what an answer leaves out stays unchanged, so [`HookAnswer::default`] changes nothing.
 ///
-/// [`on`] makes one of a closure, [`on_session`] of one that has to do with the session it is asked about.
+/// [`on`] makes a hook of a closure, [`on_session`] of one that needs the session it is called for.
 ///
 /// ```
 /// use reseed::{
@@ -72,15 +73,15 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 /// assert_eq!(hooks.specs()[0].name, "place");
 /// ```
 pub trait Hook: Send + Sync {
-    /// Where and how it is asked. A hook is required unless [`HookSpec::optional`] or [`HookSpec::observing`] says
-    /// otherwise: when it fails, what it was asked about does not happen.
+    /// Returns where and how the hook is called. A hook is required unless [`HookSpec::optional`] or
+    /// [`HookSpec::observing`] says otherwise: if it fails, what it was called for does not happen.
     fn specs(&self) -> Vec<HookSpec>;
 
-    /// Asks it. The call is its own: what it answers may be made of the call's parts.
+    /// Calls the hook. It owns the call, so its answer may reuse the call's parts.
     fn call(&self, call: HookCall) -> HookFuture<'_>;
 
-    /// The same with a handle to the session that it is asked about, for a hook that reads it or adds to it. The server
-    /// calls this one.
+    /// Calls the hook with a handle to the session, for a hook that reads the session or adds to it. The server calls
+    /// this method.
     fn call_in(&self, call: HookCall, session: Session) -> HookFuture<'_> {
         let _ = session;
         self.call(call)
@@ -91,41 +92,41 @@ pub trait Hook: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct InvalidHooks {
-    /// Which hook, or the file and the place in it.
+    /// The hook, or the file and the position in it.
     pub place: String,
     /// What is wrong with it, and what is allowed.
     pub message: String,
 }
 
-/// The server's hooks, in the order in which they are asked.
+/// The server's hooks, in the order in which they are called.
 #[derive(Clone, Default)]
 pub struct Hooks {
     hooks: Arc<Vec<Registered>>,
 }
 
-/// A hook and one thing that it is asked for.
+/// A hook with one of its specs.
 #[derive(Clone)]
 struct Registered {
     spec: HookSpec,
     kind: HookKind,
-    /// Which hook of its kind it is, from 1.
+    /// Its number among the hooks of its kind, from 1.
     number: usize,
     hook: Arc<dyn Hook>,
 }
 
 impl Hooks {
-    /// These hooks in Rust, each with all that it is asked for.
+    /// Creates the registry with these Rust hooks, each with all of its specs.
     ///
     /// # Errors
-    /// The hook that may not be as it is, or one too many.
+    /// The invalid hook, or the first one beyond the limit.
     pub fn new(hooks: Vec<Arc<dyn Hook>>) -> Result<Self, InvalidHooks> {
         Self::default().and(HookKind::Rust, hooks)
     }
 
-    /// The same, followed by these webhooks.
+    /// Adds webhooks after the existing hooks.
     ///
     /// # Errors
-    /// The hook that may not be as it is, or one too many.
+    /// The invalid hook, or the first one beyond the limit.
     pub fn with_webhooks(self, webhooks: Vec<Webhook>) -> Result<Self, InvalidHooks> {
         self.and(HookKind::Webhook, webhooks.into_iter().map(|webhook| Arc::new(webhook) as Arc<dyn Hook>).collect())
     }
@@ -143,10 +144,13 @@ impl Hooks {
                 };
                 spec.check().map_err(|(_, message)| invalid(message))?;
                 if hooks.iter().any(|other| other.spec.overlaps(&spec)) {
-                    return Err(invalid(format!("a hook of this name is asked for `{}` already", spec.point.as_str())));
+                    return Err(invalid(format!(
+                        "a hook of this name is already called for `{}`",
+                        spec.point.as_str()
+                    )));
                 }
                 if hooks.len() == HOOKS_MAX {
-                    return Err(invalid(format!("a server's hooks may be asked for {HOOKS_MAX} things in all")));
+                    return Err(invalid(format!("a server can have at most {HOOKS_MAX} hook registrations")));
                 }
                 hooks.push(Registered { spec, kind, number: at + 1, hook: hook.clone() });
             }
@@ -154,19 +158,19 @@ impl Hooks {
         Ok(Self { hooks: Arc::new(hooks) })
     }
 
-    /// Where each is asked, by its place.
+    /// Returns the specs of all hooks, in order.
     #[must_use]
     pub fn specs(&self) -> Vec<HookSpec> {
         self.hooks.iter().map(|hook| hook.spec.clone()).collect()
     }
 
-    /// Where the hook at that place is asked, and what kind it is.
+    /// Returns the spec and kind of the hook at this index.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<(&HookSpec, HookKind)> {
         self.hooks.get(at).map(|hook| (&hook.spec, hook.kind))
     }
 
-    /// How many of that kind there are, each counted once.
+    /// Returns the number of hooks of this kind, each counted once.
     #[must_use]
     pub fn count(&self, kind: HookKind) -> usize {
         let mut numbers: Vec<usize> =
@@ -175,22 +179,22 @@ impl Hooks {
         numbers.len()
     }
 
-    /// Asks the hook at that place. There is no time limit here: dropping the future cancels the call.
+    /// Calls the hook at this index. There is no time limit here: dropping the future cancels the call.
     ///
     /// # Errors
-    /// What it answers as its failure, or that it panicked; `hook_unavailable` where there is none at that place.
+    /// The failure it answers with, or that it panicked; `hook_unavailable` if there is no hook at this index.
     pub async fn call(&self, at: usize, call: HookCall, session: Session) -> Result<HookAnswer, HookFault> {
         let Some(registered) = self.hooks.get(at) else {
-            return Err(HookFault::unavailable(format!("there is no hook at place {at}")));
+            return Err(HookFault::unavailable(format!("there is no hook at index {at}")));
         };
         let answer = in_process::isolated(|| registered.hook.call_in(call, session)).await.unwrap_or_else(
             |in_process::Panicked| {
-                // What it panicked with may be what was said.
+                // The panic message may contain user text.
                 tracing::error!(hook = registered.spec.name, "a hook panicked");
                 Err(HookFault::failed("it panicked; see the server's log"))
             },
         );
-        answer.map_err(told)
+        answer.map_err(sanitised)
     }
 }
 
@@ -200,8 +204,8 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// A fault as it is told: with a code that is a hook's, in one line that is not too long.
-fn told(fault: HookFault) -> HookFault {
+/// Sanitises a fault: with a hook's error code, on one line of limited length.
+fn sanitised(fault: HookFault) -> HookFault {
     let code = match fault.code {
         code @ (ErrorCode::HookTimeout | ErrorCode::HookUnavailable) => code,
         _ => ErrorCode::HookFailed,

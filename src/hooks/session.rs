@@ -1,8 +1,8 @@
-//! What a hook in Rust may do with the session that it is asked about: read where it stands, add to its history, ask for a
+//! What a Rust hook may do with the session that it is called for: read its state, add to its history, request a
 //! compaction.
 //!
-//! Invariant: nothing here waits for the hook's own answer, so a hook may await each of these while it is asked. What is
-//! told to the model during a turn goes along with its next request.
+//! Invariant: nothing here waits for the hook's own answer, so a hook may await all of these while it runs. Text for
+//! the model added during a turn is sent with its next request.
 
 use crate::core::agent_loop::Snapshot;
 use reseed_protocol::{
@@ -12,45 +12,45 @@ use reseed_protocol::{
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-/// What [`Access`] returns.
+/// The future that [`Access`] methods return.
 pub type AccessFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ErrorBody>> + Send + 'a>>;
 
-/// How a [`Session`] reaches the one that it stands for.
+/// How a [`Session`] reaches the actual session.
 pub trait Access: Send + Sync {
-    /// Has a command carried out, and returns its reply.
+    /// Executes a command and returns its reply.
     fn command(&self, command: Command) -> AccessFuture<'_, Reply>;
 
-    /// Where the session stands.
+    /// Returns the session's current state.
     fn now(&self) -> AccessFuture<'_, Snapshot>;
 
-    /// What the next request would send.
+    /// Returns what the next request would send.
     fn context(&self, get: GetContext) -> AccessFuture<'_, Context>;
 
-    /// An entry and so many of those above it, newest first.
+    /// Returns an entry and up to `limit` entries in all along its ancestors, newest first.
     fn path(&self, from: EntryId, limit: u32) -> AccessFuture<'_, Vec<Entry>>;
 }
 
-/// The session that a hook is asked about. Cheap to clone, and good for as long as the session is in memory: afterwards
-/// everything is answered `session_not_found`.
+/// The session that a hook is called for. Cheap to clone, and valid while the session is in memory: afterwards every
+/// method returns `session_not_found`.
 #[derive(Clone)]
 pub struct Session(Arc<dyn Access>);
 
 impl Session {
-    /// A session that is reached so.
+    /// Wraps access to a session.
     #[must_use]
     pub fn new(access: Arc<dyn Access>) -> Self {
         Self(access)
     }
 
-    /// Where the session stands: its model, strategy and settings, its context's size, its running turn, what waits.
+    /// Returns the session's state: its model, strategy and settings, its context's size, its running turn, its queue.
     ///
     /// # Errors
-    /// `session_not_found`: it has left memory.
+    /// `session_not_found` if it has left memory.
     pub async fn now(&self) -> Result<Snapshot, ErrorBody> {
         self.0.now().await
     }
 
-    /// What the next request would send.
+    /// Returns what the next request would send.
     ///
     /// # Errors
     /// Why it cannot be shown.
@@ -58,51 +58,51 @@ impl Session {
         self.0.context(get).await
     }
 
-    /// An entry and those above it, newest first: at most `limit`, which is at most 500. What compactions have taken out
-    /// of the model's sight is there too.
+    /// Returns an entry and its ancestors, newest first: at most `limit`, which is capped at 500. Entries that
+    /// compactions have replaced are included.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn path(&self, from: EntryId, limit: u32) -> Result<Vec<Entry>, ErrorBody> {
         self.0.path(from, limit.clamp(1, 500)).await
     }
 
-    /// Keeps data in the history that the model never sees.
+    /// Stores data in the history that the model never sees.
     ///
     /// # Errors
-    /// What is not allowed about it, or that it could not be written.
+    /// What is invalid, or that it could not be written.
     pub async fn append_custom(&self, custom: AppendCustom) -> Result<EntryId, ErrorBody> {
         self.written(Command::AppendCustom(custom)).await
     }
 
-    /// Tells the model something in the user's place, without asking for an answer: at once where the session is idle,
+    /// Adds a message for the model in the user's role, without requesting an answer: at once if the session is idle,
     /// else with the next request. Its `details` are for programs.
     ///
     /// # Errors
-    /// What is not allowed about it, or that it could not be written.
+    /// What is invalid, or that it could not be written.
     pub async fn append_message(&self, message: AppendCustomMessage) -> Result<EntryId, ErrorBody> {
         self.written(Command::AppendCustomMessage(message)).await
     }
 
-    /// Asks for a compaction, and returns its job once it is begun or waits for a place between two requests. What comes of
-    /// it is an event.
+    /// Requests a compaction, and returns its job once it has started or waits for a point between two requests. Its
+    /// outcome is an event.
     ///
     /// # Errors
-    /// `nothing_to_compact`, `compaction_running`, and what is not allowed about the order.
+    /// `nothing_to_compact`, `compaction_running`, or what is invalid about the request.
     pub async fn compact(&self, order: ManualCompact) -> Result<Option<JobId>, ErrorBody> {
         self.done(Command::ManualCompact(order)).await.map(|done| done.job_id)
     }
 
     async fn written(&self, command: Command) -> Result<EntryId, ErrorBody> {
         let done = self.done(command).await?;
-        done.entry_id.ok_or_else(|| ErrorBody::new(ErrorCode::Internal, "an entry was written without an id"))
+        done.entry_id.ok_or_else(|| ErrorBody::new(ErrorCode::Internal, "the reply to an append has no entry id"))
     }
 
     async fn done(&self, command: Command) -> Result<Done, ErrorBody> {
         match self.0.command(command).await? {
             Reply::Ok(done) => Ok(done),
             Reply::Error(error) => Err(error),
-            _ => Err(ErrorBody::new(ErrorCode::Internal, "a command of a hook was answered with another reply")),
+            _ => Err(ErrorBody::new(ErrorCode::Internal, "unexpected reply to a hook's command")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks in Rust: which are taken, how they are asked, and what becomes of one that fails.
+//! Rust hooks: which are accepted, how they are called, and what happens when one fails.
 
 use super::{Access, AccessFuture, Hook, HookFuture, Hooks, Session, on};
 use crate::{
@@ -43,7 +43,7 @@ fn nowhere() -> Session {
     Session::new(Arc::new(Nowhere))
 }
 
-/// A call of a tool.
+/// Returns a call for a tool call.
 pub(super) fn call() -> HookCall {
     let call = json!({
         "callId": "call1", "hook": "test", "sessionId": "session1", "event": "tool_call", "toolCallId": "t1",
@@ -69,10 +69,10 @@ fn a_hook_that_may_not_be_so_is_refused_by_its_place_and_name() {
         (vec![message("")], "hook 2 (``): a hook's name is"),
         (vec![message("a").within(0)], "hook 2 (`a`): the time limit of `a` is 1 to 600000 ms"),
         (vec![message("a").for_reasons(&[Ephemeral])], "hook 2 (`a`): only `context` hooks have reasons"),
-        (vec![message("first")], "hook 2 (`first`): a hook of this name is asked for `message` already"),
+        (vec![message("first")], "hook 2 (`first`): a hook of this name is already called for `message`"),
         (
             vec![context("a", &[]), context("a", &[Ephemeral])],
-            "hook 2 (`a`): a hook of this name is asked for `context`",
+            "hook 2 (`a`): a hook of this name is already called for `context`",
         ),
         (
             vec![HookSpec { required: true, ..message("a").observing() }],
@@ -102,7 +102,7 @@ fn there_is_a_most_number_of_hooks() {
     assert_eq!(Hooks::new(vec![silent(&specs)]).unwrap().specs().len(), HOOKS_MAX);
     let one = [HookSpec::new("more", HookPoint::Message)];
     let told = Hooks::new(vec![silent(&specs), silent(&one)]).map(|_| ()).unwrap_err().to_string();
-    assert_eq!(told, "hook 2 (`more`): a server's hooks may be asked for 32 things in all");
+    assert_eq!(told, "hook 2 (`more`): a server can have at most 32 hook registrations");
 }
 
 #[tokio::test]

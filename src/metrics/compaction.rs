@@ -1,4 +1,4 @@
-//! What is counted of compactions, and the words for it, which the log uses too.
+//! Compaction metrics and the label values they use, which the log uses too.
 
 use super::declared::*;
 use reseed_protocol::{
@@ -8,23 +8,23 @@ use reseed_protocol::{
 };
 use std::time::Duration;
 
-/// How a compaction ended.
+/// The outcome of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionOutcome {
-    /// The context is smaller.
+    /// The context became smaller.
     Committed,
-    /// It is as it was, because something went wrong.
+    /// The context is unchanged because something failed.
     Failed,
-    /// It is as it was: nothing that was tried saves enough.
+    /// The context is unchanged because no step saved enough.
     NoGain,
-    /// Someone stopped it.
+    /// Cancelled by a person or program.
     Cancelled,
-    /// What it had read is no longer what the model sees, so it was thrown away.
+    /// Discarded, because the entries it had read are no longer what the model sees.
     Void,
 }
 
 impl CompactionOutcome {
-    /// How a compaction ended that came to nothing with this code.
+    /// Returns the outcome of a compaction that ended with this error code.
     #[must_use]
     pub fn of(code: ErrorCode) -> Self {
         match code {
@@ -35,7 +35,7 @@ impl CompactionOutcome {
         }
     }
 
-    /// Its word.
+    /// Returns the label value.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl CompactionOutcome {
     }
 }
 
-/// The word for why a compaction was done.
+/// Returns the label value of a compaction's trigger.
 #[must_use]
 pub fn trigger(trigger: CompactionTrigger) -> &'static str {
     match trigger {
@@ -59,7 +59,7 @@ pub fn trigger(trigger: CompactionTrigger) -> &'static str {
     }
 }
 
-/// The word for how room was made.
+/// Returns the label value of a fallback step.
 #[must_use]
 pub fn rung(rung: CompactionRung) -> &'static str {
     match rung {
@@ -72,13 +72,13 @@ pub fn rung(rung: CompactionRung) -> &'static str {
     }
 }
 
-/// The word for whether turns went on meanwhile.
+/// Returns the label value for whether turns continued meanwhile.
 #[must_use]
 pub fn mode(background: bool) -> &'static str {
     if background { "background" } else { "foreground" }
 }
 
-/// The word for why automatic compaction rests.
+/// Returns the label value for why the circuit breaker is open.
 #[must_use]
 pub fn rest(reason: BreakerReason) -> &'static str {
     match reason {
@@ -88,13 +88,13 @@ pub fn rest(reason: BreakerReason) -> &'static str {
     }
 }
 
-/// Why a way of making room did not do, as a word of a closed set: `other` for one that is not known here.
+/// Returns why a fallback step failed as one of a closed set of label values; `other` for an unknown reason.
 #[must_use]
 pub fn reason(reason: &str) -> &'static str {
     REASONS.iter().find(|word| **word == reason).copied().unwrap_or("other")
 }
 
-/// The reasons that are known here.
+/// The known reasons.
 pub(super) const REASONS: &[&str] = &[
     "too_little",
     "not_smaller",
@@ -118,7 +118,7 @@ pub(super) const REASONS: &[&str] = &[
     ErrorCode::UpstreamMalformed.as_str(),
 ];
 
-/// A compaction was committed.
+/// Records a committed compaction.
 pub fn compaction_committed(event: &ContextCompacted) {
     ended(event.trigger, rung(event.rung), CompactionOutcome::Committed, event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
@@ -139,7 +139,8 @@ pub fn compaction_committed(event: &ContextCompacted) {
     }
 }
 
-/// A compaction came to nothing. The summary of a branch that is left is none: it has no trigger and is not counted.
+/// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction: it has no
+/// trigger and is not counted.
 pub fn compaction_failed(event: &CompactionFailed) {
     let Some(trigger) = event.trigger else { return };
     ended(trigger, "none", CompactionOutcome::of(event.code), event.background);
@@ -151,7 +152,7 @@ pub fn compaction_failed(event: &CompactionFailed) {
     }
 }
 
-/// A compaction was prepared and is held.
+/// Records a prepared compaction that is held.
 pub fn compaction_prepared() {
     COMPACTIONS_PREPARED_TOTAL.counter([]).increment(1);
 }
@@ -168,38 +169,38 @@ fn took(background: bool, duration_ms: u64, paused_ms: u64, failed: &[FailedRung
     }
 }
 
-/// A preview was shown.
+/// Records a preview.
 pub fn preview_shown() {
     COMPACTION_PREVIEWS_TOTAL.counter(["shown"]).increment(1);
 }
 
-/// A compaction was committed that had been shown before.
+/// Records that a previewed compaction was committed.
 pub fn preview_applied() {
     COMPACTION_PREVIEWS_TOTAL.counter(["applied"]).increment(1);
 }
 
-/// A compaction was taken back.
+/// Records that a compaction was undone.
 pub fn compaction_undone() {
     COMPACTIONS_UNDONE_TOTAL.counter([]).increment(1);
 }
 
-/// A session in memory whose automatic compaction rests, counted until this is dropped.
+/// Counts a session in memory whose circuit breaker for automatic compaction is open, until dropped.
 #[derive(Debug)]
 pub struct RestingSession(BreakerReason);
 
 impl RestingSession {
-    /// Counts a session whose automatic compaction begins to rest.
+    /// Counts a session whose circuit breaker opens.
     #[must_use]
     pub fn new(reason: BreakerReason) -> Self {
         if reason != BreakerReason::Undone {
-            // That is of the log: it is so anew each time the session is opened.
+            // This reason comes from the log: it recurs each time the session is opened.
             BREAKERS_OPENED_TOTAL.counter([rest(reason)]).increment(1);
         }
         BREAKERS_OPEN.gauge([rest(reason)]).increment(1.0);
         Self(reason)
     }
 
-    /// Why it rests.
+    /// Returns why the breaker is open.
     #[must_use]
     pub fn reason(&self) -> BreakerReason {
         self.0
@@ -218,7 +219,7 @@ pub(super) mod tests {
     use reseed_protocol::{Usage, UsageSource, event::Retained};
     use serde_json::{Value, json};
 
-    /// A compaction from 1,000 tokens to 400, changed so.
+    /// Returns a compaction from 1,000 tokens to 400, with `change` applied.
     pub(crate) fn committed(change: impl FnOnce(&mut ContextCompacted)) -> ContextCompacted {
         let breakdown: Value = serde_json::to_value(reseed_protocol::context::Breakdown::default()).unwrap();
         let mut event: ContextCompacted = serde_json::from_value(json!({
@@ -249,7 +250,7 @@ pub(super) mod tests {
         event
     }
 
-    /// What a summary cost that was never used.
+    /// Returns the usage of a summary that was never used.
     pub(crate) fn usage() -> Usage {
         Usage {
             input_tokens: 900,
@@ -286,7 +287,7 @@ pub(super) mod tests {
         table.iter().map(|(rung, reason)| FailedRung { rung: *rung, reason: (*reason).to_owned() }).collect()
     }
 
-    /// Every sample that is not zero, without the buckets.
+    /// Returns every non-zero sample, without the buckets.
     fn samples(record: impl FnOnce()) -> Vec<String> {
         let text = rendered(record);
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
@@ -365,7 +366,7 @@ pub(super) mod tests {
                 ],
             );
         }
-        // The summary of a branch is no compaction.
+        // The summary of a branch is not a compaction.
         check(|| compaction_failed(&failed(ErrorCode::NavigationCancelled, |event| event.trigger = None)), &[]);
     }
 

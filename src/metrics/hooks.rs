@@ -1,4 +1,4 @@
-//! What is counted of hooks.
+//! Hook metrics.
 
 use super::{Outcome, declared::*};
 use reseed_protocol::hook::HookPoint;
@@ -7,12 +7,12 @@ use std::{
     time::Instant,
 };
 
-/// Who is asked.
+/// The kind of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookKind {
     /// Code in this process.
     Rust,
-    /// A server of others'.
+    /// An external server.
     Webhook,
     /// The owner's client.
     Client,
@@ -28,7 +28,7 @@ impl HookKind {
     }
 }
 
-/// A hook that is being asked. Counted once, by how it ended; cancelled where nobody says, whoever held it let go.
+/// A hook call in progress. Counted once, by its outcome; dropped without one, it counts as cancelled.
 #[derive(Debug)]
 pub struct AskedHook {
     kind: HookKind,
@@ -38,13 +38,13 @@ pub struct AskedHook {
 }
 
 impl AskedHook {
-    /// It is asked now.
+    /// Starts a call.
     #[must_use]
     pub fn new(kind: HookKind, point: HookPoint) -> Self {
         Self { kind, point, began: Instant::now(), ended: AtomicBool::new(false) }
     }
 
-    /// It has ended; only the first word counts.
+    /// Ends the call; only the first outcome counts.
     pub fn ended(&self, outcome: Outcome) {
         if !self.ended.swap(true, Ordering::Relaxed) {
             let (kind, event) = (self.kind.label(), self.point.as_str());
@@ -60,7 +60,7 @@ impl Drop for AskedHook {
     }
 }
 
-/// A hook that observes was not asked: too many such calls are under way.
+/// Records that an observing hook was not called, because too many such calls are in progress.
 pub fn hook_passed_over(kind: HookKind, point: HookPoint) {
     HOOK_CALLS_TOTAL.counter([kind.label(), point.as_str(), "passed_over"]).increment(1);
 }

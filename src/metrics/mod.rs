@@ -1,11 +1,11 @@
-//! What the server counts, for Prometheus.
+//! The server's metrics, for Prometheus.
 //!
 //! - Each metric is declared once, in `declared.rs`.
-//! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no text
-//!   of a user's, no id and no address can become one, and the number of series has a bound.
-//! - Until [`install`] is called, recording does nothing.
+//! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no user
+//!   text, id or address can become one, and the number of series is bounded.
+//! - Recording does nothing until [`install`] is called.
 //!
-//! Gauges follow guards: what is counted while it lives is given back when it is dropped, on every way out.
+//! Gauges are guards: what they count is released on drop, on every code path.
 
 pub mod compaction;
 mod declared;
@@ -23,23 +23,23 @@ use reseed_protocol::{
 };
 use std::{sync::OnceLock, thread, time::Duration};
 
-/// Between two times that samples of histograms are gathered: they wait in memory until then, and a server that nobody
-/// scrapes must not keep them for ever.
+/// How often histogram samples are aggregated: until then they stay in memory, and a server that nobody scrapes must
+/// not keep them indefinitely.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reads what was counted, in this process, by every server in it.
+/// Reads the metrics of all servers in this process.
 #[derive(Clone)]
 pub struct Handle(PrometheusHandle);
 
 impl Handle {
-    /// The text that `/metrics` answers: Prometheus' exposition format, version 0.0.4.
+    /// Returns the response of `/metrics`: Prometheus' text format, version 0.0.4.
     #[must_use]
     pub fn render(&self) -> String {
         self.0.render()
     }
 }
 
-/// Starts counting. Called again, also from another server in the same process, it returns the same counts.
+/// Starts recording. Further calls, also from another server in the same process, return the same metrics.
 pub fn install() -> Handle {
     static INSTALLED: OnceLock<Handle> = OnceLock::new();
     INSTALLED
@@ -47,7 +47,7 @@ pub fn install() -> Handle {
             let recorder = recorder();
             let handle = recorder.handle();
             if ::metrics::set_global_recorder(recorder).is_err() {
-                tracing::error!("something else in this process counts already: /metrics stays empty");
+                tracing::error!("another metrics recorder is already installed in this process: /metrics stays empty");
             }
             describe_all();
             zero::begin();
@@ -59,26 +59,26 @@ pub fn install() -> Handle {
                 }
             };
             if let Err(fault) = thread::Builder::new().name("metrics-upkeep".to_owned()).spawn(upkeep) {
-                tracing::warn!(%fault, "start thread metrics-upkeep: samples are gathered only when /metrics is read");
+                tracing::warn!(%fault, "start thread metrics-upkeep: samples are aggregated only when /metrics is read");
             }
             Handle(handle)
         })
         .clone()
 }
 
-/// A recorder that knows every histogram's buckets.
+/// Returns a recorder with every histogram's buckets.
 fn recorder() -> PrometheusRecorder {
     shaped(PrometheusBuilder::new()).build_recorder()
 }
 
-/// What a connection speaks.
+/// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// It has not said anything yet.
+    /// No frame received yet.
     Undecided,
-    /// The older dialect.
+    /// Version 1.
     V1,
-    /// The newer one.
+    /// Version 2.
     V2,
 }
 
@@ -92,7 +92,7 @@ impl Dialect {
     }
 }
 
-/// A connection that is counted until this is dropped.
+/// An open connection, counted until dropped.
 #[derive(Debug)]
 pub struct OpenConnection {
     dialect: Dialect,
@@ -107,7 +107,7 @@ impl OpenConnection {
         Self { dialect: Dialect::Undecided }
     }
 
-    /// Counts it under what it turned out to speak.
+    /// Counts the connection under its protocol version.
     pub fn speaks(&mut self, dialect: Dialect) {
         CONNECTIONS.gauge([self.dialect.label()]).decrement(1.0);
         CONNECTIONS.gauge([dialect.label()]).increment(1.0);
@@ -127,12 +127,12 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A session in memory that is counted until this is dropped.
+/// A session in memory, counted until dropped.
 #[derive(Debug)]
 pub struct OpenSession(());
 
 impl OpenSession {
-    /// Counts a session that was opened.
+    /// Counts an opened session.
     #[must_use]
     pub fn new() -> Self {
         SESSIONS_OPEN.gauge([]).increment(1.0);
@@ -152,14 +152,14 @@ impl Drop for OpenSession {
     }
 }
 
-/// How something that was asked for ended.
+/// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// As asked.
+    /// Succeeded.
     Ok,
-    /// It was stopped.
+    /// Cancelled.
     Cancelled,
-    /// With this error.
+    /// Failed with this error.
     Error(ErrorCode),
 }
 
@@ -173,7 +173,7 @@ impl Outcome {
     }
 }
 
-/// The server closes a connection.
+/// Records that the server closes a connection.
 pub fn closed(code: CloseCode) {
     let label = match code {
         CloseCode::Normal => "1000",
@@ -196,17 +196,18 @@ pub fn closed(code: CloseCode) {
     CLOSES_TOTAL.counter([label]).increment(1);
 }
 
-/// A frame was answered with an error.
+/// Records that a frame was answered with an error.
 pub fn frame_refused(code: ErrorCode) {
     FRAMES_REFUSED_TOTAL.counter([code.as_str()]).increment(1);
 }
 
-/// A command was answered. `name` is its type's, of [`reseed_protocol::command::Command::name`] or v1's like.
+/// Records that a command was answered. `name` is its type, as in [`reseed_protocol::command::Command::name`] or v1's
+/// equivalent.
 pub fn command_answered(name: &'static str, outcome: Outcome) {
     COMMANDS_TOTAL.counter([name, outcome.label()]).increment(1);
 }
 
-/// A turn ended, `duration` after it began.
+/// Records the end of a turn, `duration` after it started.
 pub fn turn_finished(status: TurnStatus, duration: Duration) {
     let label = match status {
         TurnStatus::Completed => "completed",
@@ -218,7 +219,7 @@ pub fn turn_finished(status: TurnStatus, duration: Duration) {
     TURN_SECONDS.histogram([]).record(duration);
 }
 
-/// The first piece of a turn's answer came, `duration` after the turn began.
+/// Records the first piece of a turn's answer, `duration` after the turn started.
 pub fn first_delta(duration: Duration) {
     FIRST_DELTA_SECONDS.histogram([]).record(duration);
 }
@@ -230,7 +231,7 @@ fn purpose_label(purpose: Purpose) -> &'static str {
     }
 }
 
-/// A request to the model ended; `usage` is what the model server reported for it, if it did.
+/// Records the end of a request to the model; `usage` is what the model server reported, if anything.
 pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
     let label = purpose_label(purpose);
     MODEL_REQUESTS_TOTAL.counter([label, outcome.label()]).increment(1);
@@ -246,7 +247,7 @@ pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<
     }
 }
 
-/// The model answered, and this is what that cost, in billionths of a US dollar, where it is known.
+/// Records the cost of an answer in billionths of a US dollar, or that it is not known.
 pub fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
     let label = purpose_label(purpose);
     match cost_nano_usd {
@@ -255,7 +256,7 @@ pub fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
     }
 }
 
-/// A request was answered that began as this receipt says.
+/// Records how an answered request shares its prefix with the previous one.
 pub fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_TOTAL.counter([]).increment(receipt.prefix_tokens);
     let Some(broke) = &receipt.broke else { return };
@@ -264,7 +265,7 @@ pub fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_LOST_TOTAL.counter([reason]).increment(broke.lost_tokens);
 }
 
-/// The word for why a request does not begin as the one before it; the same as on the wire.
+/// Returns the label value for why a request does not start with the previous one; the same as on the wire.
 #[must_use]
 pub fn break_reason(reason: BreakReason) -> &'static str {
     match reason {
@@ -282,14 +283,14 @@ pub fn break_reason(reason: BreakReason) -> &'static str {
     }
 }
 
-/// The store made `records` durable in one commit.
+/// Records that the store committed `records`.
 pub fn store_committed(records: u64, duration: Duration) {
     STORE_COMMITS_TOTAL.counter(["ok"]).increment(1);
     STORE_COMMIT_SECONDS.histogram([]).record(duration);
     STORE_RECORDS_TOTAL.counter([]).increment(records);
 }
 
-/// A commit of the store failed: nothing of it was acknowledged.
+/// Records that a store commit failed: nothing in it was acknowledged.
 pub fn store_commit_failed() {
     STORE_COMMITS_TOTAL.counter(["failed"]).increment(1);
 }
@@ -305,7 +306,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// What is rendered after `record`, in a recorder of its own.
+    /// Returns what is rendered after `record`, in a recorder of its own.
     pub(super) fn rendered(record: impl FnOnce()) -> String {
         let recorder = recorder();
         let handle = recorder.handle();
@@ -404,7 +405,7 @@ mod tests {
         assert!(!text.lines().any(|line| line.starts_with("# TYPE") && line.ends_with(" summary")), "{text}");
     }
 
-    /// The metrics that a text names, each with the labels that it picks by.
+    /// Returns the metrics that a text names, each with the labels it selects by.
     fn named(text: &str) -> BTreeSet<(String, Vec<String>)> {
         let word =
             |text: &str| -> usize { text.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(text.len()) };

@@ -1,9 +1,9 @@
-//! Every series that can be named beforehand is there from the start, at zero. Without that an alert on an increase
-//! misses the first one: a series that appears with the value 1 has not increased.
+//! Creates every predictable series at zero from the start. Otherwise an alert on an increase misses the first one: a
+//! series that appears with the value 1 has not increased.
 //!
-//! Commands are told by type and by error code; that product has thousands of members, of which a server sees a few. Of
-//! them the successes are there from the start, the errors that every command can be answered with, and those that
-//! belong to one command ([`is_possible`]); another appears with its first time.
+//! Commands are labelled by type and error code; that product has thousands of members, of which a server sees a few.
+//! Of these, the successes exist from the start, the errors that any command can return, and those specific to one
+//! command ([`is_possible`]); others appear on first use.
 
 use super::{
     compaction,
@@ -11,7 +11,7 @@ use super::{
 };
 use reseed_protocol::{ErrorCode, command::Command, hook::HookPoint};
 
-/// The values that a metric's label can have from the start.
+/// Returns the predictable values of a metric's label.
 fn values(metric: &str, label: &str) -> Vec<&'static str> {
     let codes = || ErrorCode::ALL.iter().map(|code| code.as_str());
     match (metric, label) {
@@ -61,12 +61,12 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
 const RUNGS: &[&str] =
     &["clear_tool_results", "model_summary", "chunked_summary", "extract", "truncate", "hook_summary"];
 
-/// Whether requests to a model can end with this code.
+/// Returns true if a model request can end with this code.
 fn of_a_model(code: &str) -> bool {
     code.starts_with("upstream_") || matches!(code, "context_overflow" | "content_filtered" | "internal")
 }
 
-/// Every way to choose a value for each of these labels.
+/// Returns every combination of values for these labels.
 pub(super) fn series(metric: &str, labels: &[&str]) -> Vec<Vec<&'static str>> {
     let mut all = vec![Vec::new()];
     for label in labels {
@@ -77,7 +77,7 @@ pub(super) fn series(metric: &str, labels: &[&str]) -> Vec<Vec<&'static str>> {
     all
 }
 
-/// Leaves out what cannot happen, or hardly: a compaction has made room where it was committed, and nowhere else.
+/// Excludes what cannot happen or is unlikely: a compaction has a successful step if and only if it was committed.
 fn is_possible(metric: &str, values: &[&str]) -> bool {
     match (metric, values) {
         ("reseed_compactions_total", [_, rung, outcome, _]) => (*rung == "none") == (*outcome != "committed"),
@@ -87,7 +87,7 @@ fn is_possible(metric: &str, values: &[&str]) -> bool {
     }
 }
 
-/// Whether a command may well be answered so.
+/// Returns true if a command is likely to have this outcome.
 fn is_expected(command: &str, outcome: &str) -> bool {
     match outcome {
         "ok"
@@ -129,7 +129,7 @@ fn is_expected(command: &str, outcome: &str) -> bool {
     }
 }
 
-/// Makes every such series, and tells which program this is.
+/// Creates every such series and sets the version.
 pub(super) fn begin() {
     zero_all();
     BUILD_INFO.gauge([env!("CARGO_PKG_VERSION")]).set(1.0);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::metrics::{declared::DECLARED, tests::rendered};
 
-    /// How many members of a product of labels there may be.
+    /// Upper limit for the product of a metric's labels.
     const SERIES_MAX: usize = 1_000;
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line} is not there");
         }
-        // What is expected of a command is a code and a command that there are.
+        // Every expected outcome is an existing code of an existing command.
         let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
         let reached = |code: &&&str| Command::NAMES.iter().any(|command| is_expected(command, code));
         assert!(codes.iter().filter(reached).count() > 40, "a code that is misspelt is of no command");

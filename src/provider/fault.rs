@@ -1,7 +1,7 @@
-//! From what a model's server said when it failed to one of our codes.
+//! Maps the errors of a model server to our error codes.
 //!
-//! The text of an upstream error never leaves this file: it can echo keys and prompts. It is read for known words only,
-//! and the message of the fault is made of the code's own cause and remedy, and of numbers.
+//! The text of an upstream error never leaves this file, because it can echo keys and prompts. It is only searched for
+//! known words; the fault's message consists of the code's own cause and remedy, and of numbers.
 
 use super::overflow;
 use crate::core::model::{FaultOrigin, ModelFault, OverflowHint};
@@ -10,29 +10,29 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reseed_protocol::ErrorCode;
 use serde_json::Value;
 
-/// A fault of this code. `note` is a few words of ours that go into the message, never the upstream's.
+/// Returns a fault with this code. `note` is a few words of ours that go into the message, never the upstream's.
 #[must_use]
 pub fn fault(code: ErrorCode, note: &str) -> ModelFault {
     let cause = code.cause().trim_end_matches('.');
     ModelFault::new(code, format!("{cause} ({note}). {}", code.remedy()))
 }
 
-/// What a failed exchange means. `status` is the HTTP status, absent for an error inside a stream that began well;
-/// `body` is the body, or the event. Total: anything at all gets a code.
+/// Classifies a failed exchange. `status` is the HTTP status, absent for an error inside a stream that started well;
+/// `body` is the response body or the event. Total: any input gets a code.
 ///
-/// The order matters: overflow first, because servers send it under 400, 413 and 500; then words that are surer than the
-/// status (a spent quota comes as 429 like a busy minute); then the status; then words that are not.
+/// The order matters: overflow first, because servers send it with 400, 413 and 500; then words more reliable than the
+/// status (an exhausted quota arrives as 429, like a rate limit); then the status; then less reliable words.
 #[must_use]
 pub fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
-    let said = Said::read(body);
-    let status = status.or(said.status);
-    let overflow = said.overflow(status);
+    let error = ErrorBody::read(body);
+    let status = status.or(error.status);
+    let overflow = error.overflow(status);
     let code = match (&overflow, status) {
         (Some(_), _) => ErrorCode::ContextOverflow,
-        (None, status) => said
-            .means(SURE)
+        (None, status) => error
+            .means(CERTAIN)
             .or_else(|| status.and_then(by_status))
-            .or_else(|| said.means(VAGUE))
+            .or_else(|| error.means(VAGUE))
             .unwrap_or(ErrorCode::UpstreamError),
     };
     let mut note = match status {
@@ -46,24 +46,24 @@ pub fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: 
     if let Some(window) = hint.window_tokens {
         note.push_str(&format!(", {window} fit"));
     }
-    let origin = FaultOrigin { http_status: status, error_type: said.error_type, request_id: request_id(headers) };
+    let origin = FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) };
     ModelFault { overflow: hint, retry_after_ms: retry_after_ms(headers, now), origin, ..fault(code, &note) }
 }
 
-/// Longest type of an error and id of a request that is taken over, in characters.
+/// Most characters of an error type or request id taken from upstream.
 const NAME_CHARS_MAX: usize = 128;
 
-/// Headers in which servers name a request.
+/// Headers in which servers return a request id.
 const REQUEST_ID_HEADERS: &[&str] =
     &["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-litellm-call-id", "cf-ray"];
 
-/// The upstream's id of the request that this is the response to.
+/// Returns the upstream's id of the request that these headers answer.
 #[must_use]
 pub fn request_id(headers: &HeaderMap) -> Option<String> {
     REQUEST_ID_HEADERS.iter().find_map(|header| name(headers.get(*header)?.to_str().ok()?))
 }
 
-/// A text that can only be a name, so that nothing that a person wrote, and no key, gets into the log as one.
+/// Returns the text if it can only be a name, so that nothing a person wrote, and no key, reaches the log.
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
@@ -71,8 +71,8 @@ fn name(text: &str) -> Option<String> {
     (is_name && !text.starts_with("sk-")).then(|| text.to_owned())
 }
 
-/// Codes, types and turns of phrase that settle what is meant, whatever the status.
-const SURE: &[(ErrorCode, &[&str])] = &[
+/// Codes, types and phrases that determine the meaning, whatever the status.
+const CERTAIN: &[(ErrorCode, &[&str])] = &[
     (
         ErrorCode::UpstreamQuota,
         &[
@@ -122,7 +122,7 @@ const SURE: &[(ErrorCode, &[&str])] = &[
     ),
 ];
 
-/// Words that only tell which side was at fault; for errors that come without a status.
+/// Words that only tell which side was at fault; used for errors without a status.
 const VAGUE: &[(ErrorCode, &[&str])] = &[
     (ErrorCode::UpstreamRejected, &["invalid_request", "invalid_prompt", "bad_request", "badrequesterror"]),
     (ErrorCode::UpstreamOverloaded, &["overloaded", "service_unavailable", "service unavailable"]),
@@ -135,7 +135,7 @@ fn by_status(status: u16) -> Option<ErrorCode> {
         300..=399 | 404 | 405 | 410 => ErrorCode::UpstreamNotFound,
         401 | 403 | 407 => ErrorCode::UpstreamAuth,
         402 => ErrorCode::UpstreamQuota,
-        // What may pass by itself: the request came too slowly, or met another one.
+        // Possibly transient: the request arrived too slowly or conflicted with another one.
         408 | 409 | 425 => ErrorCode::UpstreamError,
         429 => ErrorCode::UpstreamRateLimited,
         400..=499 => ErrorCode::UpstreamRejected,
@@ -145,23 +145,23 @@ fn by_status(status: u16) -> Option<ErrorCode> {
     })
 }
 
-/// An error as far as any server's dialect lets it be read.
-struct Said {
-    /// Code, type and message on lines of their own, in lower case.
+/// An upstream error, as far as any server's dialect can be read.
+struct ErrorBody {
+    /// Code, type and message on separate lines, in lower case.
     words: String,
     /// The message alone.
     message: String,
-    /// Its type, or else its code, where that is a name.
+    /// Its type, or else its code, if that is a name.
     error_type: Option<String>,
-    /// A status told inside the body.
+    /// A status given inside the body.
     status: Option<u16>,
-    /// Counts in fields of their own, as llama-server has them.
+    /// Token counts in separate fields, as llama-server sends them.
     counts: OverflowHint,
-    /// Nothing came at all.
+    /// True if the body was empty.
     bodiless: bool,
 }
 
-impl Said {
+impl ErrorBody {
     /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `[{"error":…}]`, or plain text.
     fn read(body: &[u8]) -> Self {
         let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -197,15 +197,15 @@ impl Said {
 
     fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
         if self.bodiless {
-            return status.and_then(|status| overflow::told_by(&format!("{status} (no body)")));
+            return status.and_then(|status| overflow::detect(&format!("{status} (no body)")));
         }
-        // The message alone first: what begins it tells throttling from overflow.
-        let told = match overflow::told_by(&self.message) {
+        // Check the message alone first: its first words distinguish throttling from overflow.
+        let told = match overflow::detect(&self.message) {
             Some(hint) => hint,
-            // A body too large for a proxy in between is cured by compaction as well.
+            // Compaction also cures a body too large for an intermediate proxy.
             None if status == Some(413) => OverflowHint::default(),
             None if overflow::is_throttling(&self.message) => return None,
-            None => overflow::told_by(&self.words)?,
+            None => overflow::detect(&self.words)?,
         };
         Some(OverflowHint {
             prompt_tokens: self.counts.prompt_tokens.or(told.prompt_tokens),
@@ -218,7 +218,7 @@ impl Said {
     }
 }
 
-/// How long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+/// Returns how long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
 fn retry_after_ms(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
@@ -334,7 +334,7 @@ mod tests {
             (Some(500), "Internal Server Error", UpstreamError),
             (Some(502), "<html>502 Bad Gateway</html>", UpstreamError),
             (Some(408), "", UpstreamError),
-            // overflow, under every status that is used for it
+            // overflow, with every status that servers use for it
             (
                 Some(400),
                 r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
@@ -354,7 +354,7 @@ mod tests {
             (Some(413), "", ContextOverflow),
             (Some(400), "  ", ContextOverflow),
             (None, r#"{"error":{"code":"context_length_exceeded","message":"no"}}"#, ContextOverflow),
-            // what only looks like it
+            // errors that only resemble an overflow
             (Some(429), r#"{"error":{"message":"Too many requests: context_length_exceeded"}}"#, UpstreamRateLimited),
             (
                 Some(429),
@@ -362,7 +362,7 @@ mod tests {
                 UpstreamRateLimited,
             ),
             (Some(503), r#"{"error":{"message":"Service unavailable: too many tokens"}}"#, UpstreamOverloaded),
-            // inside a stream, without a status of their own
+            // inside a stream, without an HTTP status
             (None, r#"{"error":{"message":"x","type":"server_error","code":null}}"#, UpstreamError),
             (None, r#"{"type":"error","code":"rate_limit_exceeded","message":"x","param":null}"#, UpstreamRateLimited),
             (None, r#"{"error":{"code":429,"message":"x"}}"#, UpstreamRateLimited),

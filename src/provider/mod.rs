@@ -1,4 +1,4 @@
-//! To the models. One [`Provider`] a deployment; the runtime calls it, the core never does.
+//! Model providers. The server has one [`Provider`]; the runtime calls it, the core never does.
 
 pub mod fault;
 pub mod offline;
@@ -10,25 +10,25 @@ pub mod scripted;
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
 use std::{future::Future, pin::Pin};
 
-/// What [`Provider::answer`] returns.
+/// The future that [`Provider::answer`] returns.
 pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, ModelFault>> + Send + 'a>>;
-/// What [`Provider::models`] returns.
+/// The future that [`Provider::models`] returns.
 pub type ModelsFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<ListedModel>, ModelFault>> + Send + 'a>>;
 
-/// Takes the pieces of an answer as they arrive. Called in order; must not block.
+/// Receives the pieces of an answer as they arrive. Called in order; must not block.
 pub trait DeltaSink: Send {
-    /// One more piece.
+    /// Receives the next piece.
     fn delta(&mut self, delta: Delta<'_>);
 }
 
 /// A model backend.
 ///
 /// Contract, the same for every provider:
-/// - `answer` asks once for each call, retries included only before the first byte of an answer;
-/// - dropping the future cancels the upstream request at once: that is the only way to cancel;
-/// - every piece of text that the answer holds was given to `sink` before the future is ready with `Ok`, with part
-///   numbers that match the answer's parts;
-/// - an answer is whole: a stream that ended early, or said nothing, is a fault.
+/// - each call to `answer` sends one request and retries only before the first byte of an answer;
+/// - dropping the future cancels the upstream request at once, and there is no other way to cancel;
+/// - every piece of text in the answer was passed to `sink` before the future resolves to `Ok`, with part numbers that
+///   match the answer's parts;
+/// - an answer is complete: a stream that ended early or was empty is a fault.
 ///
 /// ```
 /// use reseed::{
@@ -62,21 +62,21 @@ pub trait DeltaSink: Send {
 /// assert_eq!(provider.name(), "echo");
 /// ```
 pub trait Provider: Send + Sync {
-    /// The provider's name, for the start-up line, metrics and the page: `openai`, `offline`, `scripted`.
+    /// Returns the provider's name, for the startup line, metrics and the page: `openai`, `offline`, `scripted`.
     fn name(&self) -> &'static str;
 
-    /// Asks the model.
+    /// Sends one request to the model.
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a>;
 
-    /// The models it lists, with their windows where it tells.
+    /// Lists the models, with their windows where the provider reports them.
     fn models(&self) -> ModelsFuture<'_>;
 }
 
-/// A model as a provider lists it.
+/// A model as listed by a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedModel {
     /// Its name.
     pub id: String,
-    /// Its window in tokens, where the list tells (`context_length`, `max_model_len`, `meta.n_ctx` and the like).
+    /// Its window in tokens, if the list has it (`context_length`, `max_model_len`, `meta.n_ctx` and the like).
     pub window_tokens: Option<u64>,
 }

@@ -1,28 +1,28 @@
-//! How the world's model servers say that a request is larger than the window.
+//! Recognises a context overflow in the error texts of model servers.
 //!
-//! There is no one code for it: each server has its own sentence, and some put the two numbers worth knowing into it. The
-//! sentences stand in one table of patterns, matched in order, so that those with numbers come before those without.
-//! Refusals for sending too fast use nearly the same words ("too many tokens") and are set aside first.
+//! There is no common code for it: each server has its own sentence, and some include the two numbers worth knowing.
+//! One table of patterns holds the sentences, matched in order, so that those with numbers come before those without.
+//! Rate limit errors use nearly the same words ("too many tokens") and are excluded first.
 
 pub use crate::core::context::window::told_by_usage;
 
 use crate::core::model::OverflowHint;
 
-/// Sentences that mean overflow, in lower case. `{prompt}` and `{window}` stand for the two numbers, `{n}` for a number
-/// that is neither, `*` for any text in between.
+/// Sentences that mean overflow, in lower case. `{prompt}` and `{window}` stand for the two numbers, `{n}` for any
+/// other number, `*` for any text in between.
 const SENTENCES: &[&str] = &[
     // llama-server, also inside what LiteLLM passes on
     "request ({prompt} tokens) exceeds the available context size ({window} tokens",
     "exceeds the available context size",
     "exceed_context_size_error",
-    // llama-cpp-python and vLLM count the wished-for answer in; the messages alone are the prompt
+    // llama-cpp-python and vLLM include the requested answer in the total; the messages alone are the prompt
     "maximum context length is {window} tokens. however, you requested {n} tokens ({prompt} in the messages",
     // OpenAI
     "maximum context length is {window} tokens. however, your messages resulted in {prompt} tokens",
     // vLLM
     "maximum context length is {window} tokens. however, your request has {prompt} input tokens",
     "maximum context length is {window} tokens and your request has {prompt} input tokens",
-    // OpenRouter: the number is what was asked for in all, which is as near to the prompt as it says
+    // OpenRouter: the number is the total requested, the closest to the prompt that it reports
     "maximum context length is {window} tokens. however, you requested about {prompt} tokens",
     "maximum context length is {window}",
     "maximum context length ({window})",
@@ -69,16 +69,16 @@ const SENTENCES: &[&str] = &[
     "token limit exceeded",
 ];
 
-/// What a text begins with, or holds, when the server limits the rate and not the size.
+/// Prefixes and words of errors that limit the rate and not the size.
 const THROTTLE_STARTS: &[&str] = &["throttling error:", "service unavailable:"];
 const THROTTLE_WORDS: &[&str] = &["rate limit", "rate_limit", "ratelimiterror", "too many requests"];
 
-/// Cerebras refuses without a body; clients that keep only a text keep it as this.
+/// Cerebras refuses without a body; clients that keep only a text represent that like this.
 const BODILESS: &[&str] = &["400 status code (no body)", "413 status code (no body)", "400 (no body)", "413 (no body)"];
 
-/// Whether a refusal's text means that the request did not fit, and the numbers it tells.
+/// Returns the overflow that an error text reports, with its numbers; `None` if it is another error.
 #[must_use]
-pub fn told_by(text: &str) -> Option<OverflowHint> {
+pub fn detect(text: &str) -> Option<OverflowHint> {
     let text = text.trim().to_lowercase();
     if throttles(&text) {
         return None;
@@ -89,7 +89,7 @@ pub fn told_by(text: &str) -> Option<OverflowHint> {
     SENTENCES.iter().find_map(|sentence| find(&text, sentence))
 }
 
-/// Whether a refusal's text means that requests come too fast, in words that also occur in overflows.
+/// Returns true if an error text means that requests come too fast, in words that also occur in overflows.
 #[must_use]
 pub fn is_throttling(text: &str) -> bool {
     throttles(&text.trim().to_lowercase())
@@ -99,7 +99,7 @@ fn throttles(text: &str) -> bool {
     THROTTLE_STARTS.iter().any(|start| text.starts_with(start)) || THROTTLE_WORDS.iter().any(|word| text.contains(word))
 }
 
-/// Looks for a sentence anywhere in a text.
+/// Searches for a sentence anywhere in a text.
 fn find(text: &str, sentence: &str) -> Option<OverflowHint> {
     let first = sentence.split(['{', '*']).next().unwrap_or(sentence);
     text.match_indices(first).find_map(|(at, _)| {
@@ -108,7 +108,7 @@ fn find(text: &str, sentence: &str) -> Option<OverflowHint> {
     })
 }
 
-/// Whether `text` begins as `sentence` says, taking its numbers along.
+/// Returns true if `text` starts with the pattern `sentence`, and stores its numbers in `hint`.
 fn matches(mut text: &str, mut sentence: &str, hint: &mut OverflowHint) -> bool {
     loop {
         let special = sentence.find(['{', '*']).unwrap_or(sentence.len());
@@ -164,12 +164,12 @@ mod tests {
         cache_read: u64,
     }
 
-    /// Overflows that the recorded version did not yet recognise and its successors do.
+    /// Overflows that the recorded version did not recognise yet; its successors do.
     const SINCE_RECOGNISED: &[&str] = &["maximum context length (8192) exceeded", "Prompt exceeds max length"];
 
     fn judge(case: &Case) -> bool {
         let reason = match case.stop_reason.as_str() {
-            "error" => return told_by(case.error_message.as_deref().unwrap_or_default()).is_some(),
+            "error" => return detect(case.error_message.as_deref().unwrap_or_default()).is_some(),
             "stop" => StopReason::Stop,
             "length" => StopReason::Length,
             "toolUse" => StopReason::ToolCalls,
@@ -222,7 +222,7 @@ mod tests {
             ("exceeds the limit of 128000", None, None),
             ("context_length_exceeded", None, None),
         ] {
-            let told = told_by(text).unwrap_or_default();
+            let told = detect(text).unwrap_or_default();
             assert_eq!(told, OverflowHint { prompt_tokens, window_tokens }, "{text}");
         }
     }

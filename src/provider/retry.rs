@@ -1,36 +1,36 @@
-//! Asking again after a failure that may pass by itself.
+//! Retries after transient failures.
 //!
-//! Always holds: once the first event of an answer has arrived, nothing is asked again, because the model has worked and
-//! its words may have been shown. Neither is what would fail the same way again: credentials, quota, overflow, a request
-//! refused as wrong; nor silence, because a server that said nothing for minutes may still be at work on the request.
+//! Invariant: once the first event of an answer has arrived, the request is not retried, because the model has worked
+//! and its words may have been shown. Also not retried: failures that would repeat (credentials, quota, overflow, an
+//! invalid request), and silence, because a server that sent nothing for minutes may still be working on the request.
 
 use crate::core::model::ModelFault;
 use reseed_protocol::ErrorCode;
 use std::{num::NonZeroU32, time::Duration};
 
-/// Most times a request is tried, the first one included.
+/// Most attempts for a request, including the first.
 pub const TRIES_MAX: NonZeroU32 = NonZeroU32::new(4).expect("4 is not 0");
-/// The longest wait that an upstream may ask for and get. Someone who waits for a first word does not want to wait longer;
-/// beyond it the fault is given out at once, with the wait in it.
+/// The longest wait that an upstream can request. Someone waiting for the first word does not want to wait longer;
+/// beyond it the fault is returned at once, including the requested wait.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The upper bound of the first wait; it doubles with each failure.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
-/// The upper bound of any wait that the upstream did not ask for.
+/// The upper bound of a wait that the upstream did not request.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
-/// When and how often a failed request is tried again.
+/// When and how often a failed request is retried.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Most tries, the first included.
+    /// Most attempts, including the first.
     pub tries_max: NonZeroU32,
     /// Upper bound of the first wait.
     pub backoff_base: Duration,
     /// Upper bound of every wait.
     pub backoff_max: Duration,
-    /// The longest wait that the upstream gets when it asks for one.
+    /// The longest wait that an upstream can request.
     pub retry_after_max: Duration,
-    /// A number from 0 to 1, drawn for each wait. The wait is spread over all of its range, so that clients which failed
-    /// together do not come back together.
+    /// Returns a number from 0 to 1, drawn for each wait. Waits are spread over their whole range, so that clients that
+    /// failed together do not retry together.
     pub jitter: fn() -> f64,
 }
 
@@ -46,20 +46,21 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A try that failed.
+/// A failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
-    /// Why.
+    /// The reason.
     pub fault: ModelFault,
-    /// Whether any event of an answer had arrived.
+    /// True if any event of an answer had arrived.
     pub begun: bool,
 }
 
 impl RetryPolicy {
-    /// How long to wait before the next try, after `failures` tries have failed, the last one so. `None`: give up.
+    /// Returns how long to wait before the next attempt, after `failures` failed attempts, the last one being `failed`;
+    /// `None` to give up.
     #[must_use]
     pub fn wait(&self, failures: u32, failed: &Failed) -> Option<Duration> {
-        if failed.begun || failures >= self.tries_max.get() || !may_pass(failed.fault.code) {
+        if failed.begun || failures >= self.tries_max.get() || !is_transient(failed.fault.code) {
             return None;
         }
         // 2^16 times the base is beyond every sensible maximum; the shift must not overflow.
@@ -73,24 +74,24 @@ impl RetryPolicy {
     }
 }
 
-/// The tries of one request.
+/// The attempts of one request.
 #[derive(Debug)]
-pub struct Tries<'p> {
+pub struct Attempts<'p> {
     policy: &'p RetryPolicy,
     failures: u32,
 }
 
-impl<'p> Tries<'p> {
-    /// None made yet.
+impl<'p> Attempts<'p> {
+    /// Starts with no attempts made.
     #[must_use]
     pub fn new(policy: &'p RetryPolicy) -> Self {
         Self { policy, failures: 0 }
     }
 
-    /// Takes a try that failed, and waits until it is time for the next.
+    /// Records a failed attempt and waits until the next one is due.
     ///
     /// # Errors
-    /// The fault of that try, if there shall be no other.
+    /// Returns the fault of that attempt if there is to be no other.
     pub async fn after(&mut self, failed: Failed) -> Result<(), ModelFault> {
         self.failures += 1;
         match self.policy.wait(self.failures, &failed) {
@@ -103,7 +104,7 @@ impl<'p> Tries<'p> {
     }
 }
 
-fn may_pass(code: ErrorCode) -> bool {
+fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::UpstreamUnreachable
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_end_with_the_last_ones_fault() {
+    async fn attempts_end_with_the_last_ones_fault() {
         let overloaded = failed(ErrorCode::UpstreamOverloaded, None);
         let begun = Failed { begun: true, ..overloaded.clone() };
         for (failures, more, waited_ms) in [
@@ -173,11 +174,11 @@ mod tests {
             (vec![begun], 0, 0),
             (vec![failed(ErrorCode::UpstreamAuth, None)], 0, 0),
         ] {
-            let (mut tries, start) = (Tries::new(&POLICY), Instant::now());
+            let (mut attempts, start) = (Attempts::new(&POLICY), Instant::now());
             let last = failures.last().map(|last| last.fault.clone());
             let mut outcomes = Vec::new();
             for failed in failures {
-                outcomes.push(tries.after(failed).await);
+                outcomes.push(attempts.after(failed).await);
             }
             assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), more);
             assert_eq!(outcomes.pop().and_then(Result::err), last);

@@ -1,5 +1,5 @@
-//! A provider that says what a test tells it to, in this process. For tests, ours and those of anyone who builds on the
-//! library; it is not among the providers that the server offers.
+//! A provider that answers from a script, in this process. For our tests and those of library users; the server does
+//! not offer it.
 
 use super::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage};
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 
 type Script = Box<dyn FnMut(&ModelRequest) -> Reply + Send>;
 
-/// A provider with a script. Clones are handles to the same one.
+/// A scripted provider. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct Scripted {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ pub struct Scripted {
 
 struct Shared {
     state: Mutex<State>,
-    /// Requests that arrived, and of those the ones that were dropped before their end.
+    /// Requests that arrived, and those dropped before completion.
     counts: watch::Sender<Counts>,
 }
 
@@ -37,7 +37,7 @@ struct State {
     models: Vec<ListedModel>,
 }
 
-/// What to do with one request.
+/// The reply to one request.
 #[derive(Debug, Clone)]
 pub struct Reply {
     parts: Vec<Part>,
@@ -48,25 +48,25 @@ pub struct Reply {
     gate: Option<Gate>,
 }
 
-/// Holds a reply back until it is opened. Clones are the same gate.
+/// Holds a reply back until it is opened. Clones share one gate.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    /// A closed gate.
+    /// Returns a closed gate.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// Opens it, for good.
+    /// Opens the gate permanently.
     pub fn open(&self) {
         self.0.close();
     }
 
-    /// Waits until it is open.
+    /// Waits until the gate is open.
     pub async fn passed(&self) {
-        // A gate has no permits to give: the wait ends when it is closed as a semaphore, which opens it as a gate.
+        // The semaphore never has permits: closing it ends the wait, which opens the gate.
         let _ = self.0.acquire().await;
     }
 }
@@ -78,49 +78,49 @@ impl Default for Gate {
 }
 
 impl Reply {
-    /// An answer of these parts, in one delta a part, with no usage reported.
+    /// Returns an answer of these parts, one delta per part, without reported usage.
     #[must_use]
     pub fn parts(parts: Vec<Part>) -> Self {
         Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None }
     }
 
-    /// An answer of one text.
+    /// Returns an answer of one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::parts(vec![Part::Text { text: text.into() }])
     }
 
-    /// A failure before anything was shown.
+    /// Returns a failure before any delta.
     #[must_use]
     pub fn fault(fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..Self::parts(Vec::new()) }
     }
 
-    /// Sends each text in so many deltas.
+    /// Sends each text in this many deltas.
     #[must_use]
     pub fn in_pieces(self, pieces: usize) -> Self {
         Self { pieces: pieces.max(1), ..self }
     }
 
-    /// Reports what the request cost, in tokens.
+    /// Reports the request's usage, in tokens.
     #[must_use]
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         Self { usage: Some(ReportedUsage { input_tokens, output_tokens, ..ReportedUsage::default() }), ..self }
     }
 
-    /// Ends for this reason; otherwise `ToolCalls` where there are calls, and `Stop`.
+    /// Ends with this stop reason; the default is `ToolCalls` if there are calls, else `Stop`.
     #[must_use]
     pub fn stopping(self, stop_reason: StopReason) -> Self {
         Self { stop_reason: Some(stop_reason), ..self }
     }
 
-    /// Fails after its deltas; the fault says that they were shown, if there were any.
+    /// Fails after its deltas; the fault's `shown` is set if there were any.
     #[must_use]
     pub fn then_fault(self, fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Stops before its last delta, or before its end if it has at most one, until the gate opens.
+    /// Pauses before its last delta, or before its end if it has at most one, until the gate opens.
     #[must_use]
     pub fn held_by(self, gate: &Gate) -> Self {
         Self { gate: Some(gate.clone()), ..self }
@@ -134,14 +134,14 @@ impl Default for Scripted {
 }
 
 impl Scripted {
-    /// A provider without replies: a request finds [`Scripted::push`]ed ones, or fails.
+    /// Returns a provider without replies: a request takes a [`Scripted::push`]ed one, or fails.
     #[must_use]
     pub fn new() -> Self {
         let state = State { queue: VecDeque::new(), script: None, requests: Vec::new(), models: Vec::new() };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), counts: watch::Sender::new(Counts::default()) }) }
     }
 
-    /// A provider that asks `script` for a reply whenever none is queued.
+    /// Returns a provider that calls `script` for a reply whenever none is queued.
     #[must_use]
     pub fn answering(script: impl FnMut(&ModelRequest) -> Reply + Send + 'static) -> Self {
         let scripted = Self::new();
@@ -154,29 +154,29 @@ impl Scripted {
         self.state().queue.push_back(reply);
     }
 
-    /// Sets the models that it lists.
+    /// Sets the models it lists.
     pub fn set_models(&self, models: Vec<ListedModel>) {
         self.state().models = models;
     }
 
-    /// The requests that arrived, in order.
+    /// Returns the requests that arrived, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
 
-    /// Waits until so many requests have arrived in all.
+    /// Waits until this many requests have arrived in total.
     pub async fn wait_for_requests(&self, asked: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.asked >= asked).await;
     }
 
-    /// Waits until so many requests were dropped before their end.
+    /// Waits until this many requests were dropped before completion.
     pub async fn wait_for_dropped(&self, dropped: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.dropped >= dropped).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panicked in its script has failed already; others may go on.
+        // A test whose script panicked has already failed; others can continue.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,7 +191,7 @@ impl Scripted {
     }
 }
 
-/// Counts a request as dropped unless it came to its end.
+/// Counts a request as dropped unless it completed.
 struct Unfinished<'a> {
     counts: &'a watch::Sender<Counts>,
     finished: bool,
@@ -230,7 +230,7 @@ impl Provider for Scripted {
     }
 }
 
-/// Gives the reply's texts to the sink; whether there were any.
+/// Sends the reply's texts to the sink; returns true if there were any.
 async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
     let mut deltas: Vec<Delta<'_>> = Vec::new();
     for (part, content) in reply.parts.iter().enumerate() {
@@ -248,7 +248,7 @@ async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
             gate.passed().await;
         }
         sink.delta(delta);
-        // As with a real server, others get to run between deltas.
+        // As with a real server, other tasks run between deltas.
         tokio::task::yield_now().await;
     }
     if let (Some(gate), None) = (&reply.gate, held_at) {
@@ -257,7 +257,7 @@ async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
     !deltas.is_empty()
 }
 
-/// Cuts a text into at most so many pieces of about the same number of characters, none of them empty.
+/// Cuts a text into at most this many non-empty pieces with about the same number of characters.
 fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
     let chars = text.chars().count();
     let size = chars.div_ceil(pieces).max(1);

@@ -427,12 +427,16 @@ fn options_that_cannot_work_are_named_without_secrets() {
         (
             "localhost:8092",
             "k",
-            "OPENAI_BASE_URL `localhost:8092` is not an address: it must begin with http:// or https://",
+            "OPENAI_BASE_URL `localhost:8092` is not a valid address: it must begin with http:// or https://",
         ),
-        ("", "k", "OPENAI_BASE_URL `` is not an address: it should look like https://host/v1"),
-        ("https://h/v1?x=1", "k", "OPENAI_BASE_URL `https://h/v1?x=1` is not an address: it must end with its path"),
-        ("https://me:pw@h/v1", "k", "OPENAI_BASE_URL must not hold a user name or password; use OPENAI_API_KEY"),
-        ("https://h/v1", "sk-a\nb", "OPENAI_API_KEY has a character that cannot be sent in a header"),
+        ("", "k", "OPENAI_BASE_URL `` is not a valid address: it must look like https://host/v1"),
+        (
+            "https://h/v1?x=1",
+            "k",
+            "OPENAI_BASE_URL `https://h/v1?x=1` is not a valid address: it must not have a query or fragment",
+        ),
+        ("https://me:pw@h/v1", "k", "OPENAI_BASE_URL must not contain a user name or password; use OPENAI_API_KEY"),
+        ("https://h/v1", "sk-a\nb", "OPENAI_API_KEY contains a character that cannot be sent in a header"),
     ] {
         let options = OpenAiOptions { api_key: Some(key.into()), ..options(base_url.into(), ApiChoice::Auto) };
         assert_eq!(OpenAi::new(options).unwrap_err().to_string(), expected);

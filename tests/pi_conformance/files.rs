@@ -70,7 +70,7 @@ pub(crate) fn overflow(_: &Data, case: &Value) -> Outcome {
         _ => None,
     };
     let found = match (reason, case["usage"].as_object()) {
-        (None, _) => overflow::told_by(text).is_some(),
+        (None, _) => overflow::detect(text).is_some(),
         (Some(_), None) => false,
         (Some(reason), Some(usage)) => {
             let usage = ReportedUsage {

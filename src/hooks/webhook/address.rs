@@ -1,4 +1,4 @@
-//! Where webhooks may be: at an `https` address, or on this machine.
+//! Checks webhook addresses: an `https` address, or this machine.
 
 use reqwest::{
     Url,
@@ -6,31 +6,31 @@ use reqwest::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What is taken, in words.
+/// The allowed addresses, for messages.
 pub(super) const ALLOWED: &str =
     "an https:// address, or http:// to this machine (127.0.0.0/8, [::1], localhost), without user name and password";
 
-/// Bytes of an address; what is longer is not meant as one.
+/// Most bytes of an address; anything longer is a mistake.
 const URL_BYTES_MAX: usize = 2_048;
 
-/// The name that means this machine.
+/// The host name of this machine.
 const LOCALHOST: &str = "localhost";
 
-/// Reads an address; or says why nothing may be sent there.
+/// Parses an address, or returns why nothing may be sent there.
 pub(super) fn checked(text: &str) -> Result<Url, &'static str> {
     if text.len() > URL_BYTES_MAX {
         return Err("it is too long");
     }
-    let url = Url::parse(text).map_err(|_| "it is no address")?;
-    // In logs of others', and with whoever else is sent there.
+    let url = Url::parse(text).map_err(|_| "it is not a valid address")?;
+    // Credentials would end up in other servers' logs.
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it has a user name or a password");
+        return Err("it contains a user name or password");
     }
     match url.scheme() {
         "https" => {}
         "http" if is_loopback(&url) => {}
-        "http" => return Err("it is not encrypted and not of this machine"),
-        _ => return Err("it begins with neither https:// nor http://"),
+        "http" => return Err("it is neither encrypted nor on this machine"),
+        _ => return Err("it starts with neither https:// nor http://"),
     }
     if url.fragment().is_some() {
         return Err("it has a fragment, which is never sent");
@@ -38,20 +38,20 @@ pub(super) fn checked(text: &str) -> Result<Url, &'static str> {
     Ok(url)
 }
 
-/// Whether an address is on this machine.
+/// Returns true if an address is on this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == LOCALHOST || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Looks up the one name that means this machine without asking anybody: whoever answers for it could send calls, which
-/// are not encrypted there, elsewhere.
+/// Resolves only the name of this machine, without DNS: whoever answers for it could redirect calls, which are not
+/// encrypted there.
 pub(super) struct ThisMachine;
 
 impl Resolve for ThisMachine {
     fn resolve(&self, name: Name) -> Resolving {
         let found = (name.as_str() == LOCALHOST).then(|| -> Addrs {
-            // The port is the address's own.
+            // The port comes from the address.
             let both = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
             Box::new(both.into_iter().map(|address| SocketAddr::new(address, 0)))
         });
@@ -85,26 +85,26 @@ mod tests {
             assert_eq!(is_loopback(&url), loopback, "{address}");
         }
         for (address, refusal) in [
-            ("hooks.example.org/redact", "it is no address"),
-            ("https://", "it is no address"),
-            ("", "it is no address"),
-            ("ftp://127.0.0.1/", "it begins with neither https:// nor http://"),
-            ("file:///etc/passwd", "it begins with neither https:// nor http://"),
-            ("localhost:8000", "it begins with neither https:// nor http://"),
-            ("https://user@hooks.example.org/", "it has a user name or a password"),
-            ("https://:word@hooks.example.org/", "it has a user name or a password"),
-            ("http://127.0.0.1@example.org/", "it has a user name or a password"),
+            ("hooks.example.org/redact", "it is not a valid address"),
+            ("https://", "it is not a valid address"),
+            ("", "it is not a valid address"),
+            ("ftp://127.0.0.1/", "it starts with neither https:// nor http://"),
+            ("file:///etc/passwd", "it starts with neither https:// nor http://"),
+            ("localhost:8000", "it starts with neither https:// nor http://"),
+            ("https://user@hooks.example.org/", "it contains a user name or password"),
+            ("https://:word@hooks.example.org/", "it contains a user name or password"),
+            ("http://127.0.0.1@example.org/", "it contains a user name or password"),
             ("https://hooks.example.org/#part", "it has a fragment, which is never sent"),
-            ("http://example.org/", "it is not encrypted and not of this machine"),
-            ("http://10.0.0.1/", "it is not encrypted and not of this machine"),
-            ("http://0.0.0.0/", "it is not encrypted and not of this machine"),
-            ("http://[::]/", "it is not encrypted and not of this machine"),
-            ("http://[::ffff:127.0.0.1]/", "it is not encrypted and not of this machine"),
-            ("http://[fe80::1]/", "it is not encrypted and not of this machine"),
-            ("http://128.0.0.1/", "it is not encrypted and not of this machine"),
-            ("http://localhost./", "it is not encrypted and not of this machine"),
-            ("http://localhost.example.org/", "it is not encrypted and not of this machine"),
-            ("http://127.0.0.1.example.org/", "it is not encrypted and not of this machine"),
+            ("http://example.org/", "it is neither encrypted nor on this machine"),
+            ("http://10.0.0.1/", "it is neither encrypted nor on this machine"),
+            ("http://0.0.0.0/", "it is neither encrypted nor on this machine"),
+            ("http://[::]/", "it is neither encrypted nor on this machine"),
+            ("http://[::ffff:127.0.0.1]/", "it is neither encrypted nor on this machine"),
+            ("http://[fe80::1]/", "it is neither encrypted nor on this machine"),
+            ("http://128.0.0.1/", "it is neither encrypted nor on this machine"),
+            ("http://localhost./", "it is neither encrypted nor on this machine"),
+            ("http://localhost.example.org/", "it is neither encrypted nor on this machine"),
+            ("http://127.0.0.1.example.org/", "it is neither encrypted nor on this machine"),
         ] {
             assert_eq!(checked(address).map(|_| ()), Err(refusal), "{address}");
         }

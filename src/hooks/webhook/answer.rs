@@ -1,6 +1,6 @@
-//! What a webhook answers, and what of JSON by others is told as wrong: where, and what belongs there, never what
-//! stands there. Of an answer not even the names of unknown fields are repeated: they are text of the hook's like any
-//! other, and may hold what the hook was to take out of a message.
+//! Reads a webhook's answer. Errors in external JSON are reported by position and by what is expected there, never by
+//! what was found. Not even the names of unknown fields in an answer are repeated: they are the hook's text like any
+//! other, and may contain what the hook was to remove from a message.
 
 use crate::core::hook::HookFault;
 use reqwest::{
@@ -11,15 +11,15 @@ use reseed_protocol::hook::HookAnswer;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
-/// Bytes of an answer: as many as a client may send in one message by default. The longest that means something, a
-/// summary or a handful of messages, is much shorter; what is longer is a mistake or an attack, and would be held in
+/// Most bytes of an answer: as many as a client may send in one message by default. The longest sensible answer, a
+/// summary or a handful of messages, is much shorter; anything longer is a mistake or an attack, and would be held in
 /// memory and in the log.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Characters of a name by others that are repeated.
+/// Most characters of an external name in a message.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Reads the answer of a call that was taken.
+/// Reads the answer of a successful call.
 pub(super) async fn read(mut response: Response) -> Result<HookAnswer, HookFault> {
     let too_long = || HookFault::failed(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
     if response.content_length().is_some_and(|bytes| bytes > ANSWER_BYTES_MAX as u64) {
@@ -31,16 +31,16 @@ pub(super) async fn read(mut response: Response) -> Result<HookAnswer, HookFault
             Ok(Some(bytes)) if body.len() + bytes.len() > ANSWER_BYTES_MAX => return Err(too_long()),
             Ok(Some(bytes)) => body.extend_from_slice(&bytes),
             Ok(None) => break,
-            Err(_) => return Err(HookFault::failed("its answer broke off")),
+            Err(_) => return Err(HookFault::failed("its answer was cut off")),
         }
     }
     if body.trim_ascii().is_empty() {
         return Ok(HookAnswer::default());
     }
     if !is_json(response.headers()) {
-        return Err(HookFault::failed("its answer is not of the type application/json"));
+        return Err(HookFault::failed("its answer is not application/json"));
     }
-    parsed(&body).map_err(|wrong| HookFault::failed(format!("its answer is refused: {wrong}")))
+    parsed(&body).map_err(|wrong| HookFault::failed(format!("its answer is invalid: {wrong}")))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -49,25 +49,25 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Reads the text of an answer; or says what is wrong with it.
+/// Parses the text of an answer, or returns what is wrong with it.
 fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
-    // serde would take a list for an object, field by field.
+    // serde would accept a list as an object, field by field.
     if !body.trim_ascii_start().starts_with(b"{") {
-        return Err("it is not an object in JSON".to_owned());
+        return Err("it is not a JSON object".to_owned());
     }
     object(body, Unknown::Placed)
 }
 
-/// How a field that is not known is told.
+/// How an unknown field is reported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unknown {
-    /// By its name: the text is the operator's own.
+    /// By name: the text is the operator's own.
     Named,
-    /// By its line and column alone.
+    /// Only by line and column.
     Placed,
 }
 
-/// Reads JSON; or says where it is wrong.
+/// Parses JSON, or returns where it is wrong.
 pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8], unknown: Unknown) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -76,7 +76,7 @@ pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8], unknown: Unknown) -
             Segment::Map { key } => text.starts_with(&format!("unknown field `{key}`")),
             _ => false,
         };
-        // The path to an unknown field ends with its name, where the reader had come to it.
+        // The path to an unknown field ends with its name, if the parser got that far.
         let mut segments: Vec<&Segment> = error.path().iter().collect();
         if segments.last().is_some_and(is_unknown) {
             segments.pop();
@@ -87,7 +87,7 @@ pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8], unknown: Unknown) -
     Ok(value)
 }
 
-/// A place in JSON, for people.
+/// Formats a position in JSON for people.
 fn place(segments: &[&Segment]) -> String {
     let mut path = String::new();
     for segment in segments {
@@ -103,8 +103,8 @@ fn place(segments: &[&Segment]) -> String {
     if path.is_empty() { "it".to_owned() } else { format!("`{}`", name(&path)) }
 }
 
-/// What is wrong with JSON, in a sentence. serde tells the kind of a fault only in its text, whose beginnings are
-/// stable; behind them stands what was found, and then what was expected.
+/// Describes what is wrong with JSON in one sentence. serde reports the kind of an error only in its text, whose
+/// beginnings are stable; what was found follows, and then what was expected.
 fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
     let position = format!("(line {}, column {})", error.line(), error.column());
     if !error.is_data() {
@@ -117,19 +117,19 @@ fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
     match expected {
         Some(expected) if begins(&["unknown field `"]) => match unknown {
-            Unknown::Named => format!("`{quoted}` is no field there; allowed: {expected}"),
+            Unknown::Named => format!("unknown field `{quoted}`; allowed: {expected}"),
             Unknown::Placed => format!("{place} has an unknown field {position}; allowed: {expected}"),
         },
         Some(expected) if begins(&["unknown variant `", "invalid type: ", "invalid value: ", "invalid length "]) => {
             format!("{place} is not {expected}")
         }
-        _ if begins(&["missing field `"]) => format!("{place} has no `{quoted}`"),
-        _ if begins(&["duplicate field `"]) => format!("`{quoted}` stands there twice"),
-        _ => format!("{place} is not what belongs there"),
+        _ if begins(&["missing field `"]) => format!("{place} is missing `{quoted}`"),
+        _ if begins(&["duplicate field `"]) => format!("duplicate field `{quoted}`"),
+        _ => format!("{place} is invalid"),
     }
 }
 
-/// A name by others as it is repeated: a path of fields is one, whatever else is not.
+/// Returns an external name as it may be repeated; a path of fields is one, whatever else is not.
 fn name(text: &str) -> String {
     let letters = |c: &char| c.is_ascii_alphanumeric() || "_.-[]".contains(*c);
     text.chars().filter(letters).take(NAME_CHARS_MAX).collect()
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_by_its_place_and_never_repeated() {
         for (answer, expected) in [
-            (r#"[]"#, "it is not an object in JSON"),
-            (r#""secret""#, "it is not an object in JSON"),
-            ("<html>secret</html>", "it is not an object in JSON"),
+            (r#"[]"#, "it is not a JSON object"),
+            (r#""secret""#, "it is not a JSON object"),
+            ("<html>secret</html>", "it is not a JSON object"),
             (r#"{"cancel":true"#, "it is not JSON (line 1, column 14)"),
             (r#"{"cancel":secret}"#, "it is not JSON (line 1, column 11)"),
             (r#"{} secret"#, "it is not JSON (line 1, column 4)"),
@@ -174,8 +174,8 @@ mod tests {
             (r#"{"entries":[{"secret":1}]}"#, "`entries[0]` has an unknown field (line 1, column "),
             (r#"{"cancel":"secret"}"#, "`cancel` is not a boolean"),
             (r#"{"cancel":"secret, expected secret"}"#, "`cancel` is not a boolean"),
-            (r#"{"cancel":true,"cancel":false}"#, "`cancel` stands there twice"),
-            (r#"{"entries":[{"customType":"a","data":1},{"customType":"a"}]}"#, "`entries[1]` has no `data`"),
+            (r#"{"cancel":true,"cancel":false}"#, "duplicate field `cancel`"),
+            (r#"{"entries":[{"customType":"a","data":1},{"customType":"a"}]}"#, "`entries[1]` is missing `data`"),
             (
                 r#"{"message":{"role":"secret","content":[]}}"#,
                 "`message.role` is not one of `user`, `assistant`, `tool`",
@@ -186,7 +186,7 @@ mod tests {
             ),
             (
                 r#"{"message":{"role":"user","content":[{"type":"tool_call","callId":"secret, expected !","name":"a","arguments":"a"}]}}"#,
-                "`message.content[0]` is not what belongs there",
+                "`message.content[0]` is invalid",
             ),
         ] {
             let wrong = parsed(answer.as_bytes()).unwrap_err();

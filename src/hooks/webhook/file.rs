@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of the file; [`HOOKS_MAX`](crate::core::hook::HOOKS_MAX) hooks need a few thousand.
+/// Most bytes of the file; [`HOOKS_MAX`](crate::core::hook::HOOKS_MAX) hooks need a few thousand.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -70,11 +70,11 @@ impl<'de> Deserialize<'de> for Secrets {
             type Value = Secrets;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`whsec_` and 24 to 64 bytes in base64, or a list of such")
+                f.write_str("`whsec_` and 24 to 64 bytes in base64, or a list of these")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Secrets, E> {
-                // The text itself must not reach a message.
+                // The text itself must not appear in a message.
                 let secret = text.parse().map_err(|_| E::invalid_value(de::Unexpected::Other("text"), &self))?;
                 Ok(Secrets(vec![secret]))
             }
@@ -91,17 +91,17 @@ impl<'de> Deserialize<'de> for Secrets {
     }
 }
 
-/// Reads the webhooks of a file. `variable` looks up what `secretEnv` names.
+/// Reads the webhooks from a file. `variable` looks up the variable that `secretEnv` names.
 ///
 /// # Errors
-/// A file that cannot be read; else the first place in it that is wrong, and what is allowed there. No secret is
+/// The file cannot be read, or the first position in it that is wrong, with what is allowed there. No secret is
 /// repeated.
 pub fn read(
     file: &Path,
     variable: &dyn Fn(&str) -> Option<SecretString>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Webhook>, InvalidHooks> {
-    let text = contents(file).map_err(|error| format!("it cannot be read: {error}"));
+    let text = contents(file).map_err(|error| format!("cannot be read: {error}"));
     let webhooks = text.and_then(|text| parsed(&text, variable, clock));
     webhooks.map_err(|message| InvalidHooks { place: format!("HOOKS_FILE {}", file.display()), message })
 }
@@ -133,17 +133,17 @@ fn webhook(
 ) -> Result<Webhook, String> {
     let ListedHook { name, url, events, secret, secret_env } = hook;
     if events.is_empty() {
-        return Err(format!("`hooks[{at}].events` is empty: the hook would never be asked"));
+        return Err(format!("`hooks[{at}].events` is empty: the hook would never be called"));
     }
     let specs = events.into_iter().enumerate().map(|(event_at, event)| {
         let ListedEvent { event: point, reasons, timeout_ms, required, observe } = event;
         let place = format!("hooks[{at}].events[{event_at}]");
         if let Some(reasons) = &reasons {
             if point != HookPoint::Context {
-                return Err(format!("`{place}.reasons` is not for `{}`; allowed: with `context`", point.as_str()));
+                return Err(format!("`{place}.reasons` is only allowed with `context`, not with `{}`", point.as_str()));
             }
             if reasons.is_empty() {
-                return Err(format!("`{place}.reasons` is empty; leave it out for all"));
+                return Err(format!("`{place}.reasons` is empty; omit it for all reasons"));
             }
         }
         let reasons = reasons.unwrap_or_default();
@@ -163,10 +163,10 @@ fn webhook(
                 .ok_or_else(|| format!("`hooks[{at}].secretEnv` names `{}`, which is not set", name.escape_debug()))?;
             let secrets = text.expose_secret().split_whitespace().map(str::parse);
             secrets.collect::<Result<_, _>>().map_err(|wrong| {
-                format!("`hooks[{at}].secretEnv`: `{}` holds {wrong}, several with spaces between", name.escape_debug())
+                format!("`hooks[{at}].secretEnv`: `{}` is {wrong}; separate several with spaces", name.escape_debug())
             })?
         }
-        _ => return Err(format!("`hooks[{at}]` needs one of `secret` and `secretEnv`")),
+        _ => return Err(format!("`hooks[{at}]` needs either `secret` or `secretEnv`")),
     };
     Webhook::new(specs, &url, secrets, clock.clone()).map_err(|wrong| match wrong {
         InvalidWebhook::Address(_) => format!("`hooks[{at}].url`: {wrong}"),
@@ -203,7 +203,7 @@ mod tests {
         Arc::new(SystemClock)
     }
 
-    /// A hook that may be so, with this changed.
+    /// Returns a valid hook with `change` applied.
     fn hook(change: Value) -> Value {
         let mut hook = json!({
             "name": "redact", "url": "http://127.0.0.1:9/?key=hunter2", "secret": SECRET,
@@ -254,17 +254,20 @@ mod tests {
 
     #[test]
     fn a_fault_names_the_place_and_what_is_allowed_and_no_secret() {
-        let key = "`whsec_` and 24 to 64 bytes in base64, or a list of such";
+        let key = "`whsec_` and 24 to 64 bytes in base64, or a list of these";
         for (change, expected) in [
-            (json!({ "name": null }), "`hooks[0]` has no `name`"),
+            (json!({ "name": null }), "`hooks[0]` is missing `name`"),
             (json!({ "name": "a b" }), "`hooks[0].name`: a hook's name is 1 to 64 of A-Za-z0-9._-, not `a b`"),
             (json!({ "name": 5 }), "`hooks[0].name` is not a string"),
             (
                 json!({ "url": "http://example.org" }),
-                "`hooks[0].url`: it is not encrypted and not of this machine; allowed: an https:// address, or http:// to this machine",
+                "`hooks[0].url`: it is neither encrypted nor on this machine; allowed: an https:// address, or http:// to this machine",
             ),
-            (json!({ "url": "https://u:hunter2@h/" }), "`hooks[0].url`: it has a user name or a password; allowed: "),
-            (json!({ "events": null }), "`hooks[0]` has no `events`"),
+            (
+                json!({ "url": "https://u:hunter2@h/" }),
+                "`hooks[0].url`: it contains a user name or password; allowed: ",
+            ),
+            (json!({ "events": null }), "`hooks[0]` is missing `events`"),
             (json!({ "events": [] }), "`hooks[0].events` is empty"),
             (json!({ "events": SECRET }), "`hooks[0].events` is not a sequence"),
             (
@@ -277,7 +280,7 @@ mod tests {
             ),
             (
                 json!({ "events": [{ "event": "message", "reasons": [] }] }),
-                "`hooks[0].events[0].reasons` is not for `message`",
+                "`hooks[0].events[0].reasons` is only allowed with `context`, not with `message`",
             ),
             (json!({ "events": [{ "event": "context", "reasons": [] }] }), "`hooks[0].events[0].reasons` is empty"),
             (
@@ -292,8 +295,8 @@ mod tests {
                 json!({ "events": [{ "event": "message", "timeoutMs": -1 }] }),
                 "`hooks[0].events[0].timeoutMs` is not u64",
             ),
-            (json!({ "secret": null }), "`hooks[0]` needs one of `secret` and `secretEnv`"),
-            (json!({ "secretEnv": "TWO" }), "`hooks[0]` needs one of `secret` and `secretEnv`"),
+            (json!({ "secret": null }), "`hooks[0]` needs either `secret` or `secretEnv`"),
+            (json!({ "secretEnv": "TWO" }), "`hooks[0]` needs either `secret` or `secretEnv`"),
             (json!({ "secret": "hunter2" }), &format!("`hooks[0].secret` is not {key}")),
             (json!({ "secret": [SECRET, "whsec_hunter2"] }), &format!("`hooks[0].secret[1]` is not {key}")),
             (json!({ "secret": 5 }), &format!("`hooks[0].secret` is not {key}")),
@@ -301,28 +304,28 @@ mod tests {
             (json!({ "secret": null, "secretEnv": "NONE" }), "`hooks[0].secretEnv` names `NONE`, which is not set"),
             (
                 json!({ "secret": null, "secretEnv": "WRONG" }),
-                "`hooks[0].secretEnv`: `WRONG` holds no secret; allowed: `whsec_`",
+                "`hooks[0].secretEnv`: `WRONG` is not a secret; allowed: `whsec_`",
             ),
             (json!({ "secret": null, "secretEnv": "MANY" }), "`hooks[0]`: it has 5 secrets; allowed: 1 to 4"),
-            (json!({ "secretKey": "hunter2" }), "`secretKey` is no field there; allowed: one of `name`, `url`, "),
+            (json!({ "secretKey": "hunter2" }), "unknown field `secretKey`; allowed: one of `name`, `url`, "),
         ] {
             let told = wrong(&json!({ "hooks": [hook(change.clone())] }).to_string());
             assert!(told.starts_with(expected), "{change}: {told}");
             assert!(!told.contains("hunter2") && !told.contains("MfKQ"), "{change}: {told}");
         }
         assert_eq!(wrong("{\n\"hooks\": [}"), "it is not JSON (line 2, column 11)");
-        assert_eq!(wrong("{}"), "it has no `hooks`");
+        assert_eq!(wrong("{}"), "it is missing `hooks`");
         assert!(wrong("[]").starts_with("it "), "{}", wrong("[]"));
     }
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
         let told = read(Path::new("no/such.json"), &variable, &clock()).map(|_| ()).unwrap_err().to_string();
-        assert!(told.starts_with("HOOKS_FILE no/such.json: it cannot be read: "), "{told}");
+        assert!(told.starts_with("HOOKS_FILE no/such.json: cannot be read: "), "{told}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large.json");
         fs::write(&path, " ".repeat(1024 * 1024 + 1)).unwrap();
         let told = read(&path, &variable, &clock()).map(|_| ()).unwrap_err().to_string();
-        assert!(told.ends_with("it cannot be read: it has more than 1048576 bytes"), "{told}");
+        assert!(told.ends_with("cannot be read: it has more than 1048576 bytes"), "{told}");
     }
 }

@@ -1,10 +1,9 @@
-//! Webhooks: hooks that are servers of others'. A call is one POST, signed as the Standard Webhooks specification says;
-//! its answer is the body that comes back.
+//! Webhooks: hooks on external servers. A call is one POST, signed according to the Standard Webhooks specification;
+//! the response body is its answer.
 //!
-//! Always holds:
-//! - a call is sent at most once: it is tried again only where no connection came about, under the same `webhook-id`;
-//! - it goes where the address says and nowhere else: redirects are failures, and what is not encrypted stays on this
-//!   machine;
+//! Invariants:
+//! - a call is sent at most once: it is retried only if no connection was established, under the same `webhook-id`;
+//! - it goes only to the configured address: redirects are failures, and unencrypted calls stay on this machine;
 //! - a fault repeats nothing of an answer, of a secret, or of the address;
 //! - everything runs in the caller's future: dropping it closes the connection.
 
@@ -30,19 +29,19 @@ use reqwest::{
 use reseed_protocol::hook::{HookAnswer, HookCall};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Until a connection must have come about: a server that is there takes one in much less, over the longest cable too.
+/// Time limit for a connection: a reachable server accepts one in much less, even around the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it is waited before a connection is tried again: a server that is being restarted is back soon, and what
-/// takes longer is not worth a user's time.
+/// Waits before a connection is retried: a restarting server is back soon, and a longer wait is not worth a user's
+/// time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
-/// The names of the specification's headers.
+/// The headers of the specification.
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// A webhook: who is asked, what for, and how it knows that the question is ours.
+/// A webhook: its address, what it is called for, and the secrets that sign its calls.
 pub struct Webhook {
     specs: Vec<HookSpec>,
     url: Url,
@@ -52,22 +51,22 @@ pub struct Webhook {
     pauses: [Duration; 2],
 }
 
-/// Why there is no such webhook.
+/// Why a webhook is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWebhook {
-    /// Nothing may be sent there.
+    /// Nothing may be sent to this address.
     #[error("{0}; allowed: {allowed}", allowed = address::ALLOWED)]
     Address(&'static str),
-    /// No key, or too many.
+    /// No secret, or too many.
     #[error("it has {0} secrets; allowed: 1 to {most}", most = sign::SECRETS_MAX)]
     Secrets(usize),
-    /// The system has no certificates to trust, or the like.
-    #[error("its HTTP client cannot be made: are the system's root certificates there?")]
+    /// The system has no trusted certificates, or similar.
+    #[error("cannot create its HTTP client: are the system's root certificates installed?")]
     Client,
 }
 
 impl Webhook {
-    /// A webhook at this address; the newest of its secrets first, those that are going out of use behind it.
+    /// Creates a webhook at this address; the newest of its secrets first, those being phased out after it.
     ///
     /// # Errors
     /// An address that nothing may be sent to; too few or too many secrets.
@@ -80,7 +79,7 @@ impl Webhook {
         Self::resolved_by(Arc::new(address::ThisMachine), specs, url, secrets, clock)
     }
 
-    /// The same with another way to look up what is on this machine.
+    /// Like [`Self::new`], with another resolver for this machine.
     fn resolved_by(
         resolver: Arc<dyn Resolve>,
         specs: Vec<HookSpec>,
@@ -97,17 +96,17 @@ impl Webhook {
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            // A connection for each call: servers close idle ones without a word, and a call that was written into one
-            // of these may have been read, so it could not be sent again.
+            // One connection per call: servers close idle ones silently, and a call written to such a connection may
+            // have been read, so it could not be sent again.
             .pool_max_idle_per_host(0);
-        // As for models, a proxy of the environment's is used for what is not on this machine; it sees no plain text.
+        // As for models, the environment's proxy is used for addresses outside this machine; it sees no plain text.
         let builder = match address::is_loopback(&url) {
             true => builder.no_proxy().dns_resolver(resolver),
             false => builder.https_only(true),
         };
-        // Without TLS there is nothing to trust; a machine without certificates works all the same.
+        // Without TLS there is nothing to trust, and a machine without certificates works too.
         let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        // Another part of the process may have chosen one before us: that one is used.
+        // If another part of the process has already installed one, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().map_err(|_| InvalidWebhook::Client)?;
         Ok(Self { specs, url, secrets, clock, http, pauses: PAUSES })
@@ -115,8 +114,8 @@ impl Webhook {
 
     async fn ask(&self, call: HookCall) -> Result<HookAnswer, HookFault> {
         let id = message_id(&call);
-        let body = serde_json::to_vec(&call).map_err(|_| HookFault::failed("the call could not be written"))?;
-        // What is sent may be a whole context: it is held once, whatever is tried.
+        let body = serde_json::to_vec(&call).map_err(|_| HookFault::failed("the call could not be serialised"))?;
+        // The body may be a whole context: hold it once, however often it is sent.
         drop(call);
         let response = self.send(&id, Bytes::from(body)).await.map_err(|error| lost(&error))?;
         match response.status() {
@@ -150,17 +149,18 @@ impl Webhook {
     }
 }
 
-/// Names a call for its receiver, the same each time that it is tried. Without `.`, which stands between the parts of what
-/// is signed.
+/// Returns the id of a call for its receiver, the same for every attempt. It has no `.`, which separates the signed
+/// parts.
 fn message_id(call: &HookCall) -> String {
     format!("msg_{}_{}", call.session_id, call.call_id).replace('.', "-")
 }
 
-/// A call that got no answer. The error's own text names the address, so only its kind is told.
+/// Returns the fault for a call without an answer. The error's own text contains the address, so only its kind is
+/// reported.
 fn lost(error: &reqwest::Error) -> HookFault {
     let stage = match error.is_connect() {
-        true => "no connection came about",
-        false => "the connection broke before it answered; it may have been asked all the same",
+        true => "could not connect",
+        false => "the connection broke before the answer; the webhook may have received the call",
     };
     let mut kind = None;
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -186,7 +186,7 @@ impl Hook for Webhook {
 }
 
 impl fmt::Debug for Webhook {
-    /// Without the path and the query of its address, which may be secrets.
+    /// Omits the path and query of the address, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = self.url.host_str().unwrap_or_default();
         f.debug_struct("Webhook").field("host", &host).field("specs", &self.specs).finish_non_exhaustive()

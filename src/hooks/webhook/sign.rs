@@ -1,5 +1,5 @@
-//! The signature of the Standard Webhooks specification, version 1 (symmetric): HMAC-SHA256 over the call's id, the time
-//! and the body, with `.` between them.
+//! The signature of the Standard Webhooks specification, version 1 (symmetric): HMAC-SHA256 over the call's id, the
+//! time and the body, separated by `.`.
 
 use base64::{
     Engine as _, alphabet,
@@ -8,28 +8,28 @@ use base64::{
 use ring::hmac;
 use std::{fmt, str::FromStr};
 
-/// What a secret begins with, so that one is known for what it is.
+/// The prefix that marks a secret.
 const SECRET_PREFIX: &str = "whsec_";
 
 /// Bytes that the specification allows: fewer could be guessed, more add nothing.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Secrets of one webhook: two while one takes the other's place, and as many again for those who are late.
+/// Most secrets of one webhook: two during a rotation, and as many again for a late one.
 pub(super) const SECRETS_MAX: usize = 4;
 
-/// Base64 whose `=` at the end may be left out, as some do.
+/// Base64 with optional padding, which some leave out.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What only the server and one webhook know.
+/// A secret shared by the server and one webhook.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 
-/// A text is no secret. Says nothing of the text.
+/// The text is not a secret. Says nothing about the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end())]
+#[error("not a secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end())]
 pub struct InvalidSecret;
 
 impl FromStr for Secret {
@@ -51,8 +51,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The value of `webhook-signature`: a signature by each secret, so that a receiver may know either while one takes the
-/// other's place.
+/// Returns the value of `webhook-signature`: one signature per secret, so that a receiver may know either during a
+/// rotation.
 pub(super) fn signatures(secrets: &[Secret], id: &str, seconds: &str, body: &[u8]) -> String {
     let each = secrets.iter().map(|Secret(key)| {
         let mut context = hmac::Context::with_key(key);
@@ -74,7 +74,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// What the specification's own libraries are tested with.
+    /// The test vectors of the specification's own libraries.
     #[test]
     fn a_published_message_has_its_published_signature() {
         let signed =
@@ -112,6 +112,6 @@ mod tests {
             assert_eq!(text.parse::<Secret>().map(|_| ()), Err(InvalidSecret), "{text}");
         }
         assert_eq!(format!("{:?}", secret(SECRET)), "Secret(..)");
-        assert_eq!(InvalidSecret.to_string(), "no secret; allowed: `whsec_` and 24 to 64 bytes in base64");
+        assert_eq!(InvalidSecret.to_string(), "not a secret; allowed: `whsec_` and 24 to 64 bytes in base64");
     }
 }

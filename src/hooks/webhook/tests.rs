@@ -1,4 +1,4 @@
-//! Webhooks against a server that keeps to the letter, and against those that do not.
+//! Webhooks against a server that follows the specification, and against servers that do not.
 
 use super::{Secret, Webhook, address::ThisMachine, sign};
 use crate::{
@@ -34,20 +34,20 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// What a server does with a connection on which a request arrived.
+/// What a server does with a connection after a request.
 #[derive(Debug, Clone)]
 enum Answer {
     /// Sends these bytes and hangs up.
     Bytes(Vec<u8>),
-    /// Sends these and says no more.
+    /// Sends these bytes, then nothing more.
     Stall(Vec<u8>),
-    /// Sends the first, then the second for as long as it is read.
+    /// Sends the first, then repeats the second while it is read.
     Endless(Vec<u8>, Vec<u8>),
     /// Hangs up.
     Nothing,
 }
 
-/// A server on a free port that answers every request so.
+/// A server on a free port that answers every request this way.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -87,7 +87,7 @@ async fn serve(mut connection: TcpStream, requests: Arc<Mutex<Vec<Request>>>, an
         Answer::Bytes(bytes) => drop(connection.write_all(&bytes).await),
         Answer::Stall(bytes) => {
             let _ = connection.write_all(&bytes).await;
-            // Until the other side hangs up.
+            // Until the peer closes the connection.
             let _ = connection.read(&mut [0]).await;
         }
         Answer::Endless(head, piece) => {
@@ -136,7 +136,7 @@ fn webhook(url: &str) -> Webhook {
     webhook_by(Arc::new(ThisMachine), url)
 }
 
-/// Asks a server that answers so.
+/// Calls a server that answers this way.
 async fn asked(answer: Answer) -> Result<HookAnswer, HookFault> {
     let server = Server::answering(answer).await;
     let answer = webhook(&format!("http://{}/hook?key=hunter2", server.address)).call(call()).await;
@@ -197,24 +197,24 @@ async fn what_is_no_answer_is_a_fault_that_repeats_nothing() {
         (Answer::Bytes(response("503 Oops", "retry-after: 1", secret)), "it answered with HTTP 503"),
         (
             Answer::Bytes(response("200 OK", "content-type: text/html", "<p>secret")),
-            "its answer is not of the type application/json",
+            "its answer is not application/json",
         ),
-        (Answer::Bytes(response("200 OK", json, "secret")), "its answer is refused: it is not an object in JSON"),
+        (Answer::Bytes(response("200 OK", json, "secret")), "its answer is invalid: it is not a JSON object"),
         (
             Answer::Bytes(response("200 OK", json, r#"{"patsh":[{"op":"secret"}]}"#)),
-            "its answer is refused: it has an unknown field (line 1, column 8); allowed: one of `error`, `patch`, ",
+            "its answer is invalid: it has an unknown field (line 1, column 8); allowed: one of `error`, `patch`, ",
         ),
         (
             Answer::Bytes(response("200 OK", json, r#"{"block":"secret"}"#)),
-            "its answer is refused: `block` is not a boolean",
+            "its answer is invalid: `block` is not a boolean",
         ),
         (
             Answer::Bytes(response("200 OK", json, "{\"reason\":\"\u{fffd}").replace_last()),
-            "its answer is refused: it is not JSON",
+            "its answer is invalid: it is not JSON",
         ),
-        (Answer::Bytes(cut.into()), "its answer broke off"),
-        (Answer::Bytes(b"secret\r\n\r\n".to_vec()), "the connection broke before it answered"),
-        (Answer::Nothing, "the connection broke before it answered; it may have been asked all the same"),
+        (Answer::Bytes(cut.into()), "its answer was cut off"),
+        (Answer::Bytes(b"secret\r\n\r\n".to_vec()), "the connection broke before the answer"),
+        (Answer::Nothing, "the connection broke before the answer; the webhook may have received the call"),
         (Answer::Stall(large.into()), "its answer has more than 1048576 bytes"),
         (Answer::Endless(endless.into(), chunk.into()), "its answer has more than 1048576 bytes"),
     ] {
@@ -225,7 +225,7 @@ async fn what_is_no_answer_is_a_fault_that_repeats_nothing() {
     }
 }
 
-/// Bytes that end in the middle of a letter.
+/// Makes bytes end in the middle of a character.
 trait ReplaceLast {
     fn replace_last(self) -> Self;
 }
@@ -257,12 +257,12 @@ async fn a_call_that_is_dropped_hangs_up() {
         read(&mut connection).await.unwrap();
         connection.write_all(head.as_bytes()).await.unwrap();
         asking.abort();
-        // Ends only when the other side does.
+        // Ends only when the peer does.
         assert!(matches!(connection.read(&mut [0]).await, Ok(0) | Err(_)));
     }
 }
 
-/// Says that `localhost` is here, one after the other.
+/// Resolves `localhost` to these addresses, one after the other.
 struct Ports(Mutex<Vec<SocketAddr>>, Mutex<usize>);
 
 impl Ports {
@@ -289,7 +289,7 @@ impl Resolve for Ports {
     }
 }
 
-/// An address on which nobody listens.
+/// Returns an address without a listener.
 async fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
@@ -298,7 +298,7 @@ async fn nobody() -> SocketAddr {
 async fn a_connection_that_does_not_come_about_is_tried_again_twice_under_the_same_id() {
     let server = Server::json("200 OK", r#"{"reason":"there"}"#).await;
     let ports = Ports::new(vec![nobody().await, nobody().await, server.address]);
-    // Without a port of its own, so that the resolver's is taken.
+    // Without a port in the URL, so that the resolver's is used.
     let answer = webhook_by(ports.clone(), "http://localhost/hook").call(call()).await;
     assert_eq!(answer.unwrap().reason.as_deref(), Some("there"));
     assert_eq!((ports.asked(), server.requests().len()), (3, 1));
@@ -306,7 +306,7 @@ async fn a_connection_that_does_not_come_about_is_tried_again_twice_under_the_sa
 
     let ports = Ports::new(vec![nobody().await, nobody().await, nobody().await, server.address]);
     let fault = webhook_by(ports.clone(), "http://localhost/hook?key=hunter2").call(call()).await.unwrap_err();
-    assert_eq!(fault, HookFault::failed("no connection came about (connection refused)"));
+    assert_eq!(fault, HookFault::failed("could not connect (connection refused)"));
     assert_eq!((ports.asked(), server.requests().len()), (3, 1));
 }
 
@@ -328,7 +328,7 @@ async fn each_call_has_a_connection_of_its_own() {
     assert_eq!(server.requests().len(), 3);
 }
 
-/// What was logged, by all of its copies.
+/// A log buffer shared by its clones.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -1,28 +1,28 @@
-//! The offline model's tokens: a simple count, the same on every machine, near what real tokenizers give for prose.
+//! The offline model's token count: simple, the same on every machine, and close to real tokenizers for prose.
 //!
-//! - a run of ASCII letters and digits: one token for every 4 characters begun
-//! - a run of other letters (Cyrillic, Arabic, accented Latin): one for every 2 begun
+//! - a run of ASCII letters and digits: one token per 4 characters, rounded up
+//! - a run of other letters (Cyrillic, Arabic, accented Latin): one per 2, rounded up
 //! - a character of a script without spaces (Chinese, Japanese, Korean): one
 //! - any other visible character: one
-//! - white space: one for every 8 characters of a run, so single spaces are free
+//! - white space: one per 8 characters of a run, so single spaces are free
 //!
-//! The count of a text is the sum over its [`pieces`], which are also what is streamed: no token is counted that is not
-//! sent.
+//! The count of a text is the sum over its [`pieces`], which are also the units of streaming, so no token is counted
+//! without being sent.
 
 use crate::core::{context::extract::is_unspaced, model::ModelRequest};
 use reseed_protocol::{Message, Part, context::ToolDefinition};
 
-/// Tokens around a message: its role and its marks.
+/// Tokens added per message, for its role and delimiters.
 const MESSAGE_TOKENS: u64 = 4;
 /// Tokens that open the answer.
 const ANSWER_START_TOKENS: u64 = 3;
-/// Tokens around a tool definition, a call and a result.
+/// Tokens added per tool definition, call and result.
 const TOOL_TOKENS: u64 = 8;
-/// Tokens of a picture, which the offline model does not see: what a middling one costs elsewhere, so that pictures
-/// fill the window here too.
+/// Tokens of an image, which the offline model cannot see: the cost of a medium one elsewhere, so that images fill the
+/// window here too.
 const IMAGE_TOKENS: u64 = 765;
 
-/// Tokens of a request as this model counts it.
+/// Returns the tokens of a request as this model counts them.
 pub(super) fn request_tokens(request: &ModelRequest) -> u64 {
     let system = match request.envelope.system.compiled.as_str() {
         "" => 0,
@@ -41,7 +41,7 @@ fn message_tokens(message: &Message) -> u64 {
     MESSAGE_TOKENS + message.content.iter().map(part_tokens).sum::<u64>()
 }
 
-/// Tokens of one part.
+/// Returns the tokens of one part.
 pub(super) fn part_tokens(part: &Part) -> u64 {
     match part {
         Part::Text { text } | Part::Reasoning { text, .. } => tokens(text),
@@ -51,13 +51,13 @@ pub(super) fn part_tokens(part: &Part) -> u64 {
     }
 }
 
-/// Tokens of a text.
+/// Returns the tokens of a text.
 pub(super) fn tokens(text: &str) -> u64 {
     pieces(text).map(piece_tokens).sum()
 }
 
-/// The pieces in which a text is streamed: a word with the white space before it, a character of a script without
-/// spaces. Joined they are the text.
+/// Splits a text into the pieces that are streamed: a word with the white space before it, or a character of a script
+/// without spaces. Joined, they are the text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -78,10 +78,10 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Most characters of a word in one piece: a text without a space is streamed too.
+/// Most characters of a word in one piece, so that a text without spaces is streamed too.
 const PIECE_CHARS_MAX: usize = 40;
 
-/// Tokens of one piece.
+/// Returns the tokens of one piece.
 pub(super) fn piece_tokens(piece: &str) -> u64 {
     let mut tokens = 0;
     let mut run = Run::Space;

@@ -1,10 +1,10 @@
-//! The built-in model: needs no key and no network, answers the same to the same, and behaves like a model of a small
-//! window in everything that the server can see.
+//! The built-in model: it needs no key and no network, gives the same answer to the same request, and to the server
+//! behaves like any model with a small window.
 //!
-//! - it knows the request and nothing else: what it recalls, it recalls from the messages and summaries it was sent
-//! - it streams by words, at a pace that an eye can follow; dropping the future stops it
-//! - it refuses a request that leaves no token for an answer, and ends an answer that would pass the window or the limit
-//!   with [`StopReason::Length`]
+//! - it knows nothing but the request: it recalls only from the messages and summaries it was sent
+//! - it streams word by word at a readable pace; dropping the future stops it
+//! - it refuses a request that leaves no token for an answer, and ends an answer that would exceed the window or the
+//!   output limit with [`StopReason::Length`]
 //! - it counts its own tokens ([`count`]) and reports them as usage
 //! - asked for a summary, it makes one by extraction
 
@@ -23,20 +23,21 @@ use std::time::Duration;
 use summarise::summarise;
 use tool_call::Call;
 
-/// The name under which it is listed; it answers to any other too.
+/// The name it is listed under; it accepts any other name too.
 pub const MODEL: &str = "offline";
 
-/// How the offline model behaves.
+/// Options of the offline model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfflineOptions {
-    /// Tokens of question and answer together.
+    /// Tokens of prompt and answer together.
     pub window_tokens: u64,
-    /// Between two words of an answer; `None` for all at once. Summaries, which nobody watches, are never paced.
+    /// The delay between two words of an answer; `None` sends all at once. Summaries, which nobody watches, are never
+    /// delayed.
     pub pace: Option<Duration>,
 }
 
 impl Default for OfflineOptions {
-    /// A window that fills within a short talk, and 40 words a second.
+    /// A window that fills within a short conversation, and 40 words per second.
     fn default() -> Self {
         Self { window_tokens: 8_000, pace: Some(Duration::from_millis(25)) }
     }
@@ -49,7 +50,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// A model that behaves so.
+    /// Returns a model with these options.
     #[must_use]
     pub fn new(options: OfflineOptions) -> Self {
         Self { options }
@@ -77,7 +78,7 @@ impl Offline {
         let mut is_cut = said.len() < text.len();
         let mut parts = vec![Part::Text { text: said }];
         for call in calls.into_iter().enumerate().map(|(at, call)| call_part(at, call)) {
-            // A call is whole or not there: half of one could not be made.
+            // A call is sent completely or not at all: half a call could not be executed.
             match left.checked_sub(part_tokens(&call)) {
                 Some(after) if !is_cut => {
                     left = after;
@@ -111,13 +112,13 @@ impl Provider for Offline {
     }
 }
 
-/// Says the text piece by piece for as long as tokens are left; returns what was said.
+/// Streams the text piece by piece while tokens are left; returns the part that was sent.
 async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut dyn DeltaSink) -> String {
     let mut said = String::new();
     for piece in pieces(text) {
         let piece = match left.checked_sub(piece_tokens(piece)) {
             Some(_) => piece,
-            // An answer says at least something, if only a part of its first word.
+            // An answer has some text, if only a part of its first word.
             None if said.is_empty() => fitting(piece, *left),
             None => break,
         };
@@ -131,7 +132,7 @@ async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut d
     said
 }
 
-/// The longest beginning of a piece that these tokens allow, at least one character.
+/// Returns the longest prefix of a piece that fits these tokens, at least one character.
 fn fitting(piece: &str, tokens_max: u64) -> &str {
     let ends = piece.char_indices().map(|(at, c)| at + c.len_utf8());
     let fits = ends.take_while(|end| piece_tokens(&piece[..*end]) <= tokens_max.max(1)).last();

@@ -1,7 +1,7 @@
-//! Finding what was told: the sentence of the context that shares most words with a question.
+//! Recalls what the user said: finds the sentence of the context that shares the most words with a question.
 //!
-//! Looked at is what stands in the request and nothing else: the user's own words, a summary, tool results, the system
-//! prompt. The model's own answers are left out, or it would quote itself.
+//! It searches only the request: the user's own words, a summary, tool results, the system prompt. It skips the model's
+//! own answers, or it would quote itself.
 
 use crate::core::{
     context::{
@@ -15,12 +15,12 @@ use crate::core::{
 use reseed_protocol::{Part, Role};
 use std::collections::BTreeSet;
 
-/// From this share of a question's words on, a sentence is near enough to be offered as the closest that there is.
+/// The share of a question's words from which a sentence counts as a close match.
 const COVERAGE_MIN: f64 = 0.6;
-/// Most facts that are listed when the user asks for all.
+/// Most facts listed when the user asks for all.
 const LISTED_MAX: usize = 8;
 
-/// Words that say nothing about what is asked: English, some German, Chinese and Japanese.
+/// Words that carry no meaning in a question: English, some German, Chinese and Japanese.
 static STOP_WORDS: Listed = Listed::new(
     "a an the this that these those is are was were be been am s m re ve ll d t do does did has have had can could \
      should would will shall may might must what who whom whose where when which why how i me my mine we us our you \
@@ -31,7 +31,7 @@ static STOP_WORDS: Listed = Listed::new(
      吗 什 么 是 了 谁 在 请",
 );
 
-/// Words that mean the same here.
+/// Synonyms.
 static SAME: [(&str, Listed); 7] = [
     ("name", Listed::new("called named names call heißt heisst heiße appelle llama 叫 名")),
     ("live", Listed::new("lives living address home hometown wohne 住")),
@@ -42,20 +42,20 @@ static SAME: [(&str, Listed); 7] = [
     ("favorite", Listed::new("favourite prefer prefers")),
 ];
 static COLORS: Listed = Listed::new("red blue green yellow black white grey gray brown orange purple pink");
-/// What is asked of a thing, not the thing: a sentence that shares only this is about something else.
+/// Attributes of a thing, not the thing itself: a sentence that shares only these is about something else.
 static ATTRIBUTES: Listed = Listed::new("name age color favorite number kind type many much");
 const ATTRIBUTE_WEIGHT: f64 = 0.4;
 
-/// Where a sentence of the context stands.
+/// The source of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The system prompt.
     System,
-    /// A summary, without a word of who said it.
+    /// A summary, without an attributed speaker.
     Summary,
-    /// A summary, as the user's words.
+    /// A summary that attributes it to the user.
     SummarisedUser,
-    /// A tool's answer, perhaps through a summary.
+    /// A tool result, possibly through a summary.
     Tool,
     /// The user's own message.
     User,
@@ -63,28 +63,28 @@ pub(super) enum Origin {
 
 /// A sentence of the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
-    /// Where it stands.
+pub(super) struct Statement {
+    /// Its source.
     pub(super) origin: Origin,
-    /// What it says.
+    /// Its text.
     pub(super) sentence: String,
 }
 
-/// What the context holds for a question.
+/// The result of a recall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Recalled {
-    /// This sentence has every word that was asked for.
-    Found(Told),
+    /// This sentence has every word of the question.
+    Found(Statement),
     /// This one has most of them.
-    Close(Told),
-    /// The question names nothing, and asks for what was told: these are the newest facts.
-    Listed(Vec<Told>),
-    /// Nothing. These words were looked for.
+    Close(Statement),
+    /// The question names nothing and asks for what was said: the newest facts.
+    Listed(Vec<Statement>),
+    /// Nothing was found for these words.
     Nothing(Vec<String>),
 }
 
-/// Everything that was told in this request, oldest first.
-pub(super) fn told(request: &ModelRequest) -> Vec<Told> {
+/// Returns all statements in this request, oldest first.
+pub(super) fn statements(request: &ModelRequest) -> Vec<Statement> {
     let mut told = Vec::new();
     add(&mut told, Origin::System, &request.envelope.system.compiled);
     for message in request.messages() {
@@ -102,12 +102,12 @@ pub(super) fn told(request: &ModelRequest) -> Vec<Told> {
     told
 }
 
-fn add(told: &mut Vec<Told>, origin: Origin, text: &str) {
+fn add(told: &mut Vec<Statement>, origin: Origin, text: &str) {
     let statements = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &Words::of(sentence).list()));
-    told.extend(statements.map(|sentence| Told { origin, sentence: sentence.to_owned() }));
+    told.extend(statements.map(|sentence| Statement { origin, sentence: sentence.to_owned() }));
 }
 
-fn add_summary(told: &mut Vec<Told>, summary: &str) {
+fn add_summary(told: &mut Vec<Statement>, summary: &str) {
     let sections = Sections::parse(summary);
     if sections.is_empty() {
         add(told, Origin::Summary, summary);
@@ -127,33 +127,33 @@ fn add_summary(told: &mut Vec<Told>, summary: &str) {
     }
 }
 
-/// The answer of what was told to this question.
-pub(super) fn recall(question: &str, told: &[Told]) -> Recalled {
+/// Answers a question from these statements.
+pub(super) fn recall(question: &str, told: &[Statement]) -> Recalled {
     let asked = terms(question);
     if asked.is_empty() {
         let facts = told.iter().filter(|told| told.origin != Origin::System && is_told(&told.sentence));
-        let mut newest: Vec<Told> = facts.rev().take(LISTED_MAX).cloned().collect();
+        let mut newest: Vec<Statement> = facts.rev().take(LISTED_MAX).cloned().collect();
         newest.reverse();
         return if newest.is_empty() { Recalled::Nothing(vec![]) } else { Recalled::Listed(newest) };
     }
     let total: f64 = asked.iter().map(|term| weight(term)).sum();
-    // "What is my name?" names no thing, so what was told of some thing is no answer to it.
+    // "What is my name?" names no thing, so a statement about a thing does not answer it.
     let is_about_oneself = asked.iter().all(|term| ATTRIBUTES.has(term));
     let is_about_a_thing = |sentence: &str| {
         let about = subject(sentence).map(|subject| terms(&subject)).unwrap_or_default();
         about.iter().any(|term| !ATTRIBUTES.has(term))
     };
-    let mut best: Option<((u64, bool), &Told)> = None;
+    let mut best: Option<((u64, bool), &Statement)> = None;
     for candidate in told {
         if is_about_oneself && is_about_a_thing(&candidate.sentence) {
             continue;
         }
         let has = terms(&candidate.sentence);
         let shared: f64 = asked.intersection(&has).map(|term| weight(term)).sum();
-        // In thousandths, so that it can be ordered.
+        // In thousandths, so that it can be compared.
         let coverage = (shared / total * 1_000.0).round() as u64;
         let rank = (coverage, is_told(&candidate.sentence));
-        // Among equals the later one: it is newer.
+        // Of equal matches take the later one: it is newer.
         if shared / total >= COVERAGE_MIN && best.as_ref().is_none_or(|(best, _)| rank >= *best) {
             best = Some((rank, candidate));
         }
@@ -169,7 +169,7 @@ fn weight(term: &str) -> f64 {
     if ATTRIBUTES.has(term) { ATTRIBUTE_WEIGHT } else { 1.0 }
 }
 
-/// The words that matter, each in one form.
+/// Returns the meaningful words, each in its normal form.
 fn terms(sentence: &str) -> BTreeSet<String> {
     let words = Words::of(sentence);
     let mut terms: BTreeSet<String> = words.iter().filter_map(term).collect();
@@ -189,12 +189,12 @@ fn term(word: &str) -> Option<String> {
     (!STOP_WORDS.has(word)).then(|| stem(word))
 }
 
-/// The word without the commonest endings, so that "deploys" finds "deployed".
+/// Strips the most common endings, so that "deploys" finds "deployed".
 fn stem(word: &str) -> String {
     let endings = [("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", "")];
     for (ending, instead) in endings {
         match word.strip_suffix(ending) {
-            // What is left must still be a word; `ss` is no plural.
+            // The rest must still be a word; `ss` is not a plural.
             Some(stem) if stem.len() >= 3 && stem.is_ascii() && !stem.ends_with('s') => {
                 return format!("{stem}{instead}");
             }
@@ -208,7 +208,7 @@ fn asked_in_order(question: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let words = Words::of(question);
     let named = words.iter().filter(|word| term(word).is_some_and(|term| seen.insert(term)));
-    // A script without spaces reads as one word again.
+    // Joins the characters of a script without spaces into one word again.
     named.fold(Vec::new(), |mut list: Vec<String>, word| {
         match list.last_mut() {
             Some(last) if word.starts_with(is_unspaced) && last.ends_with(is_unspaced) => last.push_str(word),
@@ -240,8 +240,8 @@ mod tests {
     ];
 
     fn answer(question: &str) -> String {
-        let told: Vec<Told> =
-            TOLD.iter().map(|text| Told { origin: Origin::User, sentence: (*text).to_owned() }).collect();
+        let told: Vec<Statement> =
+            TOLD.iter().map(|text| Statement { origin: Origin::User, sentence: (*text).to_owned() }).collect();
         match recall(question, &told) {
             Recalled::Found(told) => told.sentence,
             Recalled::Close(told) => format!("close: {}", told.sentence),

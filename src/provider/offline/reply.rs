@@ -1,10 +1,11 @@
-//! What the offline model says: a few requests it understands, recall from its context, and a friendly word otherwise.
+//! The offline model's replies: it follows a few simple instructions, recalls from its context, and otherwise makes
+//! conversation.
 //!
-//! The reply depends on the request and nothing else, so the same request gets the same reply.
+//! A reply depends only on the request, so the same request gets the same reply.
 
 use super::{
-    recall::{Origin, Recalled, Told, recall, told},
-    tool_call::{Call, asked_for, asked_in_vain},
+    recall::{Origin, Recalled, Statement, recall, statements},
+    tool_call::{Call, asked_for, unknown_tool},
 };
 use crate::core::{
     context::{
@@ -16,15 +17,15 @@ use crate::core::{
 };
 use reseed_protocol::{Message, Part, Role};
 
-/// Most words that are made up at once: enough to fill a window of 16,000 tokens in one answer.
+/// Most words generated at once: enough to fill a window of 16,000 tokens in one answer.
 const WORDS_MAX: usize = 20_000;
-/// Words of an answer that is to be long.
+/// Words of a long answer.
 const WORDS_LONG: usize = 400;
-/// Highest number that is counted to.
+/// The highest number it counts to.
 const COUNT_MAX: u64 = 10_000;
-/// Characters of the user's message that are said back.
+/// Characters of the user's message that it repeats.
 const ECHO_CHARS_MAX: usize = 200;
-/// Characters of a tool's answer that are said back.
+/// Characters of a tool result that it repeats.
 const RESULT_CHARS_MAX: usize = 1_000;
 
 /// What to answer.
@@ -45,9 +46,9 @@ pub(super) struct Sizes {
     pub(super) window_tokens: u64,
 }
 
-/// The reply to this request.
+/// Returns the reply to this request.
 pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
-    // What is added for this request alone tells something; it is not what the user asks.
+    // Messages added for this request alone provide facts; they are not what the user asks.
     let (said, added) = (&request.envelope.messages.cached, &request.envelope.messages.uncached);
     let (said, sent) = (if said.is_empty() { added } else { said }, said.len() + added.len());
     let messages: Vec<&Message> = said.iter().map(|message| message.message.as_ref()).collect();
@@ -64,13 +65,13 @@ pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
     if !calls.is_empty() {
         return Reply::Call(calls);
     }
-    Reply::Say(match asked_in_vain(&text, tools) {
+    Reply::Say(match unknown_tool(&text, tools) {
         Some(name) => format!("I have no tool called `{}`. {}", prefix(name, 64), tools_on_offer(request)),
         None => to_order(&text).unwrap_or_else(|| to_talk(&text, input, request, sizes, sent)),
     })
 }
 
-/// The text that the user orders word for word or by length.
+/// Returns the text if the user asks for an exact text or a length.
 fn to_order(text: &str) -> Option<String> {
     repeated(text).or_else(|| counted(text)).or_else(|| long_text(text))
 }
@@ -110,7 +111,7 @@ fn long_text(text: &str) -> Option<String> {
     (!tale.is_empty()).then(|| tale.join(" "))
 }
 
-/// What is told when only the length of a text matters.
+/// The text used when only the length matters.
 const TALE: &str = "In the morning the river is quiet and the mill stands still. A boy comes down the path with a bucket \
                     and looks for the heron. The heron has been awake for a long time and does not mind him. Later the \
                     miller opens the gate and the wheel begins to turn. Flour settles on the beams like a thin snow. At \
@@ -123,7 +124,7 @@ fn to_talk(text: &str, input: &Message, request: &ModelRequest, sizes: Sizes, me
     let asked = found.iter().rev().find(|sentence| is_question(sentence, &Words::of(sentence).list()));
     if let Some(question) = asked {
         let is_personal = is_personal(question);
-        match recall(question, &told(request)) {
+        match recall(question, &statements(request)) {
             Recalled::Found(told) => return quoted(&told),
             Recalled::Close(told) => {
                 return format!("I do not find exactly that in my context; the closest is this. {}", quoted(&told));
@@ -155,7 +156,7 @@ fn to_talk(text: &str, input: &Message, request: &ModelRequest, sizes: Sizes, me
     }
 }
 
-/// Said by turns, so that a long talk does not read like one line copied.
+/// Rotated, so that a long conversation does not repeat one line.
 const REMARKS: [&str; 4] = [
     "I have taken note of it.",
     "It is in my context now.",
@@ -163,14 +164,14 @@ const REMARKS: [&str; 4] = [
     "Fine with me.",
 ];
 
-/// Whether a question is about the user or what the user said.
+/// Returns true if a question is about the user or what the user said.
 fn is_personal(question: &str) -> bool {
     static PERSONAL: Listed =
         Listed::new("i my mine me we our us tell told said say remember recall mein meine meinen ich wir 我 私");
     Words::of(question).iter().any(|word| PERSONAL.has(word))
 }
 
-fn quoted(told: &Told) -> String {
+fn quoted(told: &Statement) -> String {
     let sentence = &told.sentence;
     match told.origin {
         Origin::User => format!("You told me: {sentence}"),
@@ -206,7 +207,7 @@ fn about_me(request: &ModelRequest, sizes: Sizes, messages: usize) -> String {
 }
 
 fn tools_on_offer(request: &ModelRequest) -> String {
-    /// More names than this would be a list, not a sentence.
+    /// With more names than this the sentence would become a list.
     const NAMED_MAX: usize = 8;
     let tools = &request.envelope.tools;
     let names: Vec<String> = tools.iter().take(NAMED_MAX).map(|tool| format!("`{}`", tool.name)).collect();

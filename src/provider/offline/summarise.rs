@@ -1,5 +1,5 @@
-//! Summaries by extraction: the conversation is read back from the request that quotes it, or stands before the one that
-//! asks.
+//! Summaries by extraction. The conversation is either quoted in the request or precedes the message that asks for the
+//! summary.
 
 use super::count::tokens;
 use crate::core::{
@@ -12,12 +12,12 @@ use crate::core::{
 use reseed_protocol::{Message, Role};
 use std::borrow::Cow;
 
-/// Words of a summary where the request names no bound.
+/// Words of a summary if the request sets no limit.
 const WORDS_DEFAULT: u32 = 400;
-/// Characters of a word with its space, on average.
+/// Average characters of a word, including a space.
 const CHARS_PER_WORD: usize = 6;
 
-/// The summary that the request asks for, in at most about this many tokens.
+/// Returns the summary that the request asks for, in about `tokens_max` tokens at most.
 pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
     let sent: Vec<&Message> = request.messages().map(|message| message.message.as_ref()).collect();
     let Some((asking, conversation)) = sent.split_last() else {
@@ -29,8 +29,8 @@ pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
         let words_max = quoted.words_max.unwrap_or(WORDS_DEFAULT);
         return fitted(&messages, quoted.previous.as_deref(), quoted.instructions.as_deref(), words_max, tokens_max);
     }
-    // The request rides on the conversation itself: its last message asks, those before it are what is summarised, but
-    // for the last ones where it says so.
+    // The request extends the conversation itself: its last message asks for the summary, and the messages before it
+    // are summarised, except for the last ones if it says so.
     let riding = read_in_place(&asked);
     let kept_messages = riding.as_ref().map_or(0, |riding| riding.kept_messages);
     let conversation = match conversation {
@@ -58,7 +58,7 @@ fn fitted(
     let mut chars_max = (words_max as usize).saturating_mul(CHARS_PER_WORD);
     loop {
         let summary = extract(messages, previous, instructions, chars_max);
-        // Tokens a character depend on the language, so the bound is found by trying; a quarter less each time ends.
+        // Tokens per character depend on the language, so try: a quarter less each time terminates.
         if tokens(&summary) <= tokens_max || chars_max <= SKELETON_CHARS {
             return summary;
         }

@@ -1,4 +1,4 @@
-//! The offline model as the runtime sees it.
+//! Tests of the offline model as the runtime sees it.
 
 use super::*;
 use crate::core::context::{
@@ -50,7 +50,7 @@ fn assistant(text: &str) -> Message {
     Message::new(Role::Assistant, vec![Part::Text { text: text.into() }])
 }
 
-/// Asks, and checks what holds for every answer.
+/// Sends a request and checks what holds for every answer.
 #[track_caller]
 fn ask(window_tokens: u64, request: &ModelRequest) -> Answer {
     let mut shown = Shown::default();
@@ -71,7 +71,7 @@ fn text(answer: &Answer) -> &str {
     }
 }
 
-/// After these words of the user, the answer holds this.
+/// Checks that the answer to these user messages contains `expected`.
 #[track_caller]
 fn says(inputs: &[&str], expected: &str) {
     let mut messages = Vec::new();
@@ -216,7 +216,7 @@ async fn it_lists_itself_with_its_window() {
     assert_eq!(listed, [ListedModel { id: "offline".into(), window_tokens: Some(2_000) }]);
 }
 
-/// Compacts these messages as the server does: serialise, ask, check, seed.
+/// Compacts these messages as the server does: serialise, request a summary, check it, seed.
 fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (String, Message) {
     let blocks: Vec<String> = messages.iter().flat_map(serialize::blocks).collect();
     let parts = PromptParts {

@@ -1,17 +1,17 @@
-//! Calling tools when the user asks for it by name: arguments come from what the user wrote and from the schema.
+//! Calls tools when the user asks for one by name, with arguments from the user's text and the schema.
 //!
-//! A call always has every required argument and values of the types that the schema names, as far as the schema is
+//! A call always has every required argument, with values of the types in the schema, as far as the schema is
 //! understood (`type`, `enum`, `const`, `default`, bounds, `required`, nested objects).
 
 use crate::core::context::extract::Listed;
 use reseed_protocol::context::ToolDefinition;
 use serde_json::{Map, Number, Value, json};
 
-/// Most calls in one answer: what a person names in one message.
+/// Most calls in one answer: as many as a person names in one message.
 const CALLS_MAX: usize = 4;
-/// Nested objects that are filled; deeper ones stay empty, since a schema can name itself.
+/// Depth to which nested objects are filled; deeper ones stay empty, because a schema can refer to itself.
 const DEPTH_MAX: usize = 4;
-/// Items that are made up for `minItems`, characters for `minLength`.
+/// Most items generated for `minItems`, and characters for `minLength`.
 const FILLED_MAX: usize = 64;
 
 static VERBS: Listed = Listed::new("use using call run invoke execute try");
@@ -25,12 +25,12 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// The calls that the user asks for in this text, in its order.
+/// Returns the calls that the user asks for in this text, in order.
 pub(super) fn asked_for(text: &str, tools: &[ToolDefinition]) -> Vec<Call> {
     let mut mentions: Vec<(usize, &ToolDefinition)> =
         tools.iter().filter_map(|tool| Some((mention(text, &tool.name)?, tool))).collect();
     mentions.sort_by_key(|(at, tool)| (*at, tool.name.len()));
-    // Each call needs a word like "use" of its own, or a name within another call's arguments would be one.
+    // Each call needs its own verb such as "use"; otherwise a tool name among another call's arguments would count.
     let mut calls: Vec<(usize, &ToolDefinition)> = Vec::new();
     for (at, tool) in mentions {
         let before = calls.last().map_or(0, |(at, tool)| at + tool.name.len());
@@ -49,8 +49,8 @@ pub(super) fn asked_for(text: &str, tools: &[ToolDefinition]) -> Vec<Call> {
     calls.into_iter().zip(ends).map(call).collect()
 }
 
-/// The name of a tool that the user asks for and that nobody offers.
-pub(super) fn asked_in_vain<'a>(text: &'a str, tools: &[ToolDefinition]) -> Option<&'a str> {
+/// Returns the name of a tool that the user asks for but that is not available.
+pub(super) fn unknown_tool<'a>(text: &'a str, tools: &[ToolDefinition]) -> Option<&'a str> {
     let mut words = text.split_whitespace().map(|word| word.trim_matches(|c: char| !is_name(c)));
     words.next().filter(|word| VERBS.has_any_case(word))?;
     let name = words.skip_while(|word| !word.eq_ignore_ascii_case("tool")).nth(1).filter(|name| !name.is_empty())?;
@@ -61,7 +61,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Where the name stands as a word of its own.
+/// Returns the position of the name as a separate word.
 fn mention(text: &str, name: &str) -> Option<usize> {
     let lower = text.to_ascii_lowercase();
     lower.match_indices(&name.to_ascii_lowercase()).map(|(at, _)| at).find(|at| {
@@ -71,7 +71,7 @@ fn mention(text: &str, name: &str) -> Option<usize> {
     })
 }
 
-/// Arguments by this schema from what stands behind the tool's name.
+/// Builds arguments for this schema from the text after the tool's name.
 fn arguments(text: &str, schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut given = written_json(text).unwrap_or_default();
@@ -86,9 +86,9 @@ fn arguments(text: &str, schema: &Value) -> Value {
     for name in &missing {
         let Some(schema) = properties.get(*name) else { continue };
         let loose = match kind(schema) {
-            // "add 2 and 3": numbers without names go to the required numbers in order.
+            // "add 2 and 3": unnamed numbers fill the required numbers in order.
             "integer" | "number" if !numbers.is_empty() => Some(numbers.remove(0)),
-            // "echo hello": the rest of the text goes to the only text that is missing.
+            // "echo hello": the rest of the text fills the only missing string.
             "string" if missing.len() == 1 && given.is_empty() => loose_text(text),
             _ => None,
         };
@@ -106,7 +106,7 @@ fn written_json(text: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// `name=value` and `name: value` for every name that the schema knows.
+/// Parses `name=value` and `name: value` for every name in the schema.
 fn written_pairs(text: &str, properties: &Map<String, Value>) -> Map<String, Value> {
     let mut found: Vec<(usize, usize, &String)> = Vec::new();
     for name in properties.keys() {
@@ -127,7 +127,7 @@ fn written_pairs(text: &str, properties: &Map<String, Value>) -> Map<String, Val
     given
 }
 
-/// A written value without quotes and without what joins it to the next.
+/// Returns a written value without quotes and without the conjunction that joins it to the next.
 fn value_text(written: &str) -> &str {
     let written = written.trim();
     for quote in ['"', '\'', '`'] {
@@ -159,7 +159,7 @@ fn loose_text(text: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.to_owned())
 }
 
-/// The schema's type; the first that is not null where there are several.
+/// Returns the schema's type; if there are several, the first that is not null.
 fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(kind)) => kind,
@@ -171,7 +171,7 @@ fn kind(schema: &Value) -> &str {
     }
 }
 
-/// A written text as a value of this schema, if it can be one.
+/// Converts a written text to a value of this schema, if possible.
 fn coerced(text: &str, schema: &Value) -> Option<Value> {
     let text = text.trim();
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
@@ -208,7 +208,7 @@ fn number(text: &str) -> Option<Value> {
     }
 }
 
-/// A value that this schema allows, for a required argument that nobody named.
+/// Returns a value that this schema allows, for a required argument that was not given.
 fn filled(schema: &Value, depth: usize) -> Value {
     if let Some(value) = schema.get("default").or_else(|| schema.get("const")) {
         return value.clone();
@@ -345,7 +345,7 @@ mod tests {
             ("use the hammer", None),
             ("what is a tool for?", None),
         ] {
-            assert_eq!(asked_in_vain(text, &tools()), expected, "{text}");
+            assert_eq!(unknown_tool(text, &tools()), expected, "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! An answer while it arrives: pieces go to the sink at once and are kept, until the whole is handed out.
+//! Assembles an answer as it arrives: pieces go to the sink at once and are kept until the answer is complete.
 //!
-//! Always holds: what is kept was given to the sink, under the part number that it will have; parts are opened only when
-//! there is something to put in, so none is empty and none has to be taken out again.
+//! Invariants: everything kept was passed to the sink under its final part number; a part is opened only when it has
+//! content, so none is empty and none must be removed again.
 
 use crate::{
     core::model::{Answer, Delta, ModelFault, ReportedUsage},
@@ -10,13 +10,13 @@ use crate::{
 use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
 use serde_json::Value;
 
-/// Most bytes of text, reasoning and arguments in one answer. The largest output limit known is 128,000 tokens, well
+/// Most bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
 /// below 1 MiB; a server that sends more than this does not stop.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most parts of one answer; models make a handful, or some dozens of calls.
+/// Most parts of one answer; models produce a handful, or some dozens of calls.
 const PARTS_MAX: usize = 1024;
 
-/// A part that is being filled.
+/// A part being filled.
 #[derive(Debug)]
 pub(super) enum Piece {
     Text(String),
@@ -43,17 +43,17 @@ impl<'s> Assembly<'s> {
         Self { pieces: Vec::new(), bytes: 0, shown: false, sink }
     }
 
-    /// Whether anything was shown.
+    /// Returns true if anything was shown.
     pub(super) fn shown(&self) -> bool {
         self.shown
     }
 
-    /// Whether nothing at all has arrived.
+    /// Returns true if nothing has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Opens a part, which is empty still, and says which.
+    /// Opens an empty part and returns its number.
     pub(super) fn open(&mut self, piece: Piece) -> Result<usize, ModelFault> {
         if self.pieces.len() == PARTS_MAX {
             return Err(endless());
@@ -62,7 +62,7 @@ impl<'s> Assembly<'s> {
         Ok(self.pieces.len() - 1)
     }
 
-    /// Adds text to the last part if it is a text, and to a new one otherwise.
+    /// Appends to the last part if it is text, else opens a new one.
     pub(super) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl<'s> Assembly<'s> {
         self.extend(part, text)
     }
 
-    /// Adds reasoning to the last part if it is one, and to a new one otherwise.
+    /// Appends to the last part if it is reasoning, else opens a new one.
     pub(super) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
@@ -86,7 +86,7 @@ impl<'s> Assembly<'s> {
         self.extend(part, text)
     }
 
-    /// Adds to a part: text that is shown, or arguments.
+    /// Appends to a part: text that is shown, or arguments.
     pub(super) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
         self.bytes += text.len();
         if self.bytes > ANSWER_BYTES_MAX {
@@ -111,7 +111,7 @@ impl<'s> Assembly<'s> {
         Ok(())
     }
 
-    /// The part's call; `None` if it is not one.
+    /// Returns the part's call; `None` if it is not a call.
     pub(super) fn call(&mut self, part: usize) -> Option<(&mut String, &mut String, &mut String)> {
         match self.pieces.get_mut(part) {
             Some(Piece::Call { id, name, arguments }) => Some((id, name, arguments)),
@@ -119,18 +119,18 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Gives a reasoning part its opaque payload.
+    /// Sets the opaque payload of a reasoning part.
     pub(super) fn set_payload(&mut self, part: usize, value: Value) {
         if let Some(Piece::Reasoning { payload, .. }) = self.pieces.get_mut(part) {
             *payload = Some(value);
         }
     }
 
-    /// The whole answer.
+    /// Returns the complete answer.
     ///
-    /// An answer that says nothing is a fault: the model ended without text, call or reasoning. Cut before its first
-    /// token, it means that the request filled the window. A server whose stream ends with no event at all, as
-    /// llama-cpp-python's does on overflow, never comes here.
+    /// An empty answer is a fault: the model ended without text, call or reasoning. If it was cut off before its first
+    /// token, the request filled the window. A server whose stream ends without any event, as llama-cpp-python's does
+    /// on overflow, never gets here.
     pub(super) fn finish(self, ending: Ending) -> Result<Answer, ModelFault> {
         let says_something = self.pieces.iter().any(|piece| match piece {
             Piece::Text(text) | Piece::Reasoning { text, .. } => !text.is_empty(),
@@ -165,7 +165,7 @@ impl<'s> Assembly<'s> {
     }
 }
 
-/// The upstream's id where it is one and this answer has not used it yet, else one of ours.
+/// Returns the upstream's id if it is valid and not yet used in this answer, else one of ours.
 fn call_id(id: &str, taken: &[CallId]) -> CallId {
     let ours = (taken.len()..)
         .map(|n| format!("call_{n}").parse().expect("letters, an underscore and a short number are an id"));
@@ -173,20 +173,20 @@ fn call_id(id: &str, taken: &[CallId]) -> CallId {
 }
 
 fn endless() -> ModelFault {
-    fault(ErrorCode::UpstreamMalformed, "an answer without end")
+    fault(ErrorCode::UpstreamMalformed, "the answer does not end")
 }
 
 fn nothing_said(ending: Ending) -> ModelFault {
     match (ending.stop_reason, ending.usage) {
-        (StopReason::ContentFilter, _) => fault(ErrorCode::ContentFiltered, "no part of the answer was let through"),
+        (StopReason::ContentFilter, _) => fault(ErrorCode::ContentFiltered, "the whole answer was filtered"),
         (StopReason::Length, Some(usage)) if usage.output_tokens == 0 => {
-            let note = format!("{} tokens sent left no room for an answer", usage.input_tokens);
+            let note = format!("{} prompt tokens left no room for an answer", usage.input_tokens);
             let mut fault = fault(ErrorCode::ContextOverflow, &note);
             fault.overflow.prompt_tokens = Some(usage.input_tokens);
             fault
         }
-        (StopReason::Length, _) => fault(ErrorCode::UpstreamEmpty, "the output limit was used up before any word"),
-        _ => fault(ErrorCode::UpstreamEmpty, "it finished with no text and no call"),
+        (StopReason::Length, _) => fault(ErrorCode::UpstreamEmpty, "the output limit was reached before any text"),
+        _ => fault(ErrorCode::UpstreamEmpty, "it finished without text or calls"),
     }
 }
 

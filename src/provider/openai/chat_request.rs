@@ -1,7 +1,8 @@
-//! A request as Chat Completions takes it.
+//! Writes a request for Chat Completions.
 //!
-//! Kept to what every server takes: the system prompt under role `system`, never `developer`; an assistant's `content` a
-//! text or left out, never `null`; plain texts as plain texts. What the dialect has no place for (reasoning) is left out.
+//! It uses only what every server accepts: the system prompt with role `system`, never `developer`; an assistant's
+//! `content` is text or absent, never `null`; plain text stays plain text. What the dialect cannot express (reasoning)
+//! is left out.
 
 use super::parts::{arguments, joined_text};
 use crate::core::model::ModelRequest;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The body. It borrows from the request: a long history is written once, straight into the bytes that are sent.
+/// The body. It borrows from the request: a long history is serialised once, straight into the bytes sent.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatRequest<'a> {
     model: &'a str,
@@ -104,7 +105,7 @@ struct ToolFunction<'a> {
 }
 
 impl<'a> ChatRequest<'a> {
-    /// `at_openai`: the output limit has another name there; elsewhere many servers know only the old one.
+    /// Builds the body. `at_openai`: OpenAI renamed the output limit; elsewhere many servers know only the old name.
     pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
         let envelope = &request.envelope;
         let system = Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty());
@@ -139,7 +140,7 @@ impl<'a> ChatRequest<'a> {
     }
 }
 
-/// Writes one of our messages as the messages of the dialect: one, none if it has nothing to say, or one a tool result.
+/// Converts one of our messages to messages of the dialect: one, none if it is empty, or one per tool result.
 fn write<'a>(message: &'a Message, messages: &mut Vec<ChatMessage<'a>>) {
     match message.role {
         Role::User => messages.extend(user_content(&message.content).map(|content| ChatMessage::User { content })),
@@ -166,7 +167,7 @@ fn write<'a>(message: &'a Message, messages: &mut Vec<ChatMessage<'a>>) {
     }
 }
 
-/// A person's message: one text as it is, and a list only where there are pictures, because that is not known everywhere.
+/// Converts a user message: plain text stays plain, and only images make it a list, which not every server accepts.
 fn user_content(parts: &[Part]) -> Option<Content<'_>> {
     if !parts.iter().any(|part| matches!(part, Part::Image { .. })) {
         return joined_text(parts).map(Content::Text);

@@ -1,8 +1,8 @@
 //! Reads a streamed Chat Completions answer.
 //!
-//! The answer has ended when a `finish_reason` or `[DONE]` has come; usage may follow the first. Servers differ in all
-//! else: usage with `choices: []`, or with one empty delta; reasoning under three names; calls without an index, or all
-//! with the same; errors in the middle, nested or flat.
+//! A `finish_reason` or `[DONE]` ends the answer; usage may follow the former. Servers differ in everything else: usage
+//! with `choices: []` or with one empty delta; reasoning under three names; calls without an index, or all with the
+//! same; errors mid-stream, nested or flat.
 
 use super::{
     assembly::{Assembly, Ending, Piece},
@@ -26,7 +26,7 @@ pub(super) struct ChatStream {
     calls: Vec<OpenCall>,
 }
 
-/// A call that deltas add to.
+/// A call being extended by deltas.
 #[derive(Debug)]
 struct OpenCall {
     index: Option<u64>,
@@ -85,7 +85,7 @@ struct CallDelta<'a> {
 struct FunctionDelta<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
     name: Option<Text<'a>>,
-    /// Text, or the arguments themselves where a server forgets to write them as text.
+    /// Text, or the arguments as JSON if a server does not encode them as text.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -97,14 +97,14 @@ impl Decoder for ChatStream {
             return Ok(Progress::Done);
         }
         let chunk: Chunk<'_> = serde_json::from_str(data)
-            .map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event that is no chat chunk"))?;
+            .map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event is not a chat completion chunk"))?;
         if chunk.error.is_some() || (chunk.message.is_some() && chunk.choices.is_none()) {
             return Err(classify(None, &HeaderMap::new(), Timestamp::now(), data.as_bytes()));
         }
         if let Some(usage) = chunk.usage.and_then(Usage::reported) {
             self.usage = Some(usage);
         }
-        // We ask for one choice; a server that sends more has its first one read.
+        // We request one choice; if a server sends more, only the first is read.
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
             if let Some(delta) = choice.delta {
                 self.delta(&delta, assembly)?;
@@ -161,8 +161,8 @@ impl ChatStream {
         }
     }
 
-    /// The call that a delta adds to: the one of its index, unless its id says that it is another; without an index the
-    /// one of its id; with neither the last.
+    /// Returns the call that a delta extends: the one with its index, unless its id names another; without an index,
+    /// the one with its id; with neither, the last.
     fn open_call(&self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
         let is_it = |call: &&OpenCall| match (index, id) {
             (Some(_), Some(id)) => call.index == index && (call.id.is_empty() || call.id == id),
@@ -179,9 +179,9 @@ fn stop_reason(word: &str) -> Result<StopReason, ModelFault> {
         "length" | "max_tokens" => StopReason::Length,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "content_filter" => StopReason::ContentFilter,
-        // A router that lost the server behind it, and a server that gave up.
+        // A router that lost its backend, or a server that gave up.
         "error" | "insufficient_system_resource" => {
-            return Err(fault(ErrorCode::UpstreamError, "it ended the answer with an error"));
+            return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
         }
         _ => StopReason::Stop,
     })

@@ -1,22 +1,22 @@
-//! What the two dialects of a streamed answer have in common for the one that reads them.
+//! The interface of the two stream decoders.
 
 use super::assembly::{Assembly, Ending};
 use crate::core::model::ModelFault;
 
-/// What an event did to the stream.
+/// The effect of an event on the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The answer goes on.
+    /// More events follow.
     More,
     /// Nothing follows.
     Done,
 }
 
-/// Reads the events of one answer.
+/// Decodes the events of one answer.
 pub(super) trait Decoder: Send {
-    /// Takes one event's data.
+    /// Decodes one event.
     fn event(&mut self, data: &str, assembly: &mut Assembly<'_>) -> Result<Progress, ModelFault>;
 
-    /// How the answer ended, once its terminal event has come. Until then, a stream that stops is cut off.
+    /// Returns how the answer ended, once its terminal event has arrived. A stream that stops before that is truncated.
     fn ending(&self) -> Option<Ending>;
 }

@@ -1,12 +1,12 @@
-//! Reading JSON of servers that do not agree about it: a field that is absent, null or of another type is simply not
-//! there, a field nobody knows is passed over, and texts are borrowed from the event wherever they have no escapes.
+//! Lenient JSON decoding for servers that disagree: a field that is absent, null or of another type counts as absent,
+//! unknown fields are skipped, and text without escapes is borrowed from the event.
 
 use crate::core::model::ReportedUsage;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// A text, borrowed from the event where it can be. (`Option<Cow<str>>` would always copy.)
+/// Text, borrowed from the event if possible. (`Option<Cow<str>>` would always copy.)
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
@@ -17,7 +17,7 @@ impl Text<'_> {
     }
 }
 
-/// Reads a field if it is of the type that is expected, and counts it as absent if not.
+/// Reads a field if it has the expected type; otherwise it counts as absent.
 pub(super) fn lax<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -27,7 +27,7 @@ where
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
-/// What any server of either API may say about what a request cost.
+/// The usage report, with every name that a server of either API may use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Usage {
@@ -47,10 +47,10 @@ pub(super) struct Usage {
     completion_tokens_details: Option<OutputDetails>,
     #[serde(deserialize_with = "lax")]
     output_tokens_details: Option<OutputDetails>,
-    /// DeepSeek's place for the cached tokens.
+    /// DeepSeek's field for cached tokens.
     #[serde(deserialize_with = "lax")]
     prompt_cache_hit_tokens: Option<Count>,
-    /// Anthropic's places, which some proxies keep.
+    /// Anthropic's fields, which some proxies keep.
     #[serde(deserialize_with = "lax")]
     cache_read_input_tokens: Option<Count>,
     #[serde(deserialize_with = "lax")]
@@ -75,7 +75,7 @@ struct OutputDetails {
     reasoning_tokens: Option<Count>,
 }
 
-/// A number of tokens; some servers write it with a decimal point.
+/// A token count; some servers write it with a decimal point.
 #[derive(Debug, Clone, Copy)]
 struct Count(u64);
 
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 impl Usage {
-    /// The report, if it says anything: counts that are all absent or all 0 do not.
+    /// Returns the usage unless it is empty: counts that are all absent or all 0.
     pub(super) fn reported(self) -> Option<ReportedUsage> {
         let input = self.input_tokens.or(self.prompt_tokens);
         let output = self.output_tokens.or(self.completion_tokens);
@@ -102,8 +102,8 @@ impl Usage {
             tokens(input_details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens));
         let creation = input_details.cache_creation_tokens.or(self.cache_creation_input_tokens);
         let written = tokens(input_details.cache_write_tokens.or(creation));
-        // Anthropic counts what it reads from its cache and writes to it beside `input_tokens`. Proxies that call the number
-        // `prompt_tokens` have added it up, unless it is smaller than its parts.
+        // Anthropic counts tokens read from and written to its cache in addition to `input_tokens`. Proxies that call
+        // the number `prompt_tokens` have summed it up, unless it is smaller than its parts.
         let parts = cached.unwrap_or(0) + written.unwrap_or(0);
         let is_anthropic = self.cache_read_input_tokens.or(self.cache_creation_input_tokens).is_some() && !has_details;
         if is_anthropic && (self.prompt_tokens.is_none() || input_tokens < parts) {
@@ -154,7 +154,7 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_cache_hit_tokens":4,"prompt_tokens_details":{"cached_tokens":null}}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), ..plain }),
             ),
-            // Anthropic's numbers, as they are and as proxies add them up.
+            // Anthropic's numbers, original and summed up by proxies.
             (
                 r#"{"input_tokens":2,"output_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),

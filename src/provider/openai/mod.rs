@@ -1,9 +1,9 @@
-//! Any OpenAI-compatible server, over the Responses API or Chat Completions, always streaming.
+//! Any OpenAI-compatible server, through the Responses API or Chat Completions, always streaming.
 //!
-//! A request is written by `chat_request` or `responses_request`, sent by `transport`, cut into events by `sse`, read by
-//! `chat_stream` or `responses_stream` and put together by `assembly`. Both dialects are read leniently: no field is
-//! required that some server leaves out, events nobody knows are passed over. What is strict is the end: a stream that
-//! stops without its terminal event is a fault, and so is an answer that says nothing.
+//! `chat_request` or `responses_request` writes the request, `transport` sends it, `sse` splits the response into
+//! events, `chat_stream` or `responses_stream` reads them, and `assembly` builds the answer. Both dialects are read
+//! leniently: no field is required that some server omits, and unknown events are skipped. Only the end is strict: a
+//! stream that stops without its terminal event is a fault, and so is an empty answer.
 
 mod assembly;
 mod chat_request;
@@ -27,7 +27,7 @@ pub use options::{Api, ApiChoice, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider,
     fault::fault,
-    retry::{Failed, RetryPolicy, Tries},
+    retry::{Attempts, Failed, RetryPolicy},
 };
 use crate::core::model::{Answer, ModelFault, ModelRequest};
 use assembly::Assembly;
@@ -49,29 +49,29 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Makes the provider; nothing is sent yet.
+    /// Creates the provider; sends nothing yet.
     ///
     /// # Errors
-    /// The option that cannot be used.
+    /// The invalid option.
     pub fn new(options: OpenAiOptions) -> Result<Self, InvalidOptions> {
         let transport = Transport::new(&options)?;
         let api = options.api.at(transport.at_openai());
         Ok(Self { transport, api, retry: options.retry })
     }
 
-    /// The API that it speaks.
+    /// Returns the API it speaks.
     #[must_use]
     pub fn api(&self) -> Api {
         self.api
     }
 
-    /// The server's address, without a slash at its end.
+    /// Returns the server's address, without a trailing slash.
     #[must_use]
     pub fn base_url(&self) -> &str {
         self.transport.base_url()
     }
 
-    /// One try.
+    /// Makes one attempt.
     async fn attempt(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
         let at_openai = self.transport.at_openai();
         match self.api {
@@ -93,15 +93,15 @@ impl OpenAi {
         let read = read(&mut events, &mut decoder, &mut assembly).await;
         let (begun, shown, origin) = (events.begun(), assembly.shown(), events.origin());
         let answer = match (read, decoder.ending()) {
-            // Once the answer is whole, what befalls the rest of the stream does not matter.
+            // Once the answer is complete, what happens to the rest of the stream does not matter.
             (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
                 events.finish();
                 assembly.finish(ending)
             }
             (Ok(()), None) if begun => {
-                Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its last event"))
+                Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
             }
-            // Also what llama-cpp-python does to a request that is larger than its window.
+            // llama-cpp-python also does this to a request larger than its window.
             (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
             (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
         };
@@ -111,9 +111,9 @@ impl OpenAi {
 
 /// Why reading stopped before the stream did.
 enum Stopped {
-    /// The stream broke, or fell silent.
+    /// The stream broke or fell silent.
     Stream(ModelFault),
-    /// The stream said what is an error.
+    /// The stream reported an error.
     Said(ModelFault),
 }
 
@@ -133,16 +133,16 @@ impl Provider for OpenAi {
         "openai"
     }
 
-    /// Special cases that callers may want to know: a server that refuses a request as too large by ending its stream
-    /// with no event at all (llama-cpp-python) gives [`ErrorCode::UpstreamEmpty`] with nothing shown, and so does one
-    /// that sends a lone `finish_reason` (LiteLLM in front of it).
+    /// Two cases that callers may need to know: a server that refuses an oversized request by ending its stream without
+    /// any event (llama-cpp-python) causes [`ErrorCode::UpstreamEmpty`] with nothing shown, and so does one that sends
+    /// only a `finish_reason` (LiteLLM in front of it).
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
-            let mut tries = Tries::new(&self.retry);
+            let mut attempts = Attempts::new(&self.retry);
             loop {
                 match self.attempt(request, &mut *sink).await {
                     Ok(answer) => return Ok(answer),
-                    Err(failed) => tries.after(failed).await?,
+                    Err(failed) => attempts.after(failed).await?,
                 }
             }
         })
@@ -151,7 +151,8 @@ impl Provider for OpenAi {
     fn models(&self) -> ModelsFuture<'_> {
         Box::pin(async move {
             let body = self.transport.list().await?;
-            models::read(&body).ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "no list of models at /models"))
+            models::read(&body)
+                .ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "/models did not return a model list"))
         })
     }
 }

@@ -1,10 +1,10 @@
-//! Reads `GET /models`, which every server fills differently; what is wanted is the names and, where told, the windows.
+//! Reads `GET /models`, which every server fills differently, for the names and, where present, the windows.
 
 use crate::provider::ListedModel;
 use serde_json::Value;
 
-/// Where servers put a model's window, the surest first: what the running server was given before what the model could
-/// take at most.
+/// Fields in which servers report a model's window, most reliable first: the running server's setting before the
+/// model's maximum.
 const WINDOW_FIELDS: &[&str] = &[
     "/meta/n_ctx",                  // llama-server
     "/loaded_context_length",       // LM Studio
@@ -16,13 +16,13 @@ const WINDOW_FIELDS: &[&str] = &[
     "/max_input_tokens",            // LiteLLM
     "/model_info/max_input_tokens", // LiteLLM
     "/limits/max_context_window_tokens",
-    "/meta/n_ctx_train", // llama-server of old, which tells only what the model was trained for
+    "/meta/n_ctx_train", // old llama-server, which only reports the training window
 ];
 
-/// Most models taken from a list; the largest known has some hundreds.
+/// Most models read from a list; the largest known has some hundreds.
 const MODELS_MAX: usize = 10_000;
 
-/// The models of a list. `None`: this is no list of models.
+/// Returns the models of a list; `None` if this is not a model list.
 pub(super) fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let list = [&body["data"], &body["models"], &body].into_iter().find_map(Value::as_array)?;

@@ -1,4 +1,4 @@
-//! How to reach a model's server, checked once when the provider is made.
+//! Connection options of a model server, checked once when the provider is created.
 
 use crate::provider::retry::RetryPolicy;
 use secrecy::SecretString;
@@ -6,26 +6,26 @@ use std::{str::FromStr, time::Duration};
 
 /// OpenAI's own address.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
-/// OpenAI's own host: only there are fields sent that only it knows.
+/// OpenAI's own host, which alone receives fields that only OpenAI knows.
 pub(super) const OPENAI_HOST: &str = "api.openai.com";
 
-/// What [`super::OpenAi::new`] takes.
+/// The options of [`super::OpenAi::new`].
 #[derive(Debug, Clone)]
 pub struct OpenAiOptions {
-    /// The address up to the version, `https://api.openai.com/v1` for instance; with or without a slash at its end.
+    /// The address including the version, such as `https://api.openai.com/v1`; a trailing slash is optional.
     pub base_url: String,
-    /// Sent as bearer token; most servers of one's own need none.
+    /// Sent as a bearer token; most self-hosted servers need none.
     pub api_key: Option<SecretString>,
-    /// Which of the two APIs to speak.
+    /// The API to speak.
     pub api: ApiChoice,
     /// Longest time to open a connection, TLS included.
     pub connect_timeout: Duration,
-    /// Longest time from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`): a large
-    /// prompt on a small machine takes minutes to read.
+    /// Longest time from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`): a
+    /// small machine takes minutes to read a large prompt.
     pub first_event_timeout: Duration,
     /// Longest silence within an answer (`UPSTREAM_IDLE_TIMEOUT_SECS`).
     pub idle_timeout: Duration,
-    /// When a failed request is tried again.
+    /// When a failed request is retried.
     pub retry: RetryPolicy,
 }
 
@@ -55,7 +55,7 @@ pub enum ApiChoice {
     Chat,
 }
 
-/// An API that a provider speaks.
+/// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
     /// `POST /responses`.
@@ -65,7 +65,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// The API's name, as in `OPENAI_API`.
+    /// Returns the API's name, as in `OPENAI_API`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Api {
 }
 
 impl ApiChoice {
-    /// What the choice comes to at an address.
+    /// Resolves the choice for a server.
     pub(super) fn at(self, at_openai: bool) -> Api {
         match self {
             Self::Responses => Api::Responses,
@@ -86,7 +86,7 @@ impl ApiChoice {
     }
 }
 
-/// The text is none of the names of [`ApiChoice`].
+/// The text is not a name of [`ApiChoice`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of auto, responses, chat")]
 pub struct UnknownApi(pub String);
@@ -104,24 +104,24 @@ impl FromStr for ApiChoice {
     }
 }
 
-/// Why options cannot be used. Names no key, and no address that might hold a password.
+/// Why options cannot be used. Contains no key, and no address that might hold a password.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOptions {
-    /// The address is not one.
-    #[error("OPENAI_BASE_URL `{value}` is not an address: {reason}")]
+    /// The address is invalid.
+    #[error("OPENAI_BASE_URL `{value}` is not a valid address: {reason}")]
     BaseUrl {
-        /// What was given.
+        /// The given value.
         value: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The address has a name and password in it, which would end up in logs.
-    #[error("OPENAI_BASE_URL must not hold a user name or password; use OPENAI_API_KEY")]
+    /// The address contains a user name or password, which would end up in logs.
+    #[error("OPENAI_BASE_URL must not contain a user name or password; use OPENAI_API_KEY")]
     BaseUrlWithPassword,
     /// The key cannot be sent in a header.
-    #[error("OPENAI_API_KEY has a character that cannot be sent in a header")]
+    #[error("OPENAI_API_KEY contains a character that cannot be sent in a header")]
     ApiKey,
-    /// The HTTP client could not be made, for instance because the machine has no certificates to trust.
-    #[error("the HTTP client could not be made")]
+    /// The HTTP client could not be created, for instance because the machine has no trusted certificates.
+    #[error("the HTTP client could not be created")]
     HttpClient(#[source] reqwest::Error),
 }

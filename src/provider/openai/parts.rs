@@ -1,10 +1,10 @@
-//! What the two dialects of a request have in common: which of a message's parts can be sent, and in what form.
+//! Shared by both request dialects: which parts of a message can be sent, and in what form.
 
 use reseed_protocol::Part;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// The texts of some parts as one; `None` if they say nothing.
+/// Joins the texts of these parts; `None` if they are empty.
 pub(super) fn joined_text(parts: &[Part]) -> Option<Cow<'_, str>> {
     let mut joined: Option<Cow<'_, str>> = None;
     for part in parts {
@@ -20,8 +20,8 @@ pub(super) fn joined_text(parts: &[Part]) -> Option<Cow<'_, str>> {
     joined
 }
 
-/// A call's arguments as a text that every server takes. Some read them and refuse the whole request, and with it every
-/// later one of the session, when the model once wrote something that is not a JSON object; such text goes back wrapped.
+/// Returns a call's arguments as text that every server accepts. If the model once wrote something that is not a JSON
+/// object, some servers refuse that request and every later one of the session; such text is sent wrapped.
 pub(super) fn arguments(written: &str) -> Cow<'_, str> {
     let written = written.trim();
     if written.is_empty() {

@@ -1,4 +1,4 @@
-//! One conversation in both dialects, elsewhere and at OpenAI, compared whole.
+//! One conversation in both dialects, at OpenAI and elsewhere, compared as a whole.
 
 use super::{chat_request::ChatRequest, responses_request::ResponsesRequest};
 use crate::core::model::{ModelRequest, Purpose};

@@ -1,7 +1,7 @@
-//! A request as the Responses API takes it.
+//! Writes a request for the Responses API.
 //!
-//! The whole conversation goes in each time: `previous_response_id` would tie the session to state that the provider
-//! keeps, and many servers refuse it. At OpenAI itself nothing is stored there, and reasoning comes back to us sealed.
+//! Each request contains the whole conversation: `previous_response_id` would tie the session to state that the
+//! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning to us encrypted.
 
 use super::parts::{arguments, joined_text};
 use crate::core::model::ModelRequest;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The body. It borrows from the request: a long history is written once, straight into the bytes that are sent.
+/// The body. It borrows from the request: a long history is serialised once, straight into the bytes sent.
 #[derive(Debug, Serialize)]
 pub(super) struct ResponsesRequest<'a> {
     model: &'a str,
@@ -41,7 +41,7 @@ struct Reasoning<'a> {
 #[serde(untagged)]
 enum Item<'a> {
     Ours(OurItem<'a>),
-    /// The provider's own, given back unchanged.
+    /// The provider's own item, returned unchanged.
     Theirs(&'a Value),
 }
 
@@ -80,8 +80,8 @@ struct Tool<'a> {
 }
 
 impl<'a> ResponsesRequest<'a> {
-    /// `at_openai`: ask OpenAI not to store, and to seal reasoning so that it can be given back. Other servers need not
-    /// know these fields.
+    /// Builds the body. `at_openai`: asks OpenAI not to store anything and to encrypt reasoning so that it can be sent
+    /// back. Other servers need not know these fields.
     pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
         let envelope = &request.envelope;
         let mut input = Vec::new();
@@ -113,8 +113,8 @@ impl<'a> ResponsesRequest<'a> {
     }
 }
 
-/// Writes one of our messages as items, in the order of its parts. `model` is the one that is asked: what another model
-/// sealed it cannot read.
+/// Converts one of our messages to items, in the order of its parts. `model` is the requested model, which cannot read
+/// what another model encrypted.
 fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
     match message.role {
         Role::User => {
@@ -125,7 +125,7 @@ fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
         }
         Role::Assistant => {
             let readable = message.model.as_deref().is_none_or(|sealed_by| sealed_by == model);
-            // Runs of texts are one message; a call or a reasoning between them keeps its place.
+            // Runs of texts become one message; a call or reasoning between them keeps its position.
             for run in message.content.chunk_by(|a, b| is_text(a) && is_text(b)) {
                 input.extend(assistant_item(run, readable));
             }

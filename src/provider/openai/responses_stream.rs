@@ -1,9 +1,9 @@
 //! Reads a streamed Responses answer.
 //!
-//! The answer has ended with `response.completed`, `response.incomplete` or `response.failed`. An item is known by its
-//! `output_index`, where a server leaves that out by its id, and where it leaves out both it is the latest one: ids are
-//! the weaker name, because there are servers that use one twice, or a new one in each event. What was not streamed is
-//! taken from the finished item, so that nothing is lost and nothing shown twice. Events of other kinds are passed over.
+//! The answer ends with `response.completed`, `response.incomplete` or `response.failed`. An item is identified by its
+//! `output_index`; if a server omits that, by its id; if it omits both, the latest item is meant. Ids are the weaker
+//! key, because some servers use one twice or a new one in each event. What was not streamed is taken from the finished
+//! item, so that nothing is lost and nothing shown twice. Events of other types are skipped.
 
 use super::{
     assembly::{Assembly, Ending, Piece},
@@ -22,17 +22,17 @@ use serde_json::{Value, value::RawValue};
 
 #[derive(Debug, Default)]
 pub(super) struct ResponsesStream {
-    /// The items that are not finished.
+    /// The unfinished items.
     open: Vec<OpenItem>,
     ending: Option<Ending>,
 }
 
-/// An item that events add to.
+/// An item being extended by events.
 #[derive(Debug)]
 struct OpenItem {
     index: Option<u64>,
     id: Option<String>,
-    /// The places within the item (of a message's content, of a reasoning's summary) and their parts of the answer.
+    /// The positions within the item (of a message's content, of a reasoning's summary) and their parts of the answer.
     places: Vec<(u64, usize)>,
 }
 
@@ -104,16 +104,16 @@ struct Incomplete<'a> {
     reason: Option<Text<'a>>,
 }
 
-/// What an event says about which item it means.
+/// Identifies the item that an event refers to.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     index: Option<u64>,
     id: Option<&'a str>,
 }
 
-/// Most items that may be unfinished at once. Models work on one, or on some calls side by side.
+/// Most items that may be unfinished at once. Models work on one, or on some calls in parallel.
 const OPEN_ITEMS_MAX: usize = 1024;
-/// Summaries are numbered beside contents; this keeps the two apart.
+/// Offset that keeps the positions of summaries apart from those of contents.
 const SUMMARY_PLACES: u64 = 1 << 32;
 
 impl Decoder for ResponsesStream {
@@ -121,9 +121,9 @@ impl Decoder for ResponsesStream {
         if data.trim() == "[DONE]" {
             return Ok(Progress::Done);
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|_| malformed("an event that is no JSON object"))?;
+        let event: Event<'_> = serde_json::from_str(data).map_err(|_| malformed("an event is not a JSON object"))?;
         if self.open.len() >= OPEN_ITEMS_MAX {
-            return Err(malformed("items without end"));
+            return Err(malformed("too many unfinished items"));
         }
         let kind = event.kind.as_ref().map_or("", Text::as_str);
         let key = Key { index: event.output_index, id: event.item_id.as_ref().map(Text::as_str) };
@@ -153,7 +153,7 @@ impl Decoder for ResponsesStream {
 }
 
 impl ResponsesStream {
-    /// The place in the list of the open item that a key means, which is a new one if none is meant.
+    /// Returns the index of the open item that a key refers to; opens a new one if there is none.
     fn find(&mut self, key: Key<'_>) -> usize {
         let last = self.open.len().checked_sub(1).filter(|&at| self.open[at].is_named(key).is_none());
         let at = self.open.iter().rposition(|item| item.is_named(key) == Some(true)).or(last);
@@ -168,7 +168,8 @@ impl ResponsesStream {
         &mut self.open[at]
     }
 
-    /// An item was announced. A call takes its place in the answer now: its name is known, its arguments may be empty.
+    /// Handles the start of an item. A call gets its part of the answer now: its name is known, its arguments may be
+    /// empty.
     fn added(
         &mut self,
         index: Option<u64>,
@@ -184,7 +185,7 @@ impl ResponsesStream {
         Ok(())
     }
 
-    /// An item is finished.
+    /// Handles the end of an item.
     fn finished(
         &mut self,
         index: Option<u64>,
@@ -218,8 +219,8 @@ impl ResponsesStream {
     fn end(&mut self, kind: &str, raw: Option<&RawValue>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
         let response: Response<'_> = raw
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .ok_or_else(|| malformed("an end without its response"))?;
-        // A server that streams nothing but the end.
+            .ok_or_else(|| malformed("the final event has no response"))?;
+        // For a server that streams only the final event.
         if assembly.is_empty() {
             for (at, item) in response.output.iter().flatten().enumerate() {
                 self.finished(Some(at as u64), Some(item), assembly)?;
@@ -238,7 +239,7 @@ impl ResponsesStream {
 }
 
 impl OpenItem {
-    /// Whether a key means this item; `None` where they have no kind of name in common.
+    /// Returns true if a key refers to this item; `None` if they have no kind of key in common.
     fn is_named(&self, key: Key<'_>) -> Option<bool> {
         match (self.index, key.index, self.id.as_deref(), key.id) {
             (Some(ours), Some(theirs), _, _) => Some(ours == theirs),
@@ -257,7 +258,7 @@ impl OpenItem {
         Ok(part)
     }
 
-    /// Adds text to the part of a place, opening it when it is the first.
+    /// Appends text to the part at a position, opening the part if it is the first.
     fn add(
         &mut self,
         place: u64,
@@ -293,7 +294,7 @@ impl OpenItem {
         Ok(())
     }
 
-    /// Gives the item's call the id and name that are told, opening it when it is new.
+    /// Sets the id and name of the item's call, opening it if it is new.
     fn name_call(&mut self, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
         let part = match self.part(0) {
             Some(part) => part,
@@ -309,12 +310,12 @@ impl OpenItem {
         Ok(part)
     }
 
-    /// Keeps a reasoning item where the provider made it opaque: only then does it want it back.
+    /// Keeps a reasoning item if the provider encrypted it: only then does it want the item back.
     fn keep_payload(&mut self, raw: &RawValue, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
         if told.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
             return Ok(());
         }
-        let payload: Value = serde_json::from_str(raw.get()).map_err(|_| malformed("an item that is no JSON"))?;
+        let payload: Value = serde_json::from_str(raw.get()).map_err(|_| malformed("an item is not JSON"))?;
         let part = match self.places.first() {
             Some(&(_, part)) => part,
             None => self.open(0, reasoning(), assembly)?,
@@ -350,7 +351,7 @@ fn malformed(note: &str) -> ModelFault {
     fault(ErrorCode::UpstreamMalformed, note)
 }
 
-/// The error of `response.failed` stands inside its response, that of `error` in the event.
+/// Classifies an error: that of `response.failed` is inside its response, that of `error` in the event.
 fn failed(data: &str, response: Option<&RawValue>) -> ModelFault {
     let body = response.map_or(data, RawValue::get);
     classify(None, &HeaderMap::new(), Timestamp::now(), body.as_bytes())

@@ -1,48 +1,48 @@
-//! Server-sent events, cut out of the bytes of a body as they arrive.
+//! Parses server-sent events from the bytes of a body as they arrive.
 //!
-//! Only what model servers use: `data:` lines end to end, an empty line after each event, comments, and `error:` lines,
-//! which older llama-server versions send. Event names are passed over; each event's JSON says what it is. Lines end in
-//! LF or CRLF. An event of one line, which is nearly every one, is handed out where it lies, without a copy.
+//! Supports only what model servers use: consecutive `data:` lines, an empty line after each event, comments, and the
+//! `error:` lines of older llama-server versions. Event names are ignored; each event's JSON has its type. Lines end in
+//! LF or CRLF. An event of one line, which is nearly every one, is returned in place, without a copy.
 
 use std::ops::Range;
 
-/// Most bytes of one event. The largest is `response.completed`, which repeats the whole answer: some MiB at the very
-/// most, so what is larger is not an event.
+/// Most bytes of one event. The largest is `response.completed`, which repeats the whole answer: some MiB at most, so
+/// anything larger is not an event.
 pub(super) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Takes chunks, gives events.
+/// An incremental parser: chunks in, events out.
 #[derive(Debug, Default)]
 pub(super) struct Sse {
     buffer: Vec<u8>,
-    /// Where the event begins that is being read.
+    /// The start of the current event.
     begin: usize,
-    /// Where the line begins that is being read.
+    /// The start of the current line.
     line: usize,
-    /// Up to where that line was searched for its end.
+    /// How far the current line has been searched for its end.
     scanned: usize,
-    /// The data of the event, as far as it is read.
+    /// The data of the current event, as far as it is read.
     data: Data,
-    /// Whether the event has been handed out.
+    /// True if the current event has been returned.
     complete: bool,
 }
 
-/// Where an event's data is.
+/// The data of an event.
 #[derive(Debug, Default)]
 enum Data {
     #[default]
     None,
-    /// In the buffer.
+    /// A range of the buffer.
     Line(Range<usize>),
-    /// Put together from several lines.
+    /// Joined from several lines.
     Joined(Vec<u8>),
 }
 
-/// An event grew beyond [`EVENT_BYTES_MAX`].
+/// An event exceeds [`EVENT_BYTES_MAX`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
 impl Sse {
-    /// Takes the next bytes. Events must have been taken out before: [`Sse::advance`] until it says `false`.
+    /// Appends bytes. Take all events out before: call [`Sse::advance`] until it returns `false`.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         let done = self.begin;
         if done > 0 {
@@ -61,7 +61,7 @@ impl Sse {
         Ok(())
     }
 
-    /// Goes to the next whole event; `false`: more bytes are needed. The event before is gone with it.
+    /// Advances to the next complete event and discards the previous one; returns `false` if more bytes are needed.
     pub(super) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.complete) {
             self.begin = self.line;
@@ -85,14 +85,14 @@ impl Sse {
         false
     }
 
-    /// Whether an event is left that the body's end completes: its lines are whole, only the empty one is missing.
+    /// Returns true if the end of the body completes an event: only its empty line is missing.
     pub(super) fn end(&mut self) -> bool {
         let left = !self.complete && !matches!(self.data, Data::None);
         self.complete |= left;
         left
     }
 
-    /// The data of the event that [`Sse::advance`] went to.
+    /// Returns the data of the current event.
     pub(super) fn data(&self) -> &[u8] {
         match &self.data {
             Data::None => &[],
@@ -103,7 +103,7 @@ impl Sse {
 
     fn read_line(&mut self, line: Range<usize>) {
         let text = &self.buffer[line.clone()];
-        // A byte order mark may stand before the first line.
+        // A byte order mark may precede the first line.
         let mark = if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 };
         let field = [b"data:".as_slice(), b"error:"].into_iter().find(|field| text[mark..].starts_with(field));
         let Some(field) = field else { return };
@@ -125,7 +125,7 @@ impl Sse {
 mod tests {
     use super::*;
 
-    /// The events of a body that arrives in chunks of `size` bytes.
+    /// Returns the events of a body that arrives in chunks of `size` bytes.
     fn events(body: &[u8], size: usize) -> Vec<String> {
         let mut sse = Sse::default();
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! Streams as servers send them, and what becomes of them; one line an outcome.
+//! Streams as servers send them, and their outcomes; one line per outcome.
 
 use super::{
     assembly::Assembly,
@@ -25,7 +25,7 @@ impl DeltaSink for Shown {
     }
 }
 
-/// The parts, the end and the usage of an answer; or its fault; or that it never ended.
+/// Formats the parts, the end and the usage of an answer; or its fault; or that it never ended.
 fn outcome(mut decoder: impl Decoder, events: &[&str]) -> String {
     let mut shown = Shown::default();
     let mut assembly = Assembly::new(&mut shown);
@@ -81,7 +81,7 @@ fn chat_streams() {
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"content_filter"}]}"#], "text(a) ContentFilter"),
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"eos_token"}]}"#], "text(a) Stop"),
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"error"}]}"#], "fault upstream_error"),
-        // usage, in a chunk without choices, in one with an empty delta, and beside the end; odd values count as none
+        // usage in a chunk without choices, with an empty delta, and with the finish reason; odd values count as absent
         (
             &[
                 r#"{"choices":[{"delta":{"content":"a"}}]}"#,
@@ -102,7 +102,7 @@ fn chat_streams() {
             &[r#"{"choices":[{"delta":{"content":"a"}}],"usage":null}"#, r#"{"choices":null,"usage":"none"}"#, STOP],
             "text(a) Stop",
         ),
-        // what other servers put in, or leave out
+        // fields that other servers add or omit
         (
             &[
                 r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#,
@@ -170,7 +170,7 @@ fn chat_streams() {
             ],
             r#"call(c1 a {"x) Length"#,
         ),
-        // errors in the middle
+        // errors mid-stream
         (
             &[
                 r#"{"choices":[{"delta":{"content":"a"}}]}"#,
@@ -193,7 +193,7 @@ fn chat_streams() {
 fn responses_streams() {
     const DONE: &str = r#"{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":9,"output_tokens":1}}}"#;
     for (events, expected) in [
-        // OpenAI's, with every field; llama-server's, without index; one without any name
+        // OpenAI's, with every field; llama-server's, without index; one without index and id
         (
             &[
                 r#"{"type":"response.created","sequence_number":0,"response":{"id":"r"}}"#,
@@ -250,7 +250,7 @@ fn responses_streams() {
             ],
             "text(a) text(b) Stop 9+1",
         ),
-        // what was not streamed is in the finished item, or in the end alone
+        // what was not streamed is in the finished item, or only in the final event
         (
             &[
                 r#"{"type":"response.output_item.done","item":{"type":"message","id":"m","content":[{"text":"a"}]}}"#,
@@ -264,7 +264,7 @@ fn responses_streams() {
             ],
             "text(a) call(c look {}) ToolCalls",
         ),
-        // reasoning, sealed and not
+        // reasoning, encrypted and not
         (
             &[
                 r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"hm"}"#,
@@ -377,7 +377,7 @@ fn responses_streams() {
         ),
         (&[r#"{"error":{"code":401,"message":"x"}}"#], "fault upstream_auth"),
         (&["nonsense"], "fault upstream_malformed"),
-        // of kinds nobody knows
+        // unknown types
         (
             &[
                 r#"{"type":"response.new_thing.delta","delta":"?"}"#,

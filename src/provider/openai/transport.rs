@@ -1,12 +1,11 @@
-//! Sends a request and gives out the events of its answer as they arrive.
+//! Sends a request and returns the events of its answer as they arrive.
 //!
-//! async-openai builds the request (address, headers, body) and hands it to [`send`], which is the whole of its HTTP
-//! layer here: no retries, no second reading of bodies. The answer's body is read by [`Events`] and not by async-openai's
-//! own reader, which queues events without bound, takes the end of a broken stream for `[DONE]`, and writes bodies it
-//! cannot read into the log.
+//! async-openai builds the request (address, headers, body) and passes it to [`send`], which is its whole HTTP layer
+//! here: no retries, no second reading of bodies. [`Events`] reads the body of the answer, not async-openai's own
+//! reader, which queues events without bound, takes the end of a broken stream for `[DONE]`, and logs bodies that it
+//! cannot read.
 //!
-//! Always holds: everything runs in the caller's future. Dropping it closes the connection, which is what makes a server
-//! stop.
+//! Invariant: everything runs in the caller's future. Dropping it closes the connection, which makes a server stop.
 
 use super::{
     options::{Api, InvalidOptions, OPENAI_HOST, OpenAiOptions},
@@ -28,21 +27,21 @@ use serde::{Serialize, de::IgnoredAny};
 use std::{net::IpAddr, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Most bytes of an error's body that are read: errors are short, and what is not is a page of HTML.
+/// Most bytes read of an error's body: errors are short, and longer bodies are HTML pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of a model list. OpenRouter's, the largest known, has half a MiB.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most bytes of one answer's stream. The longest answers known are 128,000 events of a few hundred bytes; a server that
-/// sends more says nothing for ever.
+/// Most bytes of one answer's stream. The longest known answers are 128,000 events of a few hundred bytes; a server
+/// that sends more will not end.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Longest time for a model list, and for the body of an error: neither needs a model to think.
+/// Longest time for a model list, and for the body of an error: neither needs inference.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the words that may follow a whole answer (usage, `[DONE]`) are waited for.
+/// How long to wait for what may follow a complete answer (usage, `[DONE]`).
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a finished body may take to end, so that its connection can be used again.
+/// How long a finished body may take to end, so that its connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The way to one server.
+/// The connection to one server.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     http: reqwest::Client,
@@ -51,7 +50,7 @@ pub(super) struct Transport {
     idle_timeout: Duration,
 }
 
-/// The server's address and what every request to it carries.
+/// The server's address and the headers of every request.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     base_url: String,
@@ -70,13 +69,13 @@ impl Endpoint {
             }
             Ok(url) => url,
             Err(_) if base_url.contains('@') => return Err(InvalidOptions::BaseUrlWithPassword),
-            Err(_) => return Err(invalid("it should look like https://host/v1")),
+            Err(_) => return Err(invalid("it must look like https://host/v1")),
         };
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("it must begin with http:// or https://"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(invalid("it must end with its path"));
+            return Err(invalid("it must not have a query or fragment"));
         }
         let api_key = options.api_key.clone().unwrap_or_default();
         let mut headers = HeaderMap::new();
@@ -109,7 +108,7 @@ impl Config for Endpoint {
     }
 }
 
-/// What [`send`] hands back. It is in the place of an error because that way goes past async-openai's reader untouched.
+/// What [`send`] returns. It travels as an error, because async-openai passes errors through untouched.
 #[derive(Debug, thiserror::Error)]
 enum Sent {
     #[error("answered")]
@@ -118,7 +117,7 @@ enum Sent {
     Lost(#[source] reqwest::Error),
 }
 
-/// Sends one request that async-openai has built.
+/// Sends one request built by async-openai.
 async fn send(http: reqwest::Client, request: HttpRequestFactory) -> Result<Response, OpenAIError> {
     let mut request = request.build().await?;
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -134,16 +133,16 @@ impl Transport {
         let (endpoint, url) = Endpoint::new(options)?;
         let builder = reqwest::Client::builder()
             .connect_timeout(options.connect_timeout)
-            // A redirected POST becomes a GET, and its key goes to a host that nobody chose.
+            // A redirected POST becomes a GET, and its key would go to a host that nobody chose.
             .redirect(reqwest::redirect::Policy::none());
         let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
         let builder = if url.scheme() == "http" {
-            // Without TLS there is nothing to trust; a machine without certificates works all the same.
+            // Without TLS there is nothing to trust, and a machine without certificates works too.
             builder.tls_certs_only([])
         } else {
             builder
         };
-        // Another part of the process may have chosen one before us: that one is used.
+        // If another part of the process has already installed one, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().map_err(InvalidOptions::HttpClient)?;
         let sender = http.clone();
@@ -170,7 +169,7 @@ impl Transport {
                 Api::Responses => self.client.responses().create_stream_byot::<_, IgnoredAny>(body).await.err(),
             }
         });
-        let sent = sent.await.map_err(|_| silent(self.first_event_timeout, "before the answer began"))?;
+        let sent = sent.await.map_err(|_| silent(self.first_event_timeout, "before the answer started"))?;
         let response = self.checked(taken(sent)?).await?;
         Ok(Events {
             response,
@@ -185,7 +184,7 @@ impl Transport {
         })
     }
 
-    /// The body of the model list.
+    /// Returns the body of the model list.
     pub(super) async fn list(&self) -> Result<Vec<u8>, ModelFault> {
         let config = self.client.config();
         let request = self.http.get(config.url("/models")).headers(config.headers());
@@ -197,19 +196,19 @@ impl Transport {
             }
             read(response, LIST_BYTES_MAX)
                 .await
-                .map_err(|_| fault(ErrorCode::UpstreamUnreachable, "the list broke off"))
+                .map_err(|_| fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list"))
         };
-        timeout(SHORT_TIMEOUT, exchange).await.map_err(|_| silent(SHORT_TIMEOUT, "to the model list"))?
+        timeout(SHORT_TIMEOUT, exchange).await.map_err(|_| silent(SHORT_TIMEOUT, "while listing models"))?
     }
 
-    /// Lets through what can be an event stream.
+    /// Accepts a response that can be an event stream.
     async fn checked(&self, response: Response) -> Result<Response, ModelFault> {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.starts_with("application/json") {
-            // Some servers report errors under 200; an answer that is not streamed is none for us.
+            // Some servers report errors with status 200. An answer that is not streamed is not accepted.
             let headers = response.headers().clone();
             let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
             let body = body.unwrap_or_default();
@@ -219,18 +218,18 @@ impl Transport {
                 fault.origin.http_status = fault.origin.http_status.or(Some(200));
                 fault
             } else {
-                fault(ErrorCode::UpstreamMalformed, "HTTP 200 with one JSON value, not with a stream")
+                fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value instead of a stream")
             });
         }
         if kind.starts_with("text/html") {
-            return Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a web page, not with a stream"));
+            return Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a web page instead of a stream"));
         }
         Ok(response)
     }
 
     async fn refused(&self, response: Response) -> ModelFault {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        // A body that breaks off, or never comes, leaves the status to judge by.
+        // Without a body, whether truncated or missing, only the status can be classified.
         let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
         match body {
             Some(body) => classify(Some(status), &headers, Timestamp::now(), &body),
@@ -239,7 +238,7 @@ impl Transport {
     }
 }
 
-/// Takes the response out of the error that carries it.
+/// Extracts the response from the error that carries it.
 fn taken(sent: Option<OpenAIError>) -> Result<Response, ModelFault> {
     match sent {
         Some(OpenAIError::Boxed(sent)) => match sent.downcast::<Sent>().map(|sent| *sent) {
@@ -261,29 +260,29 @@ pub(super) struct Events {
     bytes: usize,
     begun: bool,
     ended: bool,
-    /// When the next event must be there.
+    /// The deadline of the next event.
     event_by: Instant,
-    /// When the next byte must be there.
+    /// The deadline of the next byte.
     byte_by: Instant,
 }
 
 impl Events {
-    /// The status and the id of this response, for the log of a fault in the middle of it.
+    /// Returns the status and id of this response, for the log of a fault in the middle of it.
     pub(super) fn origin(&self) -> FaultOrigin {
         let http_status = Some(self.response.status().as_u16());
         FaultOrigin { http_status, error_type: None, request_id: request_id(self.response.headers()) }
     }
 
-    /// Whether any event has arrived.
+    /// Returns true if any event has arrived.
     pub(super) fn begun(&self) -> bool {
         self.begun
     }
 
-    /// Waits for the next event; `false`: the body has ended as it should.
+    /// Waits for the next event; returns `false` if the body ended properly.
     ///
-    /// Two limits: any byte, a comment too, is a sign of life that extends the idle limit, but comments alone do not keep
-    /// an answer alive beyond the time that a first event gets. `whole`: the answer is complete, and what may follow it
-    /// is waited for only briefly.
+    /// Two limits apply: any byte, even of a comment, is a sign of life and extends the idle limit, but comments alone
+    /// do not keep an answer alive beyond the time limit of a first event. With `whole`, the answer is complete, and
+    /// the wait for what may follow is short.
     pub(super) async fn next(&mut self, whole: bool) -> Result<bool, ModelFault> {
         loop {
             if self.sse.advance() || (self.ended && self.sse.end()) {
@@ -300,37 +299,39 @@ impl Events {
             let limit = if whole { limit.min(Instant::now() + TAIL_TIMEOUT) } else { limit };
             match timeout_at(limit, self.response.chunk()).await {
                 Err(_) if self.begun => return Err(silent(self.idle_timeout, "in the middle of the answer")),
-                Err(_) => return Err(silent(self.first_event_timeout, "before the answer began")),
+                Err(_) => return Err(silent(self.first_event_timeout, "before the answer started")),
                 Ok(Ok(Some(bytes))) => {
                     if self.begun {
                         self.byte_by = Instant::now() + self.idle_timeout;
                     }
                     self.bytes += bytes.len();
                     if self.bytes > STREAM_BYTES_MAX {
-                        return Err(fault(ErrorCode::UpstreamMalformed, "a stream without end"));
+                        return Err(fault(ErrorCode::UpstreamMalformed, "the stream does not end"));
                     }
                     self.sse.push(&bytes).map_err(|TooLarge| {
-                        let note = format!("an event of more than {EVENT_BYTES_MAX} bytes");
+                        let note = format!("an event exceeds {EVENT_BYTES_MAX} bytes");
                         fault(ErrorCode::UpstreamMalformed, &note)
                     })?;
                 }
                 Ok(Ok(None)) => self.ended = true,
                 Ok(Err(_)) if self.begun => return Err(fault(ErrorCode::UpstreamTruncated, "the connection broke")),
                 Ok(Err(_)) => {
-                    return Err(fault(ErrorCode::UpstreamUnreachable, "the connection broke before the answer began"));
+                    return Err(fault(
+                        ErrorCode::UpstreamUnreachable,
+                        "the connection broke before the answer started",
+                    ));
                 }
             }
         }
     }
 
-    /// The data of the event that [`Events::next`] waited for.
+    /// Returns the data of the event that [`Events::next`] waited for.
     pub(super) fn data(&self) -> Result<&str, ModelFault> {
-        std::str::from_utf8(self.sse.data())
-            .map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event that is not UTF-8"))
+        std::str::from_utf8(self.sse.data()).map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event is not UTF-8"))
     }
 
-    /// Lets the body end in the background, which keeps its connection for the next request. The answer is whole; a server
-    /// that goes on all the same is hung up on.
+    /// Reads the rest of the body in the background, so that its connection can be reused. The answer is complete; a
+    /// server that still does not end is disconnected.
     pub(super) fn finish(mut self) {
         if !self.ended {
             tokio::spawn(timeout(DRAIN_TIMEOUT, async move { while let Ok(Some(_)) = self.response.chunk().await {} }));
@@ -354,7 +355,8 @@ fn silent(limit: Duration, place: &str) -> ModelFault {
     fault(ErrorCode::UpstreamTimeout, &format!("nothing for {} s {place}", limit.as_secs_f32()))
 }
 
-/// A request that got no head of an answer. The error's own text names the address, so only its kind is told.
+/// Returns the fault for a request without a response. The error's own text contains the address, so only its kind is
+/// reported.
 fn lost(error: &reqwest::Error) -> ModelFault {
     let mut kind = None;
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -362,7 +364,7 @@ fn lost(error: &reqwest::Error) -> ModelFault {
         kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind).or(kind);
         source = error.source();
     }
-    let stage = if error.is_connect() { "no connection" } else { "the connection broke before the answer began" };
+    let stage = if error.is_connect() { "no connection" } else { "the connection broke before the answer started" };
     let note = match kind {
         Some(kind) if kind != std::io::ErrorKind::Other => format!("{stage}: {kind}"),
         _ if error.is_timeout() => format!("{stage}: timed out"),
@@ -371,7 +373,7 @@ fn lost(error: &reqwest::Error) -> ModelFault {
     fault(ErrorCode::UpstreamUnreachable, &note)
 }
 
-/// Whether an address is on this machine, where no proxy is wanted.
+/// Returns true if an address is on this machine, where no proxy is wanted.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -191,7 +191,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
                 breaks(context("before_request"), "hook_failed", "HTTP 500"),
                 breaks(at("tool_result"), "hook_failed", "HTTP 500"),
                 passed_over(breaks(at("tool_result"), "hook_failed", "HTTP 500")),
-                sends("no JSON", "certainly not", "not an object in JSON"),
+                sends("no JSON", "certainly not", "not a JSON object"),
                 sends("broken JSON", r#"{"patch":[{"op""#, "it is not JSON"),
                 sends("an unknown field", r#"{"patsh":[]}"#, "it has an unknown field (line 1, column 8)"),
                 says(
