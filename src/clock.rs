@@ -1,4 +1,4 @@
-//! Where the time comes from. The core is told the time with each input; what tells it asks a [`Clock`].
+//! The source of time. The core receives the time with each input; the code that passes it reads a [`Clock`].
 
 use reseed_protocol::Timestamp;
 use std::{
@@ -6,9 +6,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Tells the time of day. It may step back: take differences with [`Timestamp::millis_since`].
+/// Returns the time of day. It may step back: compute differences with [`Timestamp::millis_since`].
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -24,25 +24,25 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, for tests.
+/// A clock that moves only when told to, for tests.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     millis: AtomicI64,
 }
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// Returns a clock set to `start`.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self { millis: AtomicI64::new(start.0) }
     }
 
-    /// Moves it on.
+    /// Advances the clock.
     pub fn advance_millis(&self, millis: u64) {
         self.set(self.now().plus_millis(millis));
     }
 
-    /// Sets it, back too.
+    /// Sets the clock, possibly backwards.
     pub fn set(&self, time: Timestamp) {
         self.millis.store(time.0, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! reseed: a WebSocket server that keeps LLM conversations inside the model's context window, indefinitely.
+//! reseed: a WebSocket server that keeps LLM conversations inside the model's context window indefinitely.
 //!
 //! The library is for programs that embed the server. They start it with a model backend
 //! ([`Provider`](provider::Provider)), a store ([`SessionStore`](store::SessionStore)) and, if they like, context
@@ -28,9 +28,9 @@
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`.
 //!
-//! The core decides, the shell acts. Imports point one way, held by `tests/it/tidy.rs`:
-//! `protocol ← core ← {provider, store, hooks, tools} ← runtime ← server ← main`; `config`, `metrics` and `clock` are
-//! leaves that the core never sees.
+//! The core decides, the shell acts. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
+//! {provider, store, hooks} ← runtime ← server ← main`; `config`, `metrics` and `clock` are leaves that the core never
+//! uses.
 
 pub mod cli;
 pub mod clock;

@@ -3,7 +3,8 @@
 use clap::Parser as _;
 use std::process::ExitCode;
 
-/// Many small objects live as long as their connection; mimalloc keeps them closer together than the system's allocator.
+/// Many small objects live as long as their connection; mimalloc keeps them closer together than the system allocator
+/// does.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,7 +1,7 @@
-//! The log: structured lines to standard error, as `LOG_LEVEL` and `LOG_FORMAT` say.
+//! Logging: structured lines on standard error, as set by `LOG_LEVEL` and `LOG_FORMAT`.
 //!
-//! What never is in it, at any level: message text, keys, tokens. No formatter here hides them; the types that carry
-//! them are simply never given to a log line, and keys are `SecretString`s, which print as nothing.
+//! Message text, keys and tokens are never logged, at any level. No formatter hides them; the types that carry them are
+//! never passed to a log line, and keys are `SecretString`s, which print nothing.
 
 use crate::config::{LogFormat, LogSettings};
 use std::io;
@@ -14,30 +14,30 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Libraries that log what they send and receive below `info`: bodies, headers, frames. They are held at `info` whatever
-/// `LOG_LEVEL` says, since what they log is message text and keys.
+/// Libraries that log bodies, headers and frames below `info`. They are limited to `info` whatever `LOG_LEVEL` says,
+/// because what they log contains message text and keys.
 const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "reqwest", "rustls", "tungstenite"];
 
-/// Why the log could not be set up.
+/// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The filter is none. [`crate::config`] checks it first.
+    /// The filter is invalid. [`crate::config`] checks it first.
     #[error("LOG_LEVEL: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// This process has a log already.
-    #[error("log set up twice: {0}")]
+    /// Logging is already set up in this process.
+    #[error("logging is already set up: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Sets up this process's log, once.
+/// Sets up logging for this process, once.
 ///
 /// # Errors
-/// A filter that is none; a second call.
+/// An invalid filter, or a second call.
 pub fn install(settings: &LogSettings) -> Result<(), Error> {
     Ok(subscriber(settings, io::stderr)?.try_init()?)
 }
 
-/// The log as it is set up, written to `writer`.
+/// Builds the subscriber, which writes to `writer`.
 fn subscriber<W>(settings: &LogSettings, writer: W) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -64,7 +64,7 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    /// What was logged, by all of its copies.
+    /// A log buffer shared by its clones.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// Logs one line of each kind under these settings and returns what was written.
+    /// Logs one line of each kind with these settings and returns what was written.
     fn logged(level: &str, format: &str) -> String {
         let settings = Settings::from_iter([("LOG_LEVEL", level), ("LOG_FORMAT", format)]).unwrap();
         let written = Written::default();

@@ -1,12 +1,12 @@
-//! What settings must be together: rules over more than one of them.
+//! Validates settings that depend on each other.
 
 use super::{ProviderChoice, Settings, values::NamedToken};
 use secrecy::ExposeSecret;
 
-/// Characters of a token below which guessing it over the network is no longer hopeless.
+/// A token with fewer characters might be guessed over the network.
 const TOKEN_CHARS_GOOD: usize = 16;
 
-/// Adds the faults that no setting has by itself.
+/// Adds the errors that involve more than one setting.
 pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
     let (listen, auth, model) = (&settings.listen, &settings.auth, &settings.model);
     if !listen.host.is_loopback() {
@@ -15,7 +15,7 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         {
             if missing {
                 faults.push(format!(
-                    "HOST is `{}`, which others can reach, and {variable} is not set; allowed: {variable} set, or HOST \
+                    "HOST is `{}`, which is reachable from other machines, and {variable} is not set; set {variable}, or set HOST to \
                      127.0.0.1 or ::1",
                     listen.host
                 ));
@@ -27,8 +27,8 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         && model.openai_base_url.is_none()
     {
         faults.push(
-            "MODEL_PROVIDER is `openai`, and neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; allowed: one of them \
-             set, or MODEL_PROVIDER auto or offline"
+            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or set \
+             MODEL_PROVIDER to auto or offline"
                 .to_owned(),
         );
     }
@@ -36,18 +36,18 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
     for (index, one) in tokens.iter().enumerate() {
         if tokens[..index].iter().any(|other| other.token.expose_secret() == one.token.expose_secret()) {
             faults.push(format!(
-                "AUTH_TOKENS and OPERATOR_TOKENS give `{}` a token that stands there before; allowed: each token once",
+                "AUTH_TOKENS and OPERATOR_TOKENS repeat a token for `{}`; allowed: each token once",
                 one.name
             ));
         }
     }
 }
 
-/// What is allowed and still looks wrong.
+/// Returns what is allowed but looks wrong.
 pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let tokens = settings.auth.auth_tokens.iter().chain(&settings.auth.operator_tokens);
     let short = tokens.filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
-        format!("the token of `{}` has fewer than {TOKEN_CHARS_GOOD} characters and could be guessed", named.name)
+        format!("the token of `{}` has fewer than {TOKEN_CHARS_GOOD} characters and might be guessed", named.name)
     });
     let prices = &settings.model.model_prices;
     let models =
@@ -58,10 +58,10 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let named = context.model_windows.get(settings.model.model_name()).filter(|_| context.context_window.is_some());
     let twice = named.filter(|tokens| context.context_window != Some(**tokens)).map(|tokens| {
         let model = settings.model.model_name();
-        format!("MODEL_WINDOWS gives `{model}` {tokens} tokens, so CONTEXT_WINDOW is not used for it")
+        format!("MODEL_WINDOWS sets `{model}` to {tokens} tokens, so CONTEXT_WINDOW is not used for it")
     });
     let unpriced = unpriced.map(|(variable, model)| {
-        format!("MODEL_PRICES does not name `{model}`, which {variable} chooses: what it costs is not told")
+        format!("MODEL_PRICES has no price for `{model}`, set in {variable}: its cost is not reported")
     });
     short.chain(unpriced).chain(twice)
 }

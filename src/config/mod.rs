@@ -1,8 +1,8 @@
-//! Settings: read once at the start from the environment and `.env`, checked whole, and handed out in parts.
+//! Settings: read once at startup from the environment and `.env`, validated as a whole, and handed out by section.
 //!
-//! - The real environment wins over `.env`, which is read from the current directory.
-//! - A variable that is set to nothing, or to spaces, is not set.
-//! - Every fault is told at once, by the variable's name, with the value (never a secret's) and what is allowed.
+//! - The environment overrides `.env`, which is read from the current directory.
+//! - A variable that is empty or blank counts as unset.
+//! - All errors are reported at once, with the variable's name, the value (never a secret's) and what is allowed.
 //! - Nothing here changes the environment, so tests read settings from lists.
 //!
 //! Constructors take the section they need, never [`Settings`].
@@ -36,18 +36,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The model asked of OpenAI where `MODEL` is unset.
+/// The default model of OpenAI if `MODEL` is unset.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
 /// The built-in model's name.
 const OFFLINE_MODEL: &str = "offline";
 
-/// Why the server does not start: every fault of its settings, a line each.
+/// Why the server does not start: all errors in its settings, one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the settings are wrong:\n  {}", .0.join("\n  "))]
+#[error("invalid settings:\n  {}", .0.join("\n  "))]
 pub struct Error(pub Vec<String>);
 
-/// The model server that is used, once `auto` is resolved.
+/// The model server in use, with `auto` resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
     /// An OpenAI-compatible server.
@@ -57,20 +57,20 @@ pub enum ProviderKind {
 }
 
 impl Settings {
-    /// Reads the settings of this process: its environment, then `.env` of the current directory.
+    /// Reads the settings of this process: its environment, then `.env` in the current directory.
     ///
     /// # Errors
-    /// Every fault at once, also of a `.env` that cannot be read.
+    /// All errors at once, including a `.env` that cannot be read.
     pub fn load() -> Result<Self, Error> {
         Self::merge(Path::new(".env"), std::env::vars_os())
     }
 
-    /// Reads settings from a file like `.env` and from an environment, which wins.
+    /// Reads settings from a file like `.env` and from an environment, which overrides it.
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
         let mut variables = dotenv(file)?;
         let mut faults = Vec::new();
         for (name, value) in environment {
-            // A name that is no text is somebody else's.
+            // A name that is not UTF-8 is not one of our settings.
             let Ok(name) = name.into_string() else { continue };
             match value.into_string() {
                 Ok(value) => drop(variables.insert(name, value)),
@@ -81,10 +81,10 @@ impl Settings {
         if faults.is_empty() { Self::from_iter(variables) } else { Err(Error(faults)) }
     }
 
-    /// Reads settings from a list of variables, of which the last of a name counts.
+    /// Reads settings from a list of variables; the last one of a name counts.
     ///
     /// # Errors
-    /// Every fault at once.
+    /// All errors at once.
     #[expect(clippy::should_implement_trait, reason = "that one cannot fail")]
     pub fn from_iter<K, V>(variables: impl IntoIterator<Item = (K, V)>) -> Result<Self, Error>
     where
@@ -94,10 +94,10 @@ impl Settings {
         Self::with_strategies(Strategies::default(), variables)
     }
 
-    /// The same, in a program that has strategies of its own.
+    /// Like [`Self::from_iter`], for a program with strategies of its own.
     ///
     /// # Errors
-    /// Every fault at once.
+    /// All errors at once.
     pub fn with_strategies<K, V>(
         strategies: Strategies,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -111,7 +111,7 @@ impl Settings {
         let warnings = near_miss::warnings(variables.keys().map(String::as_str));
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
         let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
-        // Only texts are asked of envy: its own conversions stop at the first fault and name fields, not variables.
+        // envy only returns texts: its own conversions stop at the first error and name fields, not variables.
         let given: Given = envy::from_iter(set.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         let mut faults = Vec::new();
@@ -130,7 +130,7 @@ impl Settings {
 }
 
 impl ModelSettings {
-    /// The model server that is used.
+    /// Returns the model server in use.
     #[must_use]
     pub fn provider(&self) -> ProviderKind {
         match self.model_provider {
@@ -143,7 +143,7 @@ impl ModelSettings {
         }
     }
 
-    /// The model that sessions start with.
+    /// Returns the model that sessions start with.
     #[must_use]
     pub fn model_name(&self) -> &str {
         match (&self.model, self.provider()) {
@@ -155,13 +155,13 @@ impl ModelSettings {
 }
 
 impl Settings {
-    /// The file that lists webhooks: under the working directory, unless its path is absolute.
+    /// Returns the path of the file that lists webhooks: under the working directory, unless absolute.
     #[must_use]
     pub fn hooks_path(&self) -> Option<PathBuf> {
         self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
-    /// The file with the prompt for summaries: under the working directory, unless its path is absolute.
+    /// Returns the path of the file with the summary prompt: under the working directory, unless absolute.
     #[must_use]
     pub fn summary_instructions_path(&self) -> Option<PathBuf> {
         self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
@@ -172,18 +172,18 @@ impl Settings {
     }
 }
 
-/// What a client needs to reach the server of the same settings.
+/// What a client needs to reach the server with the same settings.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Where the server listens.
+    /// The server's address.
     pub listen: ListenSettings,
     /// The first token of AUTH_TOKENS.
     pub token: Option<SecretString>,
 }
 
 impl ClientSettings {
-    /// Reads these from this process's environment, then `.env` of the current directory. What else is set there is not
-    /// looked at, and an item of AUTH_TOKENS that the server would refuse is passed over.
+    /// Reads these from the environment of this process, then from `.env` in the current directory. Other settings are
+    /// ignored, and an item of AUTH_TOKENS that the server would refuse is skipped.
     ///
     /// # Errors
     /// What is wrong with HOST or WS_PORT, or a `.env` that cannot be read.
@@ -211,7 +211,8 @@ impl ClientSettings {
 }
 
 impl ListenSettings {
-    /// The address at which programs on this machine reach the server: one that listens everywhere listens here.
+    /// Returns the address at which programs on this machine reach the server: a server on all addresses listens on
+    /// loopback.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         let host = match self.host {
@@ -224,20 +225,20 @@ impl ListenSettings {
 }
 
 impl StoreSettings {
-    /// The database's file: under the working directory, unless its path is absolute.
+    /// Returns the path of the database file: under the working directory, unless absolute.
     #[must_use]
     pub fn database_path(&self) -> PathBuf {
         self.working_directory.join(&self.database_url).components().collect()
     }
 }
 
-/// Whether a variable is a setting of ours.
+/// Returns true if a variable is one of our settings.
 fn is_ours(name: &str) -> bool {
     declared().iter().any(|declared| declared.variable == name)
 }
 
-/// The variables of a file like `.env`, none where there is no such file. A line that cannot be read may hold a key, so
-/// the fault tells where it is and not what it says.
+/// Reads the variables of a file like `.env`; none if the file does not exist. A line that cannot be read may contain a
+/// key, so the error says where it is and not what it says.
 fn dotenv(file: &Path) -> Result<BTreeMap<String, String>, Error> {
     let fault = |what: String| Error(vec![format!("{}: {what}", file.display())]);
     let lines = match dotenvy::from_path_iter(file) {
@@ -250,10 +251,10 @@ fn dotenv(file: &Path) -> Result<BTreeMap<String, String>, Error> {
     for line in lines {
         let (name, value) = line.map_err(|error| match error {
             dotenvy::Error::Io(error) => fault(error.to_string()),
-            _ => fault(format!("{place} is not NAME=value; quote values that hold spaces, `#` or `$`")),
+            _ => fault(format!("{place} is not NAME=value; quote values that contain spaces, `#` or `$`")),
         })?;
-        place = format!("what follows {name}");
-        // dotenvy's own loading takes the first of a name.
+        place = format!("the variable after {name}");
+        // dotenvy's own loading takes the first of a name, too.
         variables.entry(name).or_insert(value);
     }
     Ok(variables)

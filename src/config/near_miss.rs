@@ -1,26 +1,26 @@
-//! Variables that look like a misspelt setting: they change nothing, which nobody would notice.
+//! Warns about variables that look like a misspelt setting and would otherwise be ignored unnoticed.
 
 use super::declared;
 
-/// Letters that may be wrong; with more, other programs' variables would be taken for ours.
+/// Most wrong letters; with more, other programs' variables would match.
 const TYPOS_MAX: usize = 2;
 
-/// Letters of the shortest name that is compared: within two letters of `HOST` or `MODEL` lie other programs' names.
+/// Letters of the shortest name that is compared: other programs' names are within two letters of `HOST` or `MODEL`.
 const NAME_CHARS_MIN: usize = 7;
 
-/// A warning for each of these variables that is not ours and nearly is.
+/// Returns a warning for each of these variables that is almost the name of a setting.
 pub(super) fn warnings<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let ours: Vec<String> = declared().into_iter().map(|declared| declared.variable).collect();
     names
         .filter(|name| !ours.iter().any(|own| own == name))
         .filter_map(|name| {
             let (typos, meant) = ours.iter().map(|own| (typos_at_best(&name.to_ascii_uppercase(), own), own)).min()?;
-            (typos <= TYPOS_MAX).then(|| format!("{name} is no setting and is ignored; was {meant} meant?"))
+            (typos <= TYPOS_MAX).then(|| format!("{name} is not a setting and is ignored; did you mean {meant}?"))
         })
         .collect()
 }
 
-/// Letters that are wrong where `own` was meant, perhaps with one of its inner words forgotten.
+/// Returns the number of wrong letters if `own` was meant, possibly with one of its inner words missing.
 fn typos_at_best(name: &str, own: &str) -> usize {
     let words: Vec<&str> = own.split('_').collect();
     let inner = 1..words.len().saturating_sub(1);
@@ -29,9 +29,9 @@ fn typos_at_best(name: &str, own: &str) -> usize {
     spellings.map(|spelling| typos(name, &spelling)).min().unwrap_or(usize::MAX)
 }
 
-/// Letters to add, drop or change until one name is the other.
+/// Returns the number of letters to insert, delete or change to turn one name into the other.
 fn typos(one: &str, other: &str) -> usize {
-    // Names of very different length are not worth the table.
+    // Skip the table for names of very different length.
     if one.len().abs_diff(other.len()) > TYPOS_MAX {
         return usize::MAX;
     }
@@ -69,7 +69,7 @@ mod tests {
             ("PATH", None),
         ] {
             let expected: Vec<String> = meant
-                .map(|meant| format!("{name} is no setting and is ignored; was {meant} meant?"))
+                .map(|meant| format!("{name} is not a setting and is ignored; did you mean {meant}?"))
                 .into_iter()
                 .collect();
             assert_eq!(warnings([name].into_iter()), expected, "{name}");

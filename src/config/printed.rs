@@ -1,19 +1,19 @@
-//! The settings as people read them: `.env.example`, the tables of `README.md` beside this file, and the help.
+//! Prints the settings: `.env.example`, the tables of `README.md` beside this file, and the help.
 
 use super::declare::Declared;
 use super::declared;
 use std::fmt::Write;
 
-/// Columns of a comment in `.env.example` and of a line of the help.
+/// Width of a comment in `.env.example` and of a line of the help.
 const COLUMNS_MAX: usize = 100;
 
-/// The text of `.env.example`: every setting with its default, commented out.
+/// Returns the text of `.env.example`: every setting with its default, commented out.
 #[must_use]
 pub fn env_example() -> String {
     let mut text = "\
-# The settings of reseed. Copy this file to `.env` and uncomment what you change. Variables of the environment
-# win over `.env`, and one that is empty is not set. Values that hold spaces, `#` or `$` want 'single quotes'.
-# Printed from src/config/declared.rs, where settings are declared: `UPDATE=1 cargo test` prints it again.
+# The settings of reseed. Copy this file to `.env` and uncomment what you change. Environment variables
+# override `.env`, and an empty one counts as unset. Values that contain spaces, `#` or `$` need 'single quotes'.
+# Generated from src/config/declared.rs by `UPDATE=1 cargo test`.
 "
     .to_owned();
     for section in sections() {
@@ -29,7 +29,7 @@ pub fn env_example() -> String {
     text
 }
 
-/// Every setting as Markdown: a table a section.
+/// Returns every setting as Markdown: one table per section.
 #[must_use]
 pub fn settings_table() -> String {
     let mut text = String::new();
@@ -44,7 +44,7 @@ pub fn settings_table() -> String {
     text.trim_start().to_owned()
 }
 
-/// Every setting as plain text, for `--help`.
+/// Returns every setting as plain text, for `--help`.
 #[must_use]
 pub fn help() -> String {
     let mut text = "Settings, from the environment or from .env in the current directory:\n".to_owned();
@@ -61,7 +61,7 @@ pub fn help() -> String {
     text
 }
 
-/// The settings, a list a section.
+/// Returns the settings, one list per section.
 fn sections() -> Vec<Vec<Declared>> {
     let mut sections: Vec<Vec<Declared>> = Vec::new();
     for setting in declared() {
@@ -73,7 +73,7 @@ fn sections() -> Vec<Vec<Declared>> {
     sections
 }
 
-/// The sentence that says what a setting takes.
+/// Returns the sentence that says what a setting allows.
 fn allowed(setting: &Declared) -> String {
     match setting.unit {
         "" => format!("Allowed: {}.", setting.allowed),
@@ -81,12 +81,12 @@ fn allowed(setting: &Declared) -> String {
     }
 }
 
-/// A default as `.env` needs it.
+/// Quotes a default as `.env` needs it.
 fn quoted(value: &str) -> String {
     if value.contains([' ', '#', '$', '"']) { format!("'{value}'") } else { value.to_owned() }
 }
 
-/// A text in lines of at most `columns`, broken at spaces; a longer word has a line of its own.
+/// Wraps a text at spaces into lines of at most `columns`; a longer word gets a line of its own.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

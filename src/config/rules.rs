@@ -1,4 +1,4 @@
-//! How the text of a setting becomes its value, and how a person is told which texts do.
+//! Rules: how the text of a setting is parsed, and how the allowed values are described.
 
 use super::{
     declare::variable,
@@ -12,25 +12,25 @@ use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
 
-/// Characters of a value that a fault repeats; more would hide the message.
+/// Characters of a value that an error repeats; more would hide the message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Characters of a model's name, as MODEL has them.
+/// Most characters of a model's name, as for MODEL.
 const MODEL_CHARS_MAX: usize = 256;
 
-/// What a parser says of a text that it refuses: a few words for the message, or none.
+/// Why a parser refuses a text: a few words for the message, or empty.
 type Refusal = &'static str;
 
-/// Reads a text, which is empty only where a setting has no default.
+/// Parses a text, which is empty only if a setting has no default.
 type Parse<T> = Box<dyn Fn(&str) -> Result<T, Refusal>>;
 
-/// A kind of setting.
+/// The rule of a setting.
 pub(super) struct Rule<T> {
-    /// What it counts; empty where it is no number.
+    /// Its unit; empty if it is not a number.
     pub(super) unit: &'static str,
-    /// Which values it takes, after `allowed: `.
+    /// The allowed values, shown after `allowed: `.
     pub(super) allowed: String,
-    /// Whether its value must never be shown.
+    /// True if its value must never be shown.
     pub(super) secret: bool,
     parse: Parse<T>,
 }
@@ -50,7 +50,7 @@ impl<T: 'static> Rule<T> {
         self
     }
 
-    /// The same, where the empty default means none.
+    /// Returns the rule with an empty default meaning none.
     pub(super) fn optional(self) -> Rule<Option<T>> {
         let parse = self.parse;
         Rule {
@@ -61,7 +61,7 @@ impl<T: 'static> Rule<T> {
         }
     }
 
-    /// The value of a field: of the text given, otherwise of its default. A text that is refused is a fault.
+    /// Parses a field from the given text, otherwise from its default. Adds an error if the text is refused.
     pub(super) fn read(&self, field: &str, given: Option<&str>, default: &str, faults: &mut Vec<String>) -> Option<T> {
         let text = given.unwrap_or(default);
         let refusal = match (self.parse)(text) {
@@ -69,14 +69,15 @@ impl<T: 'static> Rule<T> {
             Err(refusal) => refusal,
         };
         let variable = variable(field);
-        let value = if self.secret { "set to what is not allowed".to_owned() } else { format!("`{}`", shown(text)) };
+        let value =
+            if self.secret { "set to a value that is not allowed".to_owned() } else { format!("`{}`", shown(text)) };
         let why = if refusal.is_empty() { String::new() } else { format!(" ({refusal})") };
         faults.push(format!("{variable} is {value}{why}; allowed: {}", self.allowed));
         None
     }
 }
 
-/// A value as a fault repeats it: one line, not too long.
+/// Shortens a value for an error: one line, limited length.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect::<String>().escape_debug().to_string();
     if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
@@ -85,7 +86,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// A whole number of `unit` within bounds.
+/// A whole number of `unit` within a range.
 pub(super) fn whole<T>(unit: &'static str, range: RangeInclusive<T>) -> Rule<T>
 where
     T: FromStr + PartialOrd + Display + 'static,
@@ -96,7 +97,7 @@ where
     .unit(unit)
 }
 
-/// A share of a whole: above 0, at most 1.
+/// A ratio: above 0, at most 1.
 pub(super) fn share() -> Rule<f64> {
     Rule::new("a number above 0 and at most 1", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or("")
@@ -108,7 +109,7 @@ pub(super) fn flag() -> Rule<bool> {
     Rule::new("true, false", |text| text.to_ascii_lowercase().parse().map_err(|_| ""))
 }
 
-/// One of a few names, whatever their case.
+/// One of several names, ignoring case.
 pub(super) fn choice<T: Choice>() -> Rule<T> {
     let names: Vec<&str> = T::CHOICES.iter().map(|(name, _)| *name).collect();
     Rule::new(names.join(", "), |text| {
@@ -116,14 +117,14 @@ pub(super) fn choice<T: Choice>() -> Rule<T> {
     })
 }
 
-/// A share that may be none at all, up to this one.
+/// A ratio from 0 to `most`.
 pub(super) fn share_upto(most: f64) -> Rule<f64> {
     Rule::new(format!("a number from 0 to {most}"), move |text| {
         text.parse().ok().filter(|share| (0.0..=most).contains(share)).ok_or("")
     })
 }
 
-/// The short name of a strategy, from any of its names.
+/// A strategy, by any of its names; returns its short name.
 pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
     let strategies = strategies.clone();
     Rule::new(strategies.all_names().join(", "), move |text| {
@@ -134,39 +135,39 @@ pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
 /// The strategies of a pipeline, separated by commas.
 pub(super) fn pipeline(strategies: &Strategies) -> Rule<Vec<&'static str>> {
     let strategies = strategies.clone();
-    Rule::new("a list of strategies, each once, without manual and pipeline, separated by commas", move |text| {
+    Rule::new("a list of strategies, each once, without manual or pipeline, separated by commas", move |text| {
         strategies.check_steps(items(text)).map_err(|_| "")
     })
 }
 
-/// Any text of at most `chars_max` characters.
+/// Text of at most `chars_max` characters.
 pub(super) fn text(chars_max: usize) -> Rule<String> {
     Rule::new(format!("text of at most {chars_max} characters"), move |text| {
         if text.chars().count() <= chars_max { Ok(text.to_owned()) } else { Err("too long") }
     })
 }
 
-/// A text that is never shown. It goes into an HTTP header, so it is printable ASCII.
+/// A secret that is never shown. It is sent in an HTTP header, so it is printable ASCII.
 pub(super) fn secret() -> Rule<SecretString> {
     Rule::new("printable ASCII without spaces", |text| {
-        if is_token(text) { Ok(SecretString::from(text)) } else { Err("it has other characters") }
+        if is_token(text) { Ok(SecretString::from(text)) } else { Err("it contains other characters") }
     })
     .secret()
 }
 
-/// The address of an API. A password in it would reach logs, so none is taken, and what was given is not repeated.
+/// The address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
 pub(super) fn base_url() -> Rule<String> {
     Rule::new(
         "an http:// or https:// address without user name, password, query or fragment, such as https://api.openai.com/v1",
         |text| {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-            let rest = rest.ok_or("it begins with neither http:// nor https://")?;
+            let rest = rest.ok_or("it starts with neither http:// nor https://")?;
             let host = rest.split('/').next().unwrap_or_default();
             match rest {
-                _ if host.is_empty() => Err("it names no host"),
-                _ if rest.contains('@') => Err("it has a user name or password; use OPENAI_API_KEY"),
-                _ if rest.contains(['?', '#']) => Err("it has a query or a fragment"),
-                _ if !is_token(rest) => Err("it has characters that an address cannot have"),
+                _ if host.is_empty() => Err("it has no host"),
+                _ if rest.contains('@') => Err("it contains a user name or password; use OPENAI_API_KEY"),
+                _ if rest.contains(['?', '#']) => Err("it contains a query or fragment"),
+                _ if !is_token(rest) => Err("it contains characters that are not allowed in an address"),
                 _ => Ok(text.trim_end_matches('/').to_owned()),
             }
         },
@@ -184,32 +185,32 @@ pub(super) fn address() -> Rule<IpAddr> {
     })
 }
 
-/// A directory or file by its path.
+/// The path of a directory or file.
 pub(super) fn path() -> Rule<PathBuf> {
     Rule::new("a path", |text| Ok(PathBuf::from(text)))
 }
 
-/// The file of an SQLite database.
+/// The file of a SQLite database.
 pub(super) fn sqlite_url() -> Rule<PathBuf> {
     Rule::new(
         "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db",
         |text| {
             let path = text.strip_prefix("sqlite://").ok_or("")?;
             match path {
-                _ if path.ends_with(['/', '.']) || path.is_empty() => Err("it names no file"),
-                _ if path.contains('?') => Err("it has options after `?`; there are none"),
-                _ if path.contains(":memory:") => Err("what is kept only in memory does not survive a restart"),
+                _ if path.ends_with(['/', '.']) || path.is_empty() => Err("it does not name a file"),
+                _ if path.contains('?') => Err("options after `?` are not supported"),
+                _ if path.contains(":memory:") => Err("a memory database does not survive a restart"),
                 _ => Ok(PathBuf::from(path)),
             }
         },
     )
 }
 
-/// What is logged: a level, or a list of `target=level`.
+/// A log filter: a level, or a list of `target=level`.
 pub(super) fn log_filter() -> Rule<String> {
     Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
         let directive = |text: &str| match text.split_once('=') {
-            // A bare word that is no level would be taken as a target, and a misspelt level would log nothing.
+            // A bare word that is not a level would be taken as a target, and a misspelt level would log nothing.
             None => text.parse::<LevelFilter>().is_ok(),
             Some((target, level)) => !target.is_empty() && level.parse::<LevelFilter>().is_ok(),
         };
@@ -239,17 +240,17 @@ pub(super) fn file_tools() -> Rule<Vec<FileTool>> {
     })
 }
 
-/// What models cost: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by commas.
+/// Model prices: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by commas.
 pub(super) fn prices() -> Rule<Prices> {
     Rule::new(
-        "a list of model=input/cached/output or model=input/cached/output/written, separated by commas; dollars for a \
+        "a list of model=input/cached/output or model=input/cached/output/written, separated by commas; dollars per \
          million tokens, each from 0 to 1000000 with at most 6 decimals",
         |text| {
             let mut of = BTreeMap::new();
             for item in items(text) {
                 let (model, price) = item.rsplit_once('=').ok_or("an item has no `=` between model and prices")?;
                 if of.insert(model_name(model)?, Price::parse(price)?).is_some() {
-                    return Err("a model stands there twice");
+                    return Err("a model is listed twice");
                 }
             }
             Ok(Prices::new(of))
@@ -257,7 +258,7 @@ pub(super) fn prices() -> Rule<Prices> {
     )
 }
 
-/// The windows of models: a list of `model=tokens`, separated by commas.
+/// Model windows: a list of `model=tokens`, separated by commas.
 pub(super) fn windows(range: RangeInclusive<u64>) -> Rule<BTreeMap<String, u64>> {
     let (least, most) = (*range.start(), *range.end());
     let allowed = format!("a list of model=tokens, separated by commas; each a whole number from {least} to {most}");
@@ -267,27 +268,27 @@ pub(super) fn windows(range: RangeInclusive<u64>) -> Rule<BTreeMap<String, u64>>
             let (model, tokens) = item.rsplit_once('=').ok_or("an item has no `=` between model and tokens")?;
             let model = model_name(model)?;
             let tokens = tokens.trim().parse::<u64>().ok().filter(|tokens| range.contains(tokens));
-            if of.insert(model, tokens.ok_or("an item's tokens are no such number")?).is_some() {
-                return Err("a model stands there twice");
+            if of.insert(model, tokens.ok_or("an item's tokens are not such a number")?).is_some() {
+                return Err("a model is listed twice");
             }
         }
         Ok(of)
     })
 }
 
-/// The name of a model in a list.
+/// Parses a model name in a list.
 fn model_name(text: &str) -> Result<String, Refusal> {
     let name = text.trim();
     let is_name = !name.is_empty() && name.chars().count() <= MODEL_CHARS_MAX;
-    is_name.then(|| name.to_owned()).ok_or("an item's model is not a name")
+    is_name.then(|| name.to_owned()).ok_or("an item's model name is invalid")
 }
 
-/// The items of a list; blank ones are passed over, so that a list may end with a comma.
+/// Splits a list; blank items are skipped, so that a list may end with a comma.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Whether a text is printable ASCII without spaces, at least one character.
+/// Returns true if a text is printable ASCII without spaces, at least one character.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,15 +1,15 @@
-//! Settings read from lists: what is taken, what is refused and how that is told.
+//! Settings read from lists: which are accepted, which are refused and with what message.
 
 use super::{Error, ProviderKind, Settings, declared, env_example};
 use secrecy::ExposeSecret;
 use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
-/// Reads settings and returns them, or the faults.
+/// Reads settings and returns them, or the errors.
 fn read(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
     Settings::from_iter(variables.iter().copied()).map_err(|Error(faults)| faults)
 }
 
-/// Checks that these variables are refused with exactly these faults.
+/// Checks that these variables are refused with exactly these errors.
 fn refused(variables: &[(&str, &str)], faults: &[&str]) {
     assert_eq!(read(variables).map(|_| ()).unwrap_err(), faults, "{variables:?}");
 }
@@ -111,14 +111,14 @@ fn prices_are_those_of_models_by_name() {
     assert_eq!(settings.warnings, Vec::<String>::new());
     assert!(read(&[]).unwrap().model.model_prices.is_empty());
     let warnings = prices("gpt-4o=1/1/1").unwrap().warnings;
-    let told = "MODEL_PRICES does not name `gpt-4.1-mini`, which MODEL chooses: what it costs is not told";
+    let told = "MODEL_PRICES has no price for `gpt-4.1-mini`, set in MODEL: its cost is not reported";
     assert_eq!(warnings, [told]);
     let allowed = "allowed: a list of model=input/cached/output or model=input/cached/output/written, separated by commas; \
-                   dollars for a million tokens, each from 0 to 1000000 with at most 6 decimals";
+                   dollars per million tokens, each from 0 to 1000000 with at most 6 decimals";
     for (text, why) in [
         ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),
-        ("=1/1/1", "an item's model is not a name"),
-        ("a=1/1/1,a=2/2/2", "a model stands there twice"),
+        ("=1/1/1", "an item's model name is invalid"),
+        ("a=1/1/1,a=2/2/2", "a model is listed twice"),
         ("a=1/1", "a model has three or four prices: input/cached/output/written"),
     ] {
         let fault = format!("MODEL_PRICES is `{text}` ({why}); {allowed}");
@@ -134,15 +134,15 @@ fn windows_are_those_of_models_by_name() {
     assert_eq!(settings.context.model_windows, expected.into());
     assert_eq!(settings.warnings, Vec::<String>::new());
     let warnings = windows("main=8000").unwrap().warnings;
-    assert_eq!(warnings, ["MODEL_WINDOWS gives `main` 8000 tokens, so CONTEXT_WINDOW is not used for it"]);
+    assert_eq!(warnings, ["MODEL_WINDOWS sets `main` to 8000 tokens, so CONTEXT_WINDOW is not used for it"]);
     assert_eq!(windows("main=9000").unwrap().warnings, Vec::<String>::new());
     let allowed = "allowed: a list of model=tokens, separated by commas; each a whole number from 512 to 100000000";
     for (text, why) in [
         ("gpt-4o:1000", "an item has no `=` between model and tokens"),
-        ("=1000", "an item's model is not a name"),
-        ("a=1000,a=2000", "a model stands there twice"),
-        ("a=511", "an item's tokens are no such number"),
-        ("a=8k", "an item's tokens are no such number"),
+        ("=1000", "an item's model name is invalid"),
+        ("a=1000,a=2000", "a model is listed twice"),
+        ("a=511", "an item's tokens are not such a number"),
+        ("a=8k", "an item's tokens are not such a number"),
     ] {
         let fault = format!("MODEL_WINDOWS is `{text}` ({why}); {allowed}");
         assert_eq!(windows(text).map(|_| ()).unwrap_err(), [fault]);
@@ -258,13 +258,13 @@ fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
     refused(
         &[("MODEL_PROVIDER", "openai")],
         &[
-            "MODEL_PROVIDER is `openai`, and neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; allowed: one of them set, \
-           or MODEL_PROVIDER auto or offline",
+            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or set \
+           MODEL_PROVIDER to auto or offline",
         ],
     );
     refused(
         &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],
-        &["AUTH_TOKENS and OPERATOR_TOKENS give `bob` a token that stands there before; allowed: each token once"],
+        &["AUTH_TOKENS and OPERATOR_TOKENS repeat a token for `bob`; allowed: each token once"],
     );
 }
 
@@ -286,7 +286,7 @@ fn secrets_are_in_no_message_and_in_no_debug_output() {
         ("OPERATOR_TOKENS", "op:hunter2".to_owned()),
     ];
     let settings = Settings::from_iter(right).unwrap();
-    assert_eq!(settings.warnings, ["the token of `op` has fewer than 16 characters and could be guessed"]);
+    assert_eq!(settings.warnings, ["the token of `op` has fewer than 16 characters and might be guessed"]);
     let debug = format!("{settings:?}");
     assert!(!debug.contains("hunter2") && debug.contains("ann"), "{debug}");
 }
@@ -312,7 +312,7 @@ fn the_hooks_file_lies_under_the_working_directory() {
 #[test]
 fn a_setting_that_is_nearly_spelt_right_is_warned_about() {
     let settings = read(&[("LOG_LEVL", "debug")]).unwrap();
-    assert_eq!(settings.warnings, ["LOG_LEVL is no setting and is ignored; was LOG_LEVEL meant?"]);
+    assert_eq!(settings.warnings, ["LOG_LEVL is not a setting and is ignored; did you mean LOG_LEVEL?"]);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn the_example_uncommented_is_the_defaults() {
     assert_eq!(format!("{settings:?}"), format!("{:?}", read(&[]).unwrap()));
 }
 
-/// Reads settings from a file that says `dotenv` and from this environment; the faults as one text.
+/// Reads settings from a file with the content `dotenv` and from this environment; returns the errors as one text.
 fn merged(dotenv: &str, environment: &[(&str, &[u8])]) -> Result<Settings, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(".env");
@@ -348,7 +348,7 @@ fn the_environment_wins_over_the_file_and_can_unset_what_it_sets() {
 #[test]
 fn a_file_or_value_that_cannot_be_read_is_a_fault_that_repeats_nothing() {
     let fault = merged("MODEL=one\nOPENAI_API_KEY=sk hunter2\n", &[]).unwrap_err();
-    assert!(fault.contains("what follows MODEL is not NAME=value") && !fault.contains("hunter2"), "{fault}");
+    assert!(fault.contains("the variable after MODEL is not NAME=value") && !fault.contains("hunter2"), "{fault}");
     let fault = merged("", &[("AUTH_TOKENS", b"ann:hunter2\xff")]).unwrap_err();
     assert!(fault.contains("AUTH_TOKENS is not UTF-8") && !fault.contains("hunter2"), "{fault}");
     let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,15 @@
-//! The values that settings have where a number or a text would say too little.
+//! Types of settings that are more than a number or text.
 
 use super::rules::is_token;
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Characters of a token's name; it stands in every session's head.
+/// Most characters of a token's name, which is stored in every session's head.
 const NAME_CHARS_MAX: usize = 64;
 
 /// A value chosen by name.
 pub trait Choice: Copy + 'static {
-    /// Every name with its value; the first name of a value is its own, the others stand for it.
+    /// Every name with its value; the first name of a value is canonical, the others are aliases.
     const CHOICES: &'static [(&'static str, Self)];
 }
 
@@ -28,7 +28,7 @@ macro_rules! choices {
 choices! {
     /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
     ProviderChoice {
-        /// `openai` where a key or a base URL is set, `offline` otherwise.
+        /// `openai` if a key or a base URL is set, `offline` otherwise.
         Auto = "auto",
         /// An OpenAI-compatible server.
         OpenAi = "openai",
@@ -36,7 +36,7 @@ choices! {
         Offline = "offline",
     }
 
-    /// `OPENAI_API`: which of the two APIs is spoken.
+    /// `OPENAI_API`: the API to use.
     OpenAiApi {
         /// Responses at OpenAI's own address, Chat Completions elsewhere.
         Auto = "auto",
@@ -46,31 +46,32 @@ choices! {
         Chat = "chat",
     }
 
-    /// `SUMMARY_REQUEST`: where summaries are made.
+    /// `SUMMARY_REQUEST`: how a summary is requested.
     SummaryPlace {
-        /// `cached_prefix` where the session's own model summarises and its provider was seen to cache, else `quoted`.
+        /// `cached_prefix` if the session's own model summarises and its provider has been seen to cache, else
+        /// `quoted`.
         Auto = "auto",
-        /// In a request of their own.
+        /// In a separate request.
         Quoted = "quoted",
-        /// Behind the request that the conversation would send.
+        /// Appended to the request that the conversation would send.
         CachedPrefix = "cached_prefix",
     }
 
-    /// `SUMMARY_KIND`: what conversations are about.
+    /// `SUMMARY_KIND`: the kind of conversation.
     SummaryKind {
-        /// Recognised for each summary.
+        /// Detected for each summary.
         Auto = "auto",
-        /// People and what they tell.
+        /// People and what they say.
         Chat = "chat",
         /// Work on code.
         Code = "code",
-        /// The search for a fault.
+        /// Finding the cause of a fault.
         Debugging = "debugging",
-        /// Reading.
+        /// Research.
         Research = "research",
     }
 
-    /// `SUMMARY_FORM`: the form that summaries are asked for in.
+    /// `SUMMARY_FORM`: the form of summaries.
     SummaryForm {
         /// The six sections.
         Sections = "sections",
@@ -78,7 +79,7 @@ choices! {
         Free = "free",
     }
 
-    /// `CONTEXT_ESTIMATOR`: whose way of estimating tokens.
+    /// `CONTEXT_ESTIMATOR`: how tokens are estimated.
     ContextEstimator {
         /// The model's tokenizer or character weights.
         Own = "own",
@@ -86,24 +87,24 @@ choices! {
         Pi = "pi",
     }
 
-    /// `CONTEXT_CUT_RULE`: whose rule says where a compaction cuts.
+    /// `CONTEXT_CUT_RULE`: the rule for where a compaction cuts.
     ContextCutRule {
-        /// The legal cut that keeps what is closest to the wish.
+        /// The valid cut that keeps closest to the configured amount.
         Own = "own",
         /// pi's.
         Pi = "pi",
     }
 
-    /// `LOG_FORMAT`: how a line of the log looks.
+    /// `LOG_FORMAT`: the format of a log line.
     LogFormat {
         /// For people.
         Text = "text",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
-/// Characters of the name of a tool or of its argument; model servers take no longer ones.
+/// Most characters of a tool's or argument's name; model servers accept no longer ones.
 const TOOL_CHARS_MAX: usize = 128;
 
 /// A tool whose calls name a file.
@@ -111,7 +112,7 @@ const TOOL_CHARS_MAX: usize = 128;
 pub struct FileTool {
     /// The tool's name.
     pub tool: String,
-    /// The argument that is the path.
+    /// The argument that holds the path.
     pub argument: String,
 }
 
@@ -124,13 +125,13 @@ impl FileTool {
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         };
         if !is_name(tool) || !is_name(argument) {
-            return Err("an item's tool or argument is not a name");
+            return Err("an item's tool or argument name is invalid");
         }
         Ok(Self { tool: tool.to_owned(), argument: argument.to_owned() })
     }
 }
 
-/// Variables that are no settings: a file can name one of them in the place of a secret. They are never shown.
+/// Variables that are not settings: a file can name one of them instead of containing a secret. They are never shown.
 #[derive(Clone, Default)]
 pub struct Variables(Arc<BTreeMap<String, SecretString>>);
 
@@ -139,7 +140,7 @@ impl Variables {
         Self(Arc::new(variables.map(|(name, value)| (name, SecretString::from(value))).collect()))
     }
 
-    /// What a variable holds; `None` where it is not set.
+    /// Returns the value of a variable; `None` if it is not set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&SecretString> {
         self.0.get(name)
@@ -152,10 +153,10 @@ impl fmt::Debug for Variables {
     }
 }
 
-/// Who may come in, and by which token.
+/// A user and the token that authenticates them.
 #[derive(Debug, Clone)]
 pub struct NamedToken {
-    /// The name that owns what this token makes.
+    /// The name that owns what is created with this token.
     pub name: String,
     /// The token; compare it in constant time.
     pub token: SecretString,
@@ -167,21 +168,21 @@ impl NamedToken {
         let (name, token) = (name.trim(), token.trim());
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(is_name) {
-            return Err("an item's name is not one");
+            return Err("an item's name is invalid");
         }
         if !is_token(token) {
-            return Err("an item's token is empty or has other characters than printable ASCII");
+            return Err("an item's token is empty or contains characters other than printable ASCII");
         }
         Ok(Self { name: name.to_owned(), token: SecretString::from(token) })
     }
 }
 
-/// A web origin as browsers send it: `scheme://host` and, where it is not the scheme's own, `:port`; lower case.
+/// A web origin as browsers send it: `scheme://host` and, unless it is the scheme's default, `:port`; in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// The origin as it stands in an `Origin` header.
+    /// Returns the origin as it appears in an `Origin` header.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -189,15 +190,15 @@ impl Origin {
 
     pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
         let origin = item.to_ascii_lowercase();
-        let (scheme, host) = origin.split_once("://").ok_or("an origin begins with https:// or http://")?;
+        let (scheme, host) = origin.split_once("://").ok_or("an origin starts with https:// or http://")?;
         if !matches!(scheme, "http" | "https") {
-            return Err("an origin begins with https:// or http://");
+            return Err("an origin starts with https:// or http://");
         }
         if host.contains('*') {
-            return Err("`*` would let every page in; name each origin");
+            return Err("`*` would admit every page; list each origin");
         }
         if host.contains(['/', '@', '?', '#']) || !is_token(host) {
-            return Err("an origin is scheme, host and port only, without a `/` at its end");
+            return Err("an origin is only scheme, host and port, without a trailing `/`");
         }
         let own_port = if scheme == "https" { ":443" } else { ":80" };
         let host = host.strip_suffix(own_port).unwrap_or(host);

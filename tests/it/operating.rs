@@ -370,7 +370,7 @@ async fn wrong_settings_stop_the_start_with_what_is_allowed() {
         (
             "MODEL_PROVIDER",
             "openai",
-            "MODEL_PROVIDER is `openai`, and neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
+            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
         ),
         ("OPENAI_API", "soap", "OPENAI_API is `soap`; allowed: auto, responses, chat"),
         ("WS_PORT", "65536", "WS_PORT is `65536`; allowed: a whole number from 0 to 65535"),
@@ -378,11 +378,11 @@ async fn wrong_settings_stop_the_start_with_what_is_allowed() {
         ("MESSAGE_BYTES_MAX", "1MB", "MESSAGE_BYTES_MAX is `1MB`; allowed: a whole number from 1024 to 67108864"),
         ("DATABASE_URL", "postgres://db", "DATABASE_URL is `postgres://db`; allowed: sqlite:// and the path of a file"),
         ("LOG_LEVEL", "loud", "LOG_LEVEL is `loud`; allowed: off, error, warn, info, debug, trace"),
-        ("AUTH_TOKENS", "secret-without-a-name", "AUTH_TOKENS is set to what is not allowed"),
+        ("AUTH_TOKENS", "secret-without-a-name", "AUTH_TOKENS is set to a value that is not allowed"),
         (
             "OPENAI_API_KEY",
             "a secret",
-            "OPENAI_API_KEY is set to what is not allowed (it has other characters); allowed:",
+            "OPENAI_API_KEY is set to a value that is not allowed (it contains other characters); allowed:",
         ),
     ];
     let folder = folder();

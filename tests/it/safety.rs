@@ -210,12 +210,12 @@ async fn a_server_that_others_can_reach_needs_tokens_and_origins() {
             .iter()
             .map(|variable| {
                 format!(
-                    "\n  HOST is `0.0.0.0`, which others can reach, and {variable} is not set; allowed: {variable} \
-                     set, or HOST 127.0.0.1 or ::1"
+                    "\n  HOST is `0.0.0.0`, which is reachable from other machines, and {variable} is not set; set {variable}, or \
+                set HOST to 127.0.0.1 or ::1"
                 )
             })
             .collect();
-        assert_eq!(ended.faults, format!("reseed: the settings are wrong:{expected}\n"));
+        assert_eq!(ended.faults, format!("reseed: invalid settings:{expected}\n"));
         assert!(!folder.path().join("data").exists(), "nothing is made by a server that does not start");
     }
 }
