@@ -1,4 +1,4 @@
-//! `reseed check`: reads the settings, asks the model one short question, and prints what it found.
+//! `reseed check`: reads the settings, sends the model one short request, and prints what it found.
 
 use super::{say, serve};
 use crate::{
@@ -19,13 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The question: short, and any model can answer it.
+/// The prompt: short, and any model can answer it.
 const QUESTION: &str = "Reply with the single word: ready";
 
-/// Tokens of its answer; models that think before they answer need some.
+/// Tokens of the answer; models that reason first need some.
 const ANSWER_TOKENS_MAX: u64 = 512;
 
-/// Times the first piece of the answer.
+/// Measures the time to the first piece of the answer.
 struct FirstPiece {
     began: Instant,
     after: Option<Duration>,
@@ -44,7 +44,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let provider = serve::provider(settings)?;
     let model = settings.model.model_name().to_owned();
     let address = match settings.model.provider() {
-        ProviderKind::Offline => "built in, needs nothing".to_owned(),
+        ProviderKind::Offline => "built in".to_owned(),
         ProviderKind::OpenAi => {
             settings.model.openai_base_url.clone().unwrap_or("https://api.openai.com/v1".to_owned())
         }
@@ -52,13 +52,13 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     say(format!("provider    {} ({address})", provider.name()));
     say(format!("model       {model}"));
     match provider.models().await {
-        Ok(models) if models.is_empty() => say("models      it lists none"),
+        Ok(models) if models.is_empty() => say("models      none listed"),
         Ok(models) => {
             let known = models.iter().any(|listed| listed.id == model);
-            let note = if known { "the model is among them" } else { "the model is NOT among them" };
-            say(format!("models      it lists {}; {note}", models.len()));
+            let note = if known { "includes the model" } else { "does NOT include the model" };
+            say(format!("models      {} listed; {note}", models.len()));
         }
-        Err(fault) => say(format!("models      it does not list them: {}", fault.message)),
+        Err(fault) => say(format!("models      cannot be listed: {}", fault.message)),
     }
     let windows = serve::windows(settings, &*provider).await;
     let deployment = serve::deployment(settings, windows)?;
@@ -73,8 +73,8 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     say(format!("compacts    {}", serve::compacts_line(&deployment)));
     let webhooks = serve::webhooks(settings)?;
     if settings.hooks.hooks_file.is_some() {
-        // Asking one would make it do something.
-        say(format!("webhooks    {}, not asked", webhooks.len()));
+        // Calling one would make it act.
+        say(format!("webhooks    {}, not called", webhooks.len()));
     }
     say(format!("database    {}", settings.store.database_path().display()));
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
@@ -94,13 +94,13 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     };
     let began = Instant::now();
     let mut first = FirstPiece { began, after: None };
-    let answer = provider.answer(&request, &mut first).await.context("ask the model")?;
+    let answer = provider.answer(&request, &mut first).await.context("send the request")?;
     let total = began.elapsed();
     let first = first.after.unwrap_or(total);
-    say(format!("answer      first piece after {} ms, all after {} ms", first.as_millis(), total.as_millis()));
+    say(format!("answer      first piece after {} ms, complete after {} ms", first.as_millis(), total.as_millis()));
     match answer.usage {
-        Some(usage) => say(format!("usage       reported: {} in, {} out", usage.input_tokens, usage.output_tokens)),
-        None => say("usage       not reported: counts will be estimates"),
+        Some(usage) => say(format!("usage       reported: {} input tokens, {} output tokens", usage.input_tokens, usage.output_tokens)),
+        None => say("usage       not reported: token counts will be estimates"),
     }
     Ok(())
 }

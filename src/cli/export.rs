@@ -1,4 +1,4 @@
-//! `reseed export`: writes a session as a file that pi reads.
+//! `reseed export`: writes a session as a file that pi can read.
 
 use crate::{
     config::Settings,
@@ -15,45 +15,45 @@ use std::{
     path::PathBuf,
 };
 
-/// Records that are read at a time.
+/// Records read at a time.
 const PAGE: u32 = 200;
 
-/// What to export, and where to.
+/// The options of `reseed export`.
 #[derive(Debug, Args)]
 pub struct ExportCommand {
     /// The session's id.
     session: SessionId,
-    /// The file to write; it must not be there yet. Without it the session goes to standard output.
+    /// The file to write; it must not exist. Without it, the session is written to standard output.
     #[arg(long)]
     output: Option<PathBuf>,
 }
 
 pub(super) async fn run(settings: &Settings, command: ExportCommand) -> anyhow::Result<()> {
     let path = settings.store.database_path();
-    let store = SqliteStore::open_read_only(&path).context("open the database to read")?;
+    let store = SqliteStore::open_read_only(&path).context("open the database read-only")?;
     let now = crate::clock::Clock::now(&crate::clock::SystemClock);
-    // Before a file is made that would then be empty.
+    // Check first, so that no empty file is created.
     store.head(&command.session).await?;
     match &command.output {
         None => export(&store, &command.session, now, &mut BufWriter::new(std::io::stdout().lock())).await,
         Some(output) => {
-            let file = File::create_new(output).with_context(|| format!("make the file {}", output.display()))?;
+            let file = File::create_new(output).with_context(|| format!("create the file {}", output.display()))?;
             export(&store, &command.session, now, &mut BufWriter::new(file)).await
         }
     }
 }
 
-/// Writes a session's lines: version 3 of pi's format.
+/// Writes a session's lines, in version 3 of pi's format.
 ///
 /// # Errors
-/// There is no such session, a record is damaged, it cannot be written.
+/// There is no such session, a record is damaged, or the output cannot be written.
 pub async fn export(
     store: &dyn SessionStore,
     session: &SessionId,
     now: Timestamp,
     to: &mut impl Write,
 ) -> anyhow::Result<()> {
-    // Where the session goes on, and which of its compactions count, follows from the whole log.
+    // Where the session continues, and which of its compactions are in effect, depends on the whole log.
     let (head, state) = stored::read(store, session).await?;
     let mut exporter = Exporter::new(session.clone(), head.head.created_at).keeping(&state.pins, &state.undone);
     let mut after_seq = 0;

@@ -1,7 +1,7 @@
-//! `reseed import`: makes sessions from pi's session files.
+//! `reseed import`: creates sessions from pi's session files.
 //!
-//! A file is read twice, line by line: first to see whether all of it can be read, then to write it. So nothing is written
-//! of a file that is refused, and a large one is never in memory as a whole.
+//! A file is read twice, line by line: first to check all of it, then to write it. So nothing is written from a refused
+//! file, and a large one is never in memory as a whole.
 
 use super::{say, serve};
 use crate::{
@@ -28,69 +28,69 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of the longest line that is read: several times the largest picture that a model takes.
+/// Bytes of the longest line that is accepted: several times the largest image that a model accepts.
 const LINE_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Events of one durable step, and their bytes: large enough to be quick, small enough to hold.
+/// Events of one durable step, and their bytes: large enough to be fast, small enough to hold in memory.
 const STEP_EVENTS_MAX: usize = 500;
 /// See [`STEP_EVENTS_MAX`].
 const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Faults of one file that are told; the rest is counted.
+/// Most errors reported for one file; the rest is counted.
 const FAULTS_TOLD_MAX: usize = 20;
 
-/// What to import, and how.
+/// The options of `reseed import`.
 #[derive(Debug, Args)]
 pub struct ImportCommand {
-    /// Session files of pi, version 1 to 3.
+    /// pi's session files, version 1 to 3.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Leave out lines that are broken, and say which. Otherwise a file with such a line is refused.
+    /// Skip broken lines and report them. Otherwise a file with such a line is refused.
     #[arg(long)]
     skip_broken: bool,
-    /// Whose the sessions will be: a name of AUTH_TOKENS. Not needed where there are none.
+    /// The owner of the sessions: a name in AUTH_TOKENS. Not needed if there are none.
     #[arg(long, default_value = "")]
     owner: String,
-    /// Give the session a new id, where the file's is taken by another session.
+    /// Give the session a new id if another session already has the file's.
     #[arg(long)]
     new_id: bool,
 }
 
-/// How sessions are made from files.
+/// How sessions are created from files.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
-    /// Leave out lines that are broken.
+    /// Skip broken lines.
     pub skip_broken: bool,
-    /// Whose they will be.
+    /// The owner of the sessions.
     pub owner: String,
-    /// Give them new ids.
+    /// Give the sessions new ids.
     pub new_id: bool,
-    /// The model that they go on with.
+    /// The model that the sessions continue with.
     pub model: String,
-    /// Their strategy's short name.
+    /// The short name of their strategy.
     pub strategy: String,
-    /// Where ids come from that the file's cannot be.
+    /// The seed for ids that replace unusable ones in the file.
     pub seed: u64,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// The session.
     pub session: SessionId,
-    /// Its entries.
+    /// The number of its entries.
     pub entries: u64,
-    /// The version that the file was written in.
+    /// The format version of the file.
     pub version: u64,
-    /// What was left out, and what is otherwise than in the file, a line each.
+    /// What was skipped or changed, one line each.
     pub notes: Vec<String>,
 }
 
 pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::Result<()> {
     let store = serve::open_store(settings).context(
-        "the database must not be in use while sessions are imported: stop the server, import, start it again",
+        "the database must not be in use during an import: stop the server, import, then start it again",
     )?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
@@ -121,15 +121,15 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
     }
     store.close().await.context("close the database")?;
     let files = command.files.len();
-    anyhow::ensure!(refused == 0, "{refused} of {files} files were not imported; each is left as it was");
+    anyhow::ensure!(refused == 0, "{refused} of {files} files were not imported; nothing was written from them");
     Ok(())
 }
 
-/// Makes a session from a file.
+/// Creates a session from a file.
 ///
 /// # Errors
-/// The file cannot be read, is no session, or has broken lines that are not to be skipped; its session is there already;
-/// the store's. Nothing of the file is kept then.
+/// The file cannot be read, is not a session, or has broken lines that are not to be skipped; its session already
+/// exists; the store's errors. Nothing from the file is kept then.
 pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptions) -> anyhow::Result<Imported> {
     let Checked { header, mut notes } = check(file, options)?;
     let mut ids = IdSource::seeded(options.seed ^ 0x6964);
@@ -137,7 +137,7 @@ pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptio
         Ok(id) if !options.new_id => id,
         Ok(_) => ids.next_id(),
         Err(why) => {
-            notes.push(format!("its session id cannot be one here ({why}); it was given another"));
+            notes.push(format!("its session id is not valid here ({why}); it was given a new one"));
             ids.next_id()
         }
     };
@@ -149,15 +149,15 @@ pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptio
     let written = writer.file(file, options, &mut notes).await;
     let released = store.release(&writer.lease).await;
     if let Err(error) = written {
-        // Half a session is none.
-        store.delete(&session).await.context("delete what was imported so far")?;
+        // A partial session is not kept.
+        store.delete(&session).await.context("delete the partial session")?;
         return Err(error);
     }
     released.context("release the session")?;
     Ok(Imported { session, entries: writer.state.entries, version, notes })
 }
 
-/// Makes the session, unfinished until its last step: nobody sees it, and after a crash the next start of the server
+/// Creates the session, unfinished until its last step: nobody sees it, and after a crash the next start of the server
 /// deletes it.
 async fn create(store: &dyn SessionStore, session: &SessionId, owner: &str) -> anyhow::Result<Lease> {
     match store.create(session, owner, UNFINISHED).await {
@@ -166,7 +166,7 @@ async fn create(store: &dyn SessionStore, session: &SessionId, owner: &str) -> a
             Ok(store.create(session, owner, UNFINISHED).await?)
         }
         Err(store::Error::Exists(id)) => {
-            anyhow::bail!("there is a session `{id}` already; --new-id imports the file as another one")
+            anyhow::bail!("session `{id}` already exists; use --new-id to import the file as a new one")
         }
         created => Ok(created?),
     }
@@ -177,7 +177,7 @@ struct Checked {
     notes: Vec<String>,
 }
 
-/// Reads the whole file and tells every line that cannot be read.
+/// Reads the whole file and reports every line that cannot be read.
 fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<Checked> {
     let mut header = None;
     let mut faults = Vec::new();
@@ -188,30 +188,30 @@ fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<Checked> {
             Ok(_) => {}
             Err(fault @ Fault::NoSession { .. }) => return Err(fault.into()),
             Err(fault) => {
-                // Before the header nothing shows that this is a session at all.
-                anyhow::ensure!(reader.has_header(), "{fault}; a session of pi's begins with a header");
+                // Without a header nothing shows that this is a session.
+                anyhow::ensure!(reader.has_header(), "{fault}; a pi session starts with a header");
                 faults.push(fault.to_string());
             }
         }
     }
-    let header = header.context("the file is empty; a session of pi's begins with a header")?;
+    let header = header.context("the file is empty; a pi session starts with a header")?;
     let told = faults.len().min(FAULTS_TOLD_MAX);
     let mut text = faults[..told].join("; ");
     if faults.len() > told {
         text.push_str(&format!("; and {} more", faults.len() - told));
     }
-    anyhow::ensure!(faults.is_empty() || options.skip_broken, "{text}; --skip-broken leaves such lines out");
-    let notes = faults.into_iter().map(|fault| format!("{fault}; left out")).collect();
+    anyhow::ensure!(faults.is_empty() || options.skip_broken, "{text}; use --skip-broken to skip such lines");
+    let notes = faults.into_iter().map(|fault| format!("{fault}; skipped")).collect();
     Ok(Checked { header, notes })
 }
 
-/// A line's bytes, without its end.
+/// The bytes of a line, without its line end.
 type Bytes = Vec<u8>;
 
 fn read(reader: &mut Reader, line: Bytes) -> Result<Item, Fault> {
     match String::from_utf8(line) {
         Ok(text) => reader.line(&text),
-        // Counted as a line, and told as one that is not JSON.
+        // Counted as a line, and reported like one that is not JSON.
         Err(_) => match reader.line("\u{1}") {
             Err(Fault::Broken { line, .. }) => Err(Fault::Broken { line, why: "it is not UTF-8".to_owned() }),
             other => other,
@@ -239,7 +239,7 @@ fn lines(file: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Byte
     }))
 }
 
-/// Writes a session's events, step by step.
+/// Writes a session's events in steps.
 struct Writer<'a> {
     store: &'a dyn SessionStore,
     lease: Lease,
@@ -250,7 +250,7 @@ struct Writer<'a> {
     step: Vec<NewRecord>,
     step_bytes: usize,
     next_seq: u64,
-    /// What the file calls the session; else what was said first in it.
+    /// The session's name in the file; otherwise its first message.
     name: Option<String>,
     first_said: Option<String>,
     model: String,
@@ -299,7 +299,7 @@ impl<'a> Writer<'a> {
                     );
                     self.entry(entry).await?;
                 }
-                // Told by the check before, or blank.
+                // Reported by the check before, or blank.
                 _ => {}
             }
         }
@@ -339,7 +339,7 @@ impl<'a> Writer<'a> {
 
     async fn event(&mut self, event: &Event) -> anyhow::Result<()> {
         self.state.apply(event);
-        let body = serde_json::to_string(event).context("write an event")?;
+        let body = serde_json::to_string(event).context("serialise an event")?;
         self.step_bytes += body.len();
         self.step.push(NewRecord { body: body.into(), entry: EntryColumns::of(event) });
         if self.step.len() >= STEP_EVENTS_MAX || self.step_bytes >= STEP_BYTES_MAX {
@@ -352,11 +352,11 @@ impl<'a> Writer<'a> {
         let records = std::mem::take(&mut self.step);
         self.step_bytes = 0;
         let count = records.len() as u64;
-        let state = serde_json::to_string(&self.state).context("write where the session stands")?;
+        let state = serde_json::to_string(&self.state).context("serialise the session state")?;
         let head = Head {
             name: self.state.name.clone(),
             created_at,
-            // A file may claim to be from the future.
+            // A file's timestamps may be in the future.
             updated_at: updated_at.min(self.now),
             entries: self.state.entries,
             state: state.into(),
@@ -368,7 +368,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A compaction of the file that does not count. Nothing is counted here: the next turn does.
+/// Returns the event for a compaction in the file that is not in effect. Its counts are zero: the next turn computes
+/// them.
 fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
     let context_info = ContextInfo {
         token_count: 0,

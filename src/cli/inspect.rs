@@ -31,24 +31,24 @@ use reseed_protocol::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Entries read at once.
+/// Entries read per query.
 const PAGE: u32 = 200;
 
-/// What `reseed inspect` takes.
+/// The options of `reseed inspect`.
 #[derive(Debug, Args)]
 pub(super) struct InspectOptions {
-    /// The session's id, as `reseed sessions` lists it.
+    /// The session's id, as listed by `reseed sessions`.
     session: String,
-    /// Print what the next request would send, as Markdown, instead of the tree. Tools are offered by clients and not
-    /// stored: those are not in it. Neither is what hooks add for one request.
+    /// Print what the next request would send, as Markdown, instead of the tree. It omits tools, which clients offer
+    /// and which are not stored, and what hooks add to a single request.
     #[arg(long)]
     context: bool,
-    /// Print JSON: the tree with all that its lines show, or the context as `get_context` answers it.
+    /// Print JSON: the tree with everything its lines show, or the context as returned by `get_context`.
     #[arg(long)]
     json: bool,
 }
 
-/// An entry of the tree.
+/// An entry of the printed tree.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
@@ -60,25 +60,25 @@ struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
     timestamp: Timestamp,
-    /// What it adds to a request that it is sent with, as estimated.
+    /// The estimated tokens it adds to a request.
     tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<Compacted>,
-    /// What the request of an answer cost.
+    /// The usage of an answer's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
-    /// Where the request of an answer parts from the one before it.
+    /// Where an answer's request differs from the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     broke: Option<PrefixBreak>,
-    /// Every compaction keeps it word for word.
+    /// Every compaction keeps it verbatim.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pinned: bool,
-    /// A compaction that was taken back.
+    /// The compaction was undone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     undone: bool,
 }
 
-/// What a compaction did.
+/// The effect of a compaction.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Compacted {
@@ -137,7 +137,7 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
     Ok(())
 }
 
-/// Every entry with a line of what it says: its text is let go of as soon as that is known.
+/// Returns every entry with a one-line preview: its text is dropped as soon as the preview is known.
 async fn entries(store: &dyn SessionStore, head: &SessionHead, state: &SessionState) -> anyhow::Result<Vec<Shown>> {
     let counter = Counter::for_model(&state.model);
     let mut shown = Vec::new();
@@ -198,20 +198,20 @@ fn print_tree(session: &SessionHead, state: &SessionState, entries: Vec<Shown>) 
     let name = if head.name.is_empty() { "(no name)".to_owned() } else { one_line(&head.name) };
     let owner = if session.owner.is_empty() { String::new() } else { format!(", of {}", session.owner) };
     say(format!("session {}{owner}: {name}", session.session));
-    say(format!("  made {}, changed {}", head.created_at, head.updated_at));
+    say(format!("  created {}, updated {}", head.created_at, head.updated_at));
     say(format!("  model {}, strategy {}, {} compactions", one_line(&state.model), state.strategy, state.compactions));
     let percent = usage_percent(head.token_count, head.window_tokens);
     say(format!("  {} entries, {} of {} tokens ({percent} %)", head.entries, head.token_count, head.window_tokens));
     if head.cost_nano_usd.is_some() {
         let rest = match head.unpriced_requests {
             0 => String::new(),
-            requests => format!("; what {requests} of its requests cost is not known"),
+            requests => format!("; the cost of {requests} of its requests is unknown"),
         };
-        say(format!("  paid {}{rest}", paid(head)));
+        say(format!("  cost {}{rest}", paid(head)));
     }
     let leaf = state.leaf.as_ref();
     if leaf.is_none() {
-        say("  it stands before its first entry");
+        say("  the leaf is before the first entry");
     }
     let drawn: Vec<Drawn> = entries.into_iter().map(|entry| drawn(entry, leaf)).collect();
     draw(&drawn, leaf, |prefix, entry| say(format!("{prefix}{}", entry.text)));
@@ -241,7 +241,7 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
     Drawn { text: text.trim_end().to_owned(), id: entry.entry_id, parent: entry.parent_id }
 }
 
-/// What the request of an answer was: how much was sent, and how much of that was not new to the provider.
+/// Formats the request of an answer: how much was sent, and how much of it the provider already had.
 fn asked(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     let mut text = format!("({} sent", usage.input_tokens);
     if let Some(shared) = usage.prefix_tokens {
@@ -262,7 +262,7 @@ fn asked(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     text + ") "
 }
 
-/// What the next request would send, for a terminal: what only a terminal obeys is shown as a mark.
+/// Prints what the next request would send, with control characters shown as marks.
 fn print_context(context: &Context, json: bool) -> anyhow::Result<()> {
     if json {
         say(serde_json::to_string(context)?);

@@ -1,4 +1,4 @@
-//! The command line: `serve` (also without a word), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`.
+//! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`.
 
 pub mod chat;
 mod check;
@@ -14,9 +14,9 @@ use crate::config::{self, Settings};
 use clap::{Parser, Subcommand};
 use std::{io::Write as _, process::ExitCode};
 
-/// A WebSocket server that keeps LLM conversations inside the model's context window, for ever.
+/// A WebSocket server that keeps LLM conversations inside the model's context window indefinitely.
 ///
-/// Without a key it runs on a built-in offline model: start it and open the page it names.
+/// Without an API key it runs on a built-in offline model: start it and open the page that it prints.
 #[derive(Debug, Parser)]
 #[command(name = "reseed", version, after_long_help = config::help())]
 pub struct Cli {
@@ -26,25 +26,25 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve. This is also what `reseed` alone does. Settings come from the environment and `.env`; see `--help`.
+    /// Run the server. This is the default command. Settings come from the environment and `.env`; see `--help`.
     Serve,
-    /// Read the settings, ask the model one question, and print what was found, its window included.
+    /// Check the settings and the model with one short request, and print what was found, including its window.
     Check,
-    /// Ask a running server whether it is well; the exit code says so. For containers.
+    /// Check that a running server is healthy; the exit code says so. For containers.
     Health,
-    /// List the sessions of the database, newest first; also while a server runs on it.
+    /// List the sessions in the database, newest first; also while a server uses it.
     Sessions(sessions::SessionsOptions),
-    /// Show the tree of a session, or what its next request would send; also while a server runs on its database.
+    /// Show the tree of a session, or what its next request would send; also while a server uses its database.
     Inspect(inspect::InspectOptions),
-    /// Make sessions from pi's session files. The server must not be running.
+    /// Import sessions from pi's session files. The server must not be running.
     Import(import::ImportCommand),
-    /// Write a session as a file that pi reads, also while the server is running.
+    /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
-    /// Chat with a running server on the terminal, or through pipes.
+    /// Chat with a running server in the terminal, or through pipes.
     Chat(chat::ChatOptions),
 }
 
-/// Runs the command; faults go to standard error.
+/// Runs the command; errors go to standard error.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -60,7 +60,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
-            // A client: of the server's settings it reads where that listens, and is not stopped by a fault in the others.
+            // A client: it reads only where the server listens, and errors in other settings do not stop it.
             Command::Chat(options) => chat::run(options).await,
         }
     });
@@ -75,7 +75,7 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An amount of money as people read it: to a hundredth of a cent, or what is less than a cent to a ten-thousandth.
+/// Formats an amount of money: to a hundredth of a cent, or if less than a cent, to a ten-thousandth.
 fn dollars(nano_usd: u64) -> String {
     const CENT: u64 = 10_000_000;
     let decimals = if nano_usd < CENT { 6 } else { 4 };
@@ -85,7 +85,7 @@ fn dollars(nano_usd: u64) -> String {
     format!("${}.{:0width$}", units / one, units % one, width = decimals as usize)
 }
 
-/// Prints a line of a command's result; a reader that has gone away is not our fault.
+/// Prints a line of a command's output; a reader that has gone away is not an error.
 fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

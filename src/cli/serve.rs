@@ -1,4 +1,4 @@
-//! `reseed serve`: puts the parts together and keeps them together until a signal.
+//! `reseed serve`: builds the server from its settings and runs it until a signal.
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -50,15 +50,15 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// How long the provider's list of models may take at the start; without it the table of known models is used.
+/// Time limit for the provider's model list at startup; without it the table of known models is used.
 const LIST_TIME: Duration = Duration::from_secs(5);
 
-/// How long sockets may take to close once they were asked to.
+/// How long sockets may take to close after being asked to.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 
-/// A server with everything behind it.
+/// A running server with all of its parts.
 pub struct Service {
-    /// The sockets.
+    /// The listening server.
     pub running: Running,
     app: Arc<App>,
     registry: Arc<Registry>,
@@ -67,7 +67,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Finishes what it can, then closes every socket with 1012 and the store.
+    /// Finishes what it can, then closes every socket with 1012, and the store.
     pub async fn stop(&self) {
         self.app.drain();
         self.registry.stop(self.grace).await;
@@ -78,10 +78,10 @@ impl Service {
     }
 }
 
-/// The model backend that the settings name.
+/// Creates the provider that the settings name.
 ///
 /// # Errors
-/// An address or option that it cannot be made with.
+/// An invalid address or option.
 pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     let (model, upstream) = (&settings.model, &settings.upstream);
     Ok(match model.provider() {
@@ -113,8 +113,8 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     })
 }
 
-/// Which windows are known: the settings', and those of the provider's list. It is asked for also where the window of the
-/// deployment's own model is set: a summariser and the models that sessions choose have their own.
+/// Returns the known windows: those in the settings and those in the provider's list. The list is requested even if the
+/// window of the deployment's own model is set: a summariser and the models that sessions choose have their own.
 pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     let own = settings.model.model_name();
     let is_set = windows_of(settings, Vec::new()).window(own).is_some();
@@ -129,27 +129,27 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     let mut listed: Vec<(String, Option<u64>)> = match tokio::time::timeout(LIST_TIME, provider.models()).await {
         Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
         Ok(Err(fault)) => {
-            unlisted(format!("the model's server does not list its models ({}): {}", fault.code, fault.message))
+            unlisted(format!("the model server does not list its models ({}): {}", fault.code, fault.message))
         }
-        Err(_) => unlisted(format!("the model's server did not list its models within {} s", LIST_TIME.as_secs())),
+        Err(_) => unlisted(format!("the model server did not list its models within {} s", LIST_TIME.as_secs())),
     };
     if settings.model.provider() == ProviderKind::Offline
         && let Some((_, window)) = listed.first().cloned()
     {
-        // It answers to any name, always with its own window.
+        // It accepts any name and always has its own window.
         listed.push((own.to_owned(), window));
     }
     windows_of(settings, listed)
 }
 
-/// The windows that the settings name, over this list of the provider's.
+/// Returns the windows in the settings, which override this list from the provider.
 pub(super) fn windows_of(settings: &Settings, listed: Vec<(String, Option<u64>)>) -> Windows {
     let context = &settings.context;
     let windows = Windows::new(context.context_window, listed).with_own(settings.model.model_name());
     windows.with_named(context.model_windows.clone())
 }
 
-/// The webhooks that the settings name.
+/// Reads the webhooks that the settings name.
 ///
 /// # Errors
 /// A file that cannot be used.
@@ -159,15 +159,15 @@ pub fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
 }
 
-/// What the settings say for every session.
+/// Returns what the settings say for every session.
 ///
 /// # Errors
-/// The window of the model is not known.
+/// The window of the model is unknown.
 pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deployment> {
     let model = settings.model.model_name();
     anyhow::ensure!(
         windows.knows(model),
-        "the window of MODEL `{model}` is not known: its server does not tell and no table has it; set CONTEXT_WINDOW to its tokens"
+        "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; set CONTEXT_WINDOW"
     );
     if let Some(warning) = settings.summaries.summary_model.as_deref().and_then(|model| windows.warning(model)) {
         tracing::warn!("SUMMARY_MODEL: {warning}");
@@ -177,31 +177,31 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
     Ok(deployment)
 }
 
-/// The prompt for summaries that the settings name.
+/// Reads the prompt for summaries that the settings name.
 fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Result<Option<Arc<str>>> {
     let Some(file) = settings.summary_instructions_path() else { return Ok(None) };
     let named = format!("SUMMARY_INSTRUCTIONS_FILE names {}", file.display());
     let text = std::fs::read_to_string(&file).with_context(|| format!("{named}, which cannot be read as text"))?;
     anyhow::ensure!(
         !text.trim().is_empty(),
-        "{named}, which is blank; write the prompt into it or leave the setting out"
+        "{named}, which is blank; put the prompt into it or unset it"
     );
     let bytes = text.len();
     anyhow::ensure!(
         bytes <= INSTRUCTIONS_BYTES_MAX,
-        "{named}, which has {bytes} bytes; it may have {INSTRUCTIONS_BYTES_MAX}"
+        "{named}, which has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"
     );
     let model = deployment.summaries.model.as_ref().unwrap_or(&deployment.model);
     let tokens = Counter::chosen(deployment.estimator, model).text(&text);
     let tokens_max = deployment.windows.tokens(model) / INSTRUCTIONS_WINDOW_PART;
     anyhow::ensure!(
         tokens <= tokens_max,
-        "{named}, which has about {tokens} tokens; it may have {tokens_max}, a quarter of the window of `{model}`"
+        "{named}, which has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of `{model}`"
     );
     Ok(Some(text.into()))
 }
 
-/// The same where it does not matter whether the window of the model is known.
+/// Like [`deployment`], for uses that do not need the model's window.
 pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
     let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
     Deployment {
@@ -288,10 +288,10 @@ fn auth(settings: &Settings) -> Auth {
     })
 }
 
-/// Starts a server on these parts.
+/// Starts a server with these parts.
 ///
 /// # Errors
-/// The address is taken, the model's window is not known, the system has no randomness.
+/// The address is in use, the model's window is unknown, or the system has no randomness.
 pub async fn start(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -300,10 +300,10 @@ pub async fn start(
     start_with_hooks(settings, provider, store, Vec::new()).await
 }
 
-/// The same with hooks of the program's own, which are asked before those that the settings name.
+/// Like [`start`], with the program's own hooks, which are called before those in the settings.
 ///
 /// # Errors
-/// As [`start`]; a hook that may not be as it is, a file of webhooks that cannot be used.
+/// As [`start`]; an invalid hook, or a file of webhooks that cannot be used.
 pub async fn start_with_hooks(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -313,13 +313,13 @@ pub async fn start_with_hooks(
     let hooks = Hooks::new(hooks)?.with_webhooks(webhooks(settings)?)?;
     let listen = &settings.listen;
     let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
-        format!("listen on {}:{}; another program may have it, set WS_PORT", listen.host, listen.ws_port)
+        format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
     })?;
-    let port = listener.local_addr().context("tell the address")?.port();
+    let port = listener.local_addr().context("read the local address")?.port();
     let windows = windows(settings, &*provider).await;
     let deployment = deployment(settings, windows)?;
     let counter = Counter::for_model(&deployment.model);
-    // Loading a tokenizer takes a moment: it is loaded beside the start, not by the first question.
+    // Loading a tokenizer takes a moment, so load it in the background, not with the first request.
     tokio::task::spawn_blocking(move || counter.warm());
     let limits = &settings.limits;
     let registry = Registry::new(RegistryOptions {
@@ -331,9 +331,9 @@ pub async fn start_with_hooks(
         sessions_open_max: limits.sessions_open_max as usize,
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
     });
-    // What cannot be settled stays hidden, and is tried again at the next start.
+    // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {
-        tracing::error!(%error, "settle forks that were left unfinished");
+        tracing::error!(%error, "settle unfinished forks");
     }
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
@@ -363,10 +363,10 @@ pub async fn start_with_hooks(
     Ok(Service { running, app, registry, store, grace: Duration::from_secs(listen.shutdown_grace_secs) })
 }
 
-/// What users of the page should know of the model.
+/// Returns what users of the page should know about the model.
 fn notice(settings: &Settings) -> Option<String> {
     (settings.model.provider() == ProviderKind::Offline).then(|| {
-        "The built-in offline model answers here, for trying things out. OPENAI_API_KEY or OPENAI_BASE_URL brings a real one."
+        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use a real one."
             .to_owned()
     })
 }
@@ -374,10 +374,10 @@ fn notice(settings: &Settings) -> Option<String> {
 /// Opens the store that the settings name.
 ///
 /// # Errors
-/// The file is in use, not ours, newer, or cannot be made.
+/// The file is in use, not a reseed database, of a newer version, or cannot be created.
 pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let path = settings.store.database_path();
-    // The store counts up; metrics count steps.
+    // The store reports totals; the metrics count increments.
     let seen = Mutex::new(store::sqlite::CommitStats::default());
     let observer = move |stats: store::sqlite::CommitStats| {
         let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), stats);
@@ -395,27 +395,27 @@ pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> 
 
 /// Runs until SIGINT or SIGTERM.
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
-    telemetry::install(&settings.log).context("set up the log")?;
+    telemetry::install(&settings.log).context("set up logging")?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
     let provider = provider(&settings)?;
     let store = open_store(&settings)?;
     let service = start(&settings, provider.clone(), store).await?;
-    // Before anybody is told that the server is there: who knows may ask it to stop.
-    let mut signals = Signals::listen().context("listen to signals")?;
+    // Listen before announcing the server: whoever knows of it may ask it to stop.
+    let mut signals = Signals::listen().context("listen for signals")?;
     super::say(start_line(&settings, &service));
     signals.received().await;
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     tokio::select! {
         () = service.stop() => {}
-        // Whoever asks twice does not want to wait: what is running is recovered at the next start.
-        () = signals.received() => tracing::warn!("stopped at once, by a second signal"),
+        // A second signal means no waiting: what is running is recovered at the next start.
+        () = signals.received() => tracing::warn!("stopped immediately by a second signal"),
     }
     Ok(())
 }
 
-/// What is running and where, in a few lines.
+/// Returns a few lines that say what is running and where.
 fn start_line(settings: &Settings, service: &Service) -> String {
     let address = service.running.address;
     let deployment = service.registry.deployment();
@@ -430,7 +430,7 @@ fn start_line(settings: &Settings, service: &Service) -> String {
         }
     };
     let mut text =
-        format!("reseed {} is at http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
+        format!("reseed {} listens on http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
     let _ = write!(text, "{}", hooks_line(service.registry.hooks()));
@@ -438,30 +438,30 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     text
 }
 
-/// From which count on new sessions are compacted, and which setting decides that.
+/// Returns the count above which new sessions are compacted, and the setting that decides it.
 pub(super) fn compacts_line(deployment: &Deployment) -> String {
     let window = deployment.windows.tokens(&deployment.model);
     let Ok(manager) = deployment.strategies.make(&deployment.strategy, None, &deployment.options) else {
         return format!("there is no strategy `{}`", deployment.strategy);
     };
     let Some(tokens) = manager.compact_at_tokens(window) else {
-        return format!("never by itself: the strategy is `{}`", deployment.strategy);
+        return format!("only on request: the strategy is `{}`", deployment.strategy);
     };
     let room = deployment.options.reserve_in(window);
     let why = match manager.compact_at_rule(window) {
         Some(CompactAtRule::Threshold) => {
-            format!("CONTEXT_COMPACTION_THRESHOLD {} decides", deployment.options.threshold)
+            format!("set by CONTEXT_COMPACTION_THRESHOLD {}", deployment.options.threshold)
         }
-        Some(CompactAtRule::ReserveTokens) => format!("CONTEXT_RESERVE_TOKENS decides: {room} are kept for an answer"),
+        Some(CompactAtRule::ReserveTokens) => format!("set by CONTEXT_RESERVE_TOKENS: {room} are kept for an answer"),
         Some(CompactAtRule::MaxOutputTokens | CompactAtRule::AnswerRoom) => {
-            format!("the room for an answer decides: {room} tokens; CONTEXT_RESERVE_TOKENS sets it")
+            format!("set by the room for an answer, {room} tokens; change it with CONTEXT_RESERVE_TOKENS")
         }
-        None => format!("the strategy `{}` decides", deployment.strategy),
+        None => format!("set by the strategy `{}`", deployment.strategy),
     };
     format!("above {tokens} tokens, {} % of the window; {why}", usage_percent(tokens, window))
 }
 
-/// How many hooks there are and of what kind; nothing where there are none.
+/// Returns how many hooks there are of each kind; empty if there are none.
 fn hooks_line(hooks: &Hooks) -> String {
     let kinds = [(HookKind::Rust, "in Rust"), (HookKind::Webhook, "by webhook")];
     let told = kinds.into_iter().map(|(kind, way)| (hooks.count(kind), way)).filter(|(count, _)| *count > 0);
@@ -469,7 +469,7 @@ fn hooks_line(hooks: &Hooks) -> String {
     if told.is_empty() { String::new() } else { format!("\n  hooks     {}", told.join(", ")) }
 }
 
-/// The signals that stop the server, listened to from the moment this is made.
+/// The signals that stop the server, listened to from creation on.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -1,4 +1,4 @@
-//! `reseed sessions`: lists and searches the sessions of the database.
+//! `reseed sessions`: lists and searches the sessions in the database.
 
 use super::{dollars, say};
 use crate::{
@@ -11,16 +11,16 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-/// Sessions read at once.
+/// Sessions read per query.
 const PAGE: u32 = 200;
 
-/// What `reseed sessions` takes.
+/// The options of `reseed sessions`.
 #[derive(Debug, Args)]
 pub(super) struct SessionsOptions {
-    /// Only sessions whose name contains this text, whatever its case.
+    /// Only sessions whose name contains this text, ignoring case.
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// How many at most, the newest first.
+    /// The most sessions to list, newest first.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// Print JSON: `{ "items": [ … ] }`.
@@ -28,11 +28,11 @@ pub(super) struct SessionsOptions {
     json: bool,
 }
 
-/// Opens the database of these settings to look into it, also while a server has it.
+/// Opens the database of these settings read-only, even while a server uses it.
 pub(super) fn open(settings: &Settings) -> anyhow::Result<SqliteStore> {
     let path = settings.store.database_path();
-    let told = "DATABASE_URL names the database; a server makes it when it first starts";
-    SqliteStore::open_read_only(&path).with_context(|| format!("look into the database ({told})"))
+    let told = "set in DATABASE_URL; the server creates it when it first starts";
+    SqliteStore::open_read_only(&path).with_context(|| format!("open the database ({told})"))
 }
 
 pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
         query.limit = left.min(PAGE);
         let page = store.list(query.clone()).await.context("list the sessions")?;
         for id in &page.damaged {
-            let _ = writeln!(std::io::stderr(), "reseed: the head of session `{id}` is damaged; it is left out");
+            let _ = writeln!(std::io::stderr(), "reseed: the head of session `{id}` is damaged; it is not listed");
         }
         left -= query.limit;
         for head in &page.items {
@@ -67,7 +67,7 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
     if options.json {
         say(json!({ "items": items }));
     } else if header_due {
-        say(if query.search.is_some() { "no session has such a name" } else { "there are no sessions" });
+        say(if query.search.is_some() { "no session matches" } else { "there are no sessions" });
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn line(session: &SessionHead) -> String {
     line.trim_end().to_owned()
 }
 
-/// What a session has cost: `-` where nobody knows, with a `+` where it is not all.
+/// Formats the cost of a session: `-` if unknown, with a `+` if incomplete.
 pub(super) fn paid(head: &Head) -> String {
     match head.cost_nano_usd {
         None => "-".to_owned(),
@@ -97,7 +97,8 @@ pub(super) fn paid(head: &Head) -> String {
     }
 }
 
-/// As the list on the wire has it, without the state: only a running server knows whether a turn still runs.
+/// Returns an item as in the list on the wire, without the state: only a running server knows whether a turn is
+/// running.
 fn item(session: &SessionHead) -> Value {
     let head = &session.head;
     let mut item = json!({

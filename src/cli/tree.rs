@@ -1,5 +1,6 @@
-//! Draws a tree as `git log --graph` does: a line an entry, oldest first, and indented only where it branches. Of several
-//! branches the one that leads to the leaf, or else the newest, goes straight on; the others come before it, beside it.
+//! Draws a tree as `git log --graph` does: one line per entry, oldest first, indented only where it branches. Of
+//! several branches the one that leads to the leaf, or else the newest, continues straight; the others come before it,
+//! beside it.
 
 use reseed_protocol::EntryId;
 use std::{
@@ -7,19 +8,19 @@ use std::{
     rc::Rc,
 };
 
-/// Columns that branches of branches may be indented by; deeper ones stay there.
+/// Most columns of indentation; deeper branches are not indented further.
 const INDENT_MAX: usize = 48;
 
-/// An entry to be drawn.
+/// An entry to draw.
 #[derive(Debug)]
 pub(super) struct Drawn {
     pub(super) id: EntryId,
     pub(super) parent: Option<EntryId>,
-    /// What stands on its line.
+    /// The text of its line.
     pub(super) text: String,
 }
 
-/// Draws entries given in the order of their log; hands out line by line.
+/// Draws entries, given in log order, and calls `line` for each line.
 pub(super) fn draw(entries: &[Drawn], leaf: Option<&EntryId>, mut line: impl FnMut(&str, &Drawn)) {
     let place: HashMap<&EntryId, usize> = entries.iter().enumerate().map(|(at, entry)| (&entry.id, at)).collect();
     let parent = |at: usize| entries[at].parent.as_ref().and_then(|parent| place.get(parent).copied());
@@ -38,7 +39,7 @@ pub(super) fn draw(entries: &[Drawn], leaf: Option<&EntryId>, mut line: impl FnM
     }
     let mut drawn = vec![false; entries.len()];
     let none: Rc<str> = "".into();
-    // Entries that name each other as parents have no root; they are drawn from the first on.
+    // Entries that are each other's ancestors have no root; they are drawn starting from the first.
     for root in roots.into_iter().chain(0..entries.len()) {
         let mut waiting = vec![(root, none.clone(), false)];
         while let Some((at, prefix, beside)) = waiting.pop() {
@@ -61,7 +62,7 @@ pub(super) fn draw(entries: &[Drawn], leaf: Option<&EntryId>, mut line: impl FnM
 mod tests {
     use super::*;
 
-    /// Draws `id<parent` words.
+    /// Draws entries given as `id<parent` words.
     fn drawn(words: &str, leaf: &str) -> Vec<String> {
         let entry = |word: &str| {
             let (id, parent) = word.split_once('<').unwrap();

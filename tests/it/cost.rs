@@ -153,7 +153,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let dollars = format!("${:.4}+", spent as f64 / 1e9);
     assert!(listed.printed.lines().any(|line| line.contains(&dollars)), "{dollars} in {}", listed.printed);
     let drawn = binary::run(folder.path(), &["inspect", session.as_str().unwrap()], &settings).await.printed;
-    assert!(drawn.lines().any(|line| line.ends_with("what 1 of its requests cost is not known")), "{drawn}");
+    assert!(drawn.lines().any(|line| line.ends_with("the cost of 1 of its requests is unknown")), "{drawn}");
     let compacted = |line: &&str| line.contains(" assistant ") && line.contains("changed: compaction, ");
     assert!(drawn.lines().filter(compacted).count() == 1, "{drawn}");
     let answer = drawn.lines().find(|line| line.contains(" assistant ")).unwrap();

@@ -240,7 +240,7 @@ async fn check_tries_the_model_and_prints_what_it_found() {
     let ended = binary::run(folder.path(), &["check"], &[("OFFLINE_WINDOW", "3000")]).await;
     assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.printed);
     let expected = [
-        "provider    offline (built in, needs nothing)",
+        "provider    offline (built in)",
         "model       offline",
         "window      3000 tokens",
         "strategy    threshold",
@@ -256,29 +256,29 @@ async fn check_tries_the_model_and_prints_what_it_found() {
     let nobody = ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1");
     let ended = binary::run(folder.path(), &["check"], &[nobody, ("CONTEXT_WINDOW", "2000")]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.printed);
-    assert!(ended.faults.starts_with("reseed: ask the model: "), "{}", ended.faults);
+    assert!(ended.faults.starts_with("reseed: send the request: "), "{}", ended.faults);
 }
 
 #[tokio::test]
 async fn the_start_and_check_say_from_which_count_on_it_compacts_and_what_decides_that() {
     let threshold = |share: &'static str| ("CONTEXT_COMPACTION_THRESHOLD", share);
     let table: [(&[(&str, &str)], &str); 6] = [
-        (&[], "above 6400 tokens, 80 % of the window; CONTEXT_COMPACTION_THRESHOLD 0.8 decides"),
-        (&[threshold("0")], "above 0 tokens, 0 % of the window; CONTEXT_COMPACTION_THRESHOLD 0 decides"),
+        (&[], "above 6400 tokens, 80 % of the window; set by CONTEXT_COMPACTION_THRESHOLD 0.8"),
+        (&[threshold("0")], "above 0 tokens, 0 % of the window; set by CONTEXT_COMPACTION_THRESHOLD 0"),
         (
             &[threshold("1")],
-            "above 7488 tokens, 93.6 % of the window; the room for an answer decides: 512 tokens; \
-             CONTEXT_RESERVE_TOKENS sets it",
+            "above 7488 tokens, 93.6 % of the window; set by the room for an answer, 512 tokens; \
+             change it with CONTEXT_RESERVE_TOKENS",
         ),
         (
             &[("CONTEXT_RESERVE_TOKENS", "2000")],
-            "above 6000 tokens, 75 % of the window; CONTEXT_RESERVE_TOKENS decides: 2000 are kept for an answer",
+            "above 6000 tokens, 75 % of the window; set by CONTEXT_RESERVE_TOKENS: 2000 are kept for an answer",
         ),
         (
             &[("CONTEXT_STRATEGY", "pipeline"), threshold("0.9")],
-            "above 7200 tokens, 90 % of the window; CONTEXT_COMPACTION_THRESHOLD 0.9 decides",
+            "above 7200 tokens, 90 % of the window; set by CONTEXT_COMPACTION_THRESHOLD 0.9",
         ),
-        (&[("CONTEXT_STRATEGY", "none")], "never by itself: the strategy is `manual`"),
+        (&[("CONTEXT_STRATEGY", "none")], "only on request: the strategy is `manual`"),
     ];
     for (settings, expected) in table {
         let folder = folder();

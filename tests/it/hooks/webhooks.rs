@@ -221,7 +221,7 @@ async fn the_start_tells_of_hooks_and_refuses_a_file_that_is_wrong() {
     webhook::file(folder.path(), &[webhook::hook("a", "http://127.0.0.1:9/?key=hunter2", events), named]);
     let settings = [("HOOKS_FILE", "hooks.json"), ("HOOK_SECRET", webhook::SECRET)];
     let checked = binary::run(folder.path(), &["check"], &settings).await;
-    assert!(checked.printed.contains("\nwebhooks    2, not asked\n"), "{checked:?}");
+    assert!(checked.printed.contains("\nwebhooks    2, not called\n"), "{checked:?}");
     let server = Binary::start(folder.path(), &settings).await;
     server.stop().await;
 

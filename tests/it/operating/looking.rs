@@ -61,7 +61,7 @@ async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_a
         let found = printed(folder, &["sessions", "--search", "FERRY"]).await;
         assert_eq!(found.lines().nth(1), Some(lines[2]));
         assert_eq!(printed(folder, &["sessions", "--limit", "1"]).await.lines().count(), 2);
-        assert_eq!(printed(folder, &["sessions", "--search", "nothing"]).await, "no session has such a name\n");
+        assert_eq!(printed(folder, &["sessions", "--search", "nothing"]).await, "no session matches\n");
         let items = printed_json(folder, &["sessions", "--json"]).await["items"].clone();
         for (item, listed) in items.as_array().unwrap().iter().zip(listed.as_array().unwrap()) {
             for field in ["sessionId", "name", "createdAt", "updatedAt", "entries", "tokenCount", "usagePercent"] {

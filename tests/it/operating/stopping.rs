@@ -129,13 +129,13 @@ async fn the_start_line_says_where_what_and_with_which_model() {
     let folder = folder();
     let server = Binary::start(folder.path(), &QUICK).await;
     let expected =
-        format!("reseed {} is at http://{1} (WebSocket: ws://{1}/ws)", env!("CARGO_PKG_VERSION"), server.address);
+        format!("reseed {} listens on http://{1} (WebSocket: ws://{1}/ws)", env!("CARGO_PKG_VERSION"), server.address);
     assert_eq!(server.start_line, expected);
     assert!(folder.path().join("data/reseed.db").exists());
     let port = server.address.rsplit_once(':').unwrap().1;
     let settings = [("WS_PORT", port), ("DATABASE_URL", "sqlite://./other.db")];
     let second = binary::run(folder.path(), &[], &settings).await;
     assert_eq!(second.code, Some(1));
-    let expected = format!("listen on 127.0.0.1:{port}; another program may have it, set WS_PORT");
+    let expected = format!("listen on 127.0.0.1:{port}; another program may use it, set WS_PORT");
     assert!(second.faults.contains(&expected), "{}", second.faults);
 }
