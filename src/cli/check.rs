@@ -99,7 +99,10 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let first = first.after.unwrap_or(total);
     say(format!("answer      first piece after {} ms, complete after {} ms", first.as_millis(), total.as_millis()));
     match answer.usage {
-        Some(usage) => say(format!("usage       reported: {} input tokens, {} output tokens", usage.input_tokens, usage.output_tokens)),
+        Some(usage) => say(format!(
+            "usage       reported: {} input tokens, {} output tokens",
+            usage.input_tokens, usage.output_tokens
+        )),
         None => say("usage       not reported: token counts will be estimates"),
     }
     Ok(())

@@ -89,9 +89,8 @@ pub struct Imported {
 }
 
 pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::Result<()> {
-    let store = serve::open_store(settings).context(
-        "the database must not be in use during an import: stop the server, import, then start it again",
-    )?;
+    let store = serve::open_store(settings)
+        .context("the database must not be in use during an import: stop the server, import, then start it again")?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let mut options = ImportOptions {

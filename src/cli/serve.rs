@@ -1,45 +1,29 @@
 //! `reseed serve`: builds the server from its settings and runs it until a signal.
 
+mod parts;
+
+pub use parts::{deployment, provider, webhooks, windows};
+pub(super) use parts::{deployment_of, windows_of};
+
 use crate::{
-    clock::{Clock, SystemClock},
-    config::{
-        AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
-        SummaryForm as FormSetting, SummaryKind as KindSetting, SummaryPlace,
-    },
+    clock::SystemClock,
+    config::{ProviderKind, Settings},
     core::{
-        agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries, usage_percent},
-        context::{
-            compaction::{SummaryRequest, Writing},
-            counter::{Counter, Estimator},
-            cut::CutRule,
-            strategy::Options,
-            summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
-            windows::Windows,
-        },
+        agent_loop::{Deployment, usage_percent},
+        context::counter::Counter,
         session::IdSource,
     },
-    hooks::{
-        Hook, Hooks,
-        webhook::{self, Webhook},
-    },
+    hooks::{Hook, Hooks},
     metrics::{self, hooks::HookKind},
-    provider::{
-        Provider,
-        offline::{Offline, OfflineOptions},
-        openai::{ApiChoice, OpenAi, OpenAiOptions},
-    },
+    provider::Provider,
     runtime::{Registry, RegistryOptions, fork},
-    server::{
-        App, AppOptions, Limits, LimitsOptions, Patience, Running,
-        auth::{Auth, AuthOptions, Name},
-        serve,
-    },
+    server::{App, AppOptions, Limits, LimitsOptions, Patience, Running, serve},
     store::{self, SessionStore},
     telemetry,
 };
 use anyhow::Context as _;
-use reseed_protocol::{command::SummaryKind, context::CompactAtRule, entry::SummaryForm};
-use secrecy::SecretString;
+use parts::auth;
+use reseed_protocol::context::CompactAtRule;
 use std::{
     fmt::Write as _,
     sync::{Arc, Mutex, PoisonError},
@@ -49,9 +33,6 @@ use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
 };
-
-/// Time limit for the provider's model list at startup; without it the table of known models is used.
-const LIST_TIME: Duration = Duration::from_secs(5);
 
 /// How long sockets may take to close after being asked to.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -76,216 +57,6 @@ impl Service {
             tracing::error!(%error, "close the store");
         }
     }
-}
-
-/// Creates the provider that the settings name.
-///
-/// # Errors
-/// An invalid address or option.
-pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
-    let (model, upstream) = (&settings.model, &settings.upstream);
-    Ok(match model.provider() {
-        ProviderKind::Offline => {
-            let pause = settings.offline.offline_word_millis;
-            Arc::new(Offline::new(OfflineOptions {
-                window_tokens: settings.offline.offline_window,
-                pace: (pause > 0).then(|| Duration::from_millis(pause)),
-            }))
-        }
-        ProviderKind::OpenAi => {
-            let mut options = OpenAiOptions {
-                api_key: model.openai_api_key.clone(),
-                api: match model.openai_api {
-                    OpenAiApi::Auto => ApiChoice::Auto,
-                    OpenAiApi::Responses => ApiChoice::Responses,
-                    OpenAiApi::Chat => ApiChoice::Chat,
-                },
-                connect_timeout: Duration::from_secs(upstream.upstream_connect_timeout_secs),
-                first_event_timeout: Duration::from_secs(upstream.upstream_first_event_timeout_secs),
-                idle_timeout: Duration::from_secs(upstream.upstream_idle_timeout_secs),
-                ..OpenAiOptions::default()
-            };
-            if let Some(address) = &model.openai_base_url {
-                options.base_url.clone_from(address);
-            }
-            Arc::new(OpenAi::new(options).context("reach the model's server")?)
-        }
-    })
-}
-
-/// Returns the known windows: those in the settings and those in the provider's list. The list is requested even if the
-/// window of the deployment's own model is set: a summariser and the models that sessions choose have their own.
-pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
-    let own = settings.model.model_name();
-    let is_set = windows_of(settings, Vec::new()).window(own).is_some();
-    let unlisted = |why: String| {
-        if is_set {
-            tracing::info!("{why}");
-        } else {
-            tracing::warn!("{why}");
-        }
-        Vec::new()
-    };
-    let mut listed: Vec<(String, Option<u64>)> = match tokio::time::timeout(LIST_TIME, provider.models()).await {
-        Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
-        Ok(Err(fault)) => {
-            unlisted(format!("the model server does not list its models ({}): {}", fault.code, fault.message))
-        }
-        Err(_) => unlisted(format!("the model server did not list its models within {} s", LIST_TIME.as_secs())),
-    };
-    if settings.model.provider() == ProviderKind::Offline
-        && let Some((_, window)) = listed.first().cloned()
-    {
-        // It accepts any name and always has its own window.
-        listed.push((own.to_owned(), window));
-    }
-    windows_of(settings, listed)
-}
-
-/// Returns the windows in the settings, which override this list from the provider.
-pub(super) fn windows_of(settings: &Settings, listed: Vec<(String, Option<u64>)>) -> Windows {
-    let context = &settings.context;
-    let windows = Windows::new(context.context_window, listed).with_own(settings.model.model_name());
-    windows.with_named(context.model_windows.clone())
-}
-
-/// Reads the webhooks that the settings name.
-///
-/// # Errors
-/// A file that cannot be used.
-pub fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
-    let Some(file) = settings.hooks_path() else { return Ok(Vec::new()) };
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
-}
-
-/// Returns what the settings say for every session.
-///
-/// # Errors
-/// The window of the model is unknown.
-pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deployment> {
-    let model = settings.model.model_name();
-    anyhow::ensure!(
-        windows.knows(model),
-        "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; set CONTEXT_WINDOW"
-    );
-    if let Some(warning) = settings.summaries.summary_model.as_deref().and_then(|model| windows.warning(model)) {
-        tracing::warn!("SUMMARY_MODEL: {warning}");
-    }
-    let mut deployment = deployment_of(settings, windows);
-    deployment.summaries.writing.prompt = summary_prompt(settings, &deployment)?;
-    Ok(deployment)
-}
-
-/// Reads the prompt for summaries that the settings name.
-fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Result<Option<Arc<str>>> {
-    let Some(file) = settings.summary_instructions_path() else { return Ok(None) };
-    let named = format!("SUMMARY_INSTRUCTIONS_FILE names {}", file.display());
-    let text = std::fs::read_to_string(&file).with_context(|| format!("{named}, which cannot be read as text"))?;
-    anyhow::ensure!(
-        !text.trim().is_empty(),
-        "{named}, which is blank; put the prompt into it or unset it"
-    );
-    let bytes = text.len();
-    anyhow::ensure!(
-        bytes <= INSTRUCTIONS_BYTES_MAX,
-        "{named}, which has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"
-    );
-    let model = deployment.summaries.model.as_ref().unwrap_or(&deployment.model);
-    let tokens = Counter::chosen(deployment.estimator, model).text(&text);
-    let tokens_max = deployment.windows.tokens(model) / INSTRUCTIONS_WINDOW_PART;
-    anyhow::ensure!(
-        tokens <= tokens_max,
-        "{named}, which has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of `{model}`"
-    );
-    Ok(Some(text.into()))
-}
-
-/// Like [`deployment`], for uses that do not need the model's window.
-pub(super) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
-    let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
-    Deployment {
-        model: settings.model.model_name().to_owned(),
-        strategy: context.context_strategy.to_owned(),
-        strategies: settings.strategies.clone(),
-        instructions: settings.model.instructions.clone(),
-        options: Options {
-            threshold: context.context_compaction_threshold,
-            reserve_tokens: context.context_reserve_tokens,
-            max_output_tokens: None,
-            keep_recent_tokens: context.context_keep_recent_tokens,
-            target: context.context_target,
-            background: context.context_background,
-            min_gain: context.context_min_gain,
-            keep_turns: context.context_keep_turns,
-            keep_tool_results: context.context_keep_tool_results,
-            summarise: context.context_importance_summarise,
-            steps: context.context_pipeline.clone(),
-            summary_kind: match summaries.summary_kind {
-                KindSetting::Auto => SummaryKind::Auto,
-                KindSetting::Chat => SummaryKind::Chat,
-                KindSetting::Code => SummaryKind::Code,
-                KindSetting::Debugging => SummaryKind::Debugging,
-                KindSetting::Research => SummaryKind::Research,
-            },
-        },
-        summaries: Summaries {
-            model: summaries.summary_model.clone(),
-            request: match summaries.summary_request {
-                SummaryPlace::Auto => SummaryRequest::Auto,
-                SummaryPlace::Quoted => SummaryRequest::Quoted,
-                SummaryPlace::CachedPrefix => SummaryRequest::CachedPrefix,
-            },
-            answer_tokens_max: summaries.summary_output_tokens,
-            timeout_ms: summaries.compaction_timeout_secs * 1000,
-            writing: Writing {
-                form: match summaries.summary_form {
-                    FormSetting::Sections => SummaryForm::Sections,
-                    FormSetting::Free => SummaryForm::Free,
-                },
-                prompt: None,
-                kind: SummaryKind::Auto,
-            },
-        },
-        estimator: match context.context_estimator {
-            ContextEstimator::Own => Estimator::Own,
-            ContextEstimator::Pi => Estimator::Pi,
-        },
-        cut_rule: match context.context_cut_rule {
-            ContextCutRule::Own => CutRule::Own,
-            ContextCutRule::Pi => CutRule::Pi,
-        },
-        windows,
-        prices: settings.model.model_prices.clone(),
-        tool_timeout_ms: turns.tool_timeout_secs * 1000,
-        tool_rounds_max: u64::from(turns.tool_rounds_max),
-        queue_items_max: turns.queue_items_max as usize,
-        file_tools: FileTools {
-            reads: file_tools(&context.file_read_tools),
-            writes: file_tools(&context.file_write_tools),
-        },
-        hooks: Vec::new(),
-        hook_timeout_ms: settings.hooks.hook_timeout_secs * 1000,
-        hook_away_ms: settings.hooks.hook_away_secs * 1000,
-    }
-}
-
-fn file_tools(tools: &[FileTool]) -> Vec<(String, String)> {
-    tools.iter().map(|named| (named.tool.clone(), named.argument.clone())).collect()
-}
-
-fn auth(settings: &Settings) -> Auth {
-    let named = |tokens: &[NamedToken]| -> Vec<(Name, SecretString)> {
-        tokens.iter().map(|token| (token.name.clone(), token.token.clone())).collect()
-    };
-    let AuthSettings { auth_tokens, operator_tokens, allowed_origins, ticket_secs, .. } = &settings.auth;
-    Auth::new(AuthOptions {
-        users: named(auth_tokens),
-        operators: named(operator_tokens),
-        origins: allowed_origins.iter().map(|origin| origin.as_str().to_owned()).collect(),
-        host: settings.listen.host,
-        ticket_life: Duration::from_secs(*ticket_secs),
-    })
 }
 
 /// Starts a server with these parts.

@@ -1,0 +1,169 @@
+//! Tests of the declared metrics, their rendering and the documents that name them.
+
+use super::*;
+use reseed_protocol::{
+    context::BreakerReason,
+    event::{CompactionRung, FailedRung, Retained},
+    hook::HookPoint,
+    receipt::PrefixBreak,
+};
+use std::collections::BTreeSet;
+
+/// Returns what is rendered after `record`, in a recorder of its own.
+pub(super) fn rendered(record: impl FnOnce()) -> String {
+    let recorder = recorder();
+    let handle = recorder.handle();
+    ::metrics::with_local_recorder(&recorder, || {
+        describe_all();
+        record();
+    });
+    handle.render()
+}
+
+/// Records each metric at least once.
+pub(super) fn record_all() {
+    zero::begin();
+    let mut connection = OpenConnection::new();
+    connection.speaks(Dialect::V2);
+    drop(OpenConnection::new());
+    std::mem::forget((connection, OpenSession::new()));
+    closed(CloseCode::NoHello);
+    frame_refused(ErrorCode::InvalidJson);
+    command_answered("user_input", Outcome::Error(ErrorCode::QueueFull));
+    turn_finished(TurnStatus::Completed, Duration::from_millis(70));
+    first_delta(Duration::from_millis(20));
+    let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
+    model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
+    model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
+    model_answer_paid(Purpose::Turn, Some(1_500));
+    model_answer_paid(Purpose::Summary, None);
+    let part = "system:base".to_owned();
+    let broke = PrefixBreak { part, reason: BreakReason::CompactionUndone, detail: None, lost_tokens: 40 };
+    request_shared(&Receipt { prefix_tokens: 60, broke: Some(broke), ..Receipt::default() });
+    request_shared(&Receipt { prefix_tokens: 100, ..Receipt::default() });
+    compaction::compaction_committed(&compaction::tests::committed(|event| {
+        event.retained = Some(Retained { checked: 2, restored: 1 });
+        event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
+    }));
+    compaction::compaction_prepared();
+    compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |event| {
+        event.unused_usage = Some(compaction::tests::usage());
+    }));
+    compaction::preview_shown();
+    compaction::compaction_undone();
+    std::mem::forget(compaction::RestingSession::new(BreakerReason::NoGain));
+    drop(hooks::AskedHook::new(hooks::HookKind::Rust, HookPoint::Context));
+    store_committed(3, Duration::from_micros(400));
+    store_commit_failed();
+}
+
+#[test]
+fn what_is_recorded_is_rendered_under_its_labels() {
+    let text = rendered(record_all);
+    for line in [
+        r#"reseed_connections{dialect="none"} 0"#,
+        r#"reseed_connections{dialect="v2"} 1"#,
+        "reseed_connections_total 2",
+        "reseed_sessions_open 1",
+        r#"reseed_closes_total{code="4408"} 1"#,
+        r#"reseed_frames_refused_total{code="invalid_json"} 1"#,
+        r#"reseed_commands_total{type="user_input",outcome="queue_full"} 1"#,
+        r#"reseed_turns_total{status="completed"} 1"#,
+        r#"reseed_turn_duration_seconds_bucket{le="0.05"} 0"#,
+        r#"reseed_turn_duration_seconds_bucket{le="0.1"} 1"#,
+        "reseed_first_delta_seconds_count 1",
+        r#"reseed_tokens_total{purpose="turn",kind="input"} 9"#,
+        r#"reseed_tokens_total{purpose="turn",kind="reasoning"} 1"#,
+        r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
+        r#"reseed_model_cost_nano_usd_total{purpose="turn"} 1500"#,
+        r#"reseed_model_unpriced_requests_total{purpose="summary"} 1"#,
+        "reseed_prefix_tokens_total 160",
+        r#"reseed_prefix_breaks_total{reason="compaction_undone"} 1"#,
+        r#"reseed_prefix_tokens_lost_total{reason="compaction_undone"} 40"#,
+        r#"reseed_compaction_tokens_saved_total 600"#,
+        r#"reseed_compaction_previews_total{outcome="shown"} 1"#,
+        "reseed_compactions_undone_total 1",
+        r#"reseed_breakers_open{reason="no_gain"} 1"#,
+        r#"reseed_store_commits_total{outcome="failed"} 1"#,
+        r#"reseed_store_commit_seconds_bucket{le="0.0005"} 1"#,
+        "reseed_store_records_total 3",
+    ] {
+        assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn every_metric_is_declared_described_and_recorded_and_none_is_a_summary() {
+    let text = rendered(record_all);
+    let named = |prefix: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        lines.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
+    };
+    let declared: BTreeSet<String> = DECLARED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(declared.len(), DECLARED.len(), "a name is declared twice");
+    assert!(declared.iter().all(|name| name.starts_with("reseed_")));
+    assert_eq!(named("# HELP "), declared);
+    assert_eq!(named("# TYPE "), declared);
+    assert!(!text.lines().any(|line| line.starts_with("# TYPE") && line.ends_with(" summary")), "{text}");
+}
+
+/// Returns the metrics that a text names, each with the labels it selects by.
+fn named(text: &str) -> BTreeSet<(String, Vec<String>)> {
+    let word =
+        |text: &str| -> usize { text.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(text.len()) };
+    let mut named = BTreeSet::new();
+    for (at, _) in text.match_indices("reseed_") {
+        let rest = &text[at..];
+        let (name, after) = rest.split_at(word(rest));
+        let picked = after.strip_prefix('{').and_then(|after| after.split('}').next()).unwrap_or_default();
+        let labels = picked.split(',').map(|label| label.trim()).filter(|label| !label.is_empty());
+        let labels = labels.map(|label| label[..word(label)].to_owned()).collect();
+        named.insert((name.to_owned(), labels));
+    }
+    named
+}
+
+#[test]
+fn the_rules_and_the_board_speak_of_what_is_counted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/observability");
+    let mut used = BTreeSet::new();
+    for file in ["rules.yaml", "rules.test.yaml", "board.json"] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        for (name, labels) in named(&text) {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let of = |name: &str| DECLARED.iter().find(|(declared, _)| *declared == name);
+            let found = of(&name).or_else(|| of(base?)).unwrap_or_else(|| panic!("{file}: there is no `{name}`"));
+            for label in labels {
+                let known = found.1.contains(&label.as_str()) || matches!(label.as_str(), "le" | "instance");
+                assert!(known, "{file}: `{name}` has no label `{label}`");
+            }
+            used.insert(found.0);
+        }
+    }
+    let board = std::fs::read_to_string(format!("{folder}/board.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&board).unwrap();
+    let missing: Vec<_> =
+        DECLARED.iter().filter(|(name, _)| name.contains("compaction") && !used.contains(name)).collect();
+    assert!(missing.is_empty(), "neither a rule nor the board shows {missing:?}");
+}
+
+#[test]
+fn gauges_come_back_to_nothing() {
+    let text = rendered(|| {
+        let mut connection = OpenConnection::new();
+        connection.speaks(Dialect::V1);
+        drop((connection, OpenSession::new()));
+    });
+    for line in [r#"reseed_connections{dialect="v1"} 0"#, "reseed_sessions_open 0"] {
+        assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn several_servers_in_a_process_share_their_counts() {
+    let (one, other) = (install(), install());
+    frame_refused(ErrorCode::TooDeep);
+    for handle in [one, other] {
+        assert!(handle.render().contains(r#"reseed_frames_refused_total{code="too_deep"}"#));
+    }
+}
