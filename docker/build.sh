@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the server into a folder. The Dockerfile runs this, and so do the tests, with the quicker profile.
+# Builds the server into a directory. The Dockerfile runs this, and so do the tests, with the faster profile.
 #
 #     docker/build.sh FOLDER [release|dev]
 set -eu
@@ -19,7 +19,7 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$(dirname "$0")/.."
 
-# The lock file as it is: an image of today and one of next month hold the same dependencies.
+# --locked: images built today and next month contain the same dependencies.
 cargo build --locked --bin reseed --profile "$profile"
 install -m 755 "${CARGO_TARGET_DIR:-target}/$built/reseed" "$folder/reseed"
 strip "$folder/reseed"
