@@ -1,7 +1,7 @@
-//! A session's actor: one task, one mailbox, one agent loop. Each thing that can wake it becomes one input.
+//! A session's actor: one task, one mailbox, one agent loop. Everything that can wake it becomes one input.
 //!
-//! The actor lives while someone is attached or a turn is running, and then leaves memory: a session without a
-//! connection costs nothing but disk.
+//! The actor lives while a connection is attached or a turn is running, then leaves memory: a session without a
+//! connection costs only disk space.
 
 mod attach;
 mod command;
@@ -37,7 +37,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A session that was read or made.
+/// A session that was loaded or created.
 pub(super) struct Started {
     pub(super) lease: Lease,
     pub(super) seed: Seed,
@@ -53,27 +53,28 @@ struct Actor {
     feed: Arc<Feed>,
     row: Arc<Row>,
     owner: Option<Owner>,
-    /// The client that offered the hooks which the loop knows, if any did.
+    /// The client that offered the hooks known to the loop, if any.
     host: Option<Box<Host>>,
     stopping: bool,
-    /// The running turn was ended before its time; what waits must not begin.
+    /// The running turn was stopped early; queued inputs must not start.
     held: bool,
-    /// The session was read from the store with inputs that wait: they begin with the tools and hooks of who opened it,
-    /// which come with its first words.
+    /// The session was loaded with queued inputs: they wait for the tools and hooks of the client that opened it, which
+    /// arrive with its first commands.
     queue_waits: bool,
     /// A record of the session was found damaged.
     quarantined: bool,
     ended: bool,
-    /// Someone has spoken to this actor: until then it waits for whoever had the session opened.
+    /// A connection has sent a message to this actor; until then it waits for the one that had the session opened.
     visited: bool,
     detached_since: Option<Instant>,
 }
 
-/// How long an actor waits for whoever had the session opened to speak; a connection can die in between.
+/// How long an actor waits for a message from the connection that opened the session; the connection may die in
+/// between.
 const VISIT_TIME: Duration = Duration::from_secs(10);
 
 impl Drop for Actor {
-    /// An actor that did not come to its end panicked: its subscribers reconnect and resume.
+    /// An actor that was dropped before its end has panicked: its subscribers reconnect and resume.
     fn drop(&mut self) {
         if !self.ended {
             self.feed.close(CloseCode::Internal);
@@ -85,11 +86,11 @@ impl Drop for Actor {
 enum End {
     /// Nobody needs the session.
     Unneeded,
-    /// It must be opened again, or is no more: subscribers are closed so.
+    /// The session must be opened again, or is deleted: subscribers are closed with this code.
     Close(CloseCode),
 }
 
-/// Makes a session's actor: its handle, and the task to spawn.
+/// Creates a session's actor: its handle, and the task to spawn.
 pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let id = started.lease.session.clone();
@@ -123,18 +124,18 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
 }
 
 impl Actor {
-    /// Boxed: a future holds what it is given twice.
+    /// Boxed: a future stores its arguments twice.
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
         let counted = OpenSession::new();
         let end = match Box::pin(self.tell(Input::Recovered, None)).await {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,
         };
-        // Before the mailbox is closed: whoever deletes the session waits for that.
+        // Before the mailbox is closed, because deleting the session waits for that.
         if self.effects.take_changed() || self.row.doing() != SessionState::Idle {
             self.row.changed(self.effects.head(), SessionState::Idle);
         }
-        // Who comes later finds the mailbox closed and opens the session again; who came just now is told.
+        // Later senders find the mailbox closed and open the session again; those already queued get a reply.
         mailbox.close();
         let code = match end {
             End::Unneeded => None,
@@ -162,9 +163,9 @@ impl Actor {
             let wake = self.next_wake();
             let (drain, stop) = (self.shared.drain.clone(), self.shared.stop.clone());
             let message = tokio::select! {
-                // In this order: a server that stops is obeyed before anything else is begun, and what arrived before a
-                // time limit was over counts as in time. Ticks wait behind a mailbox that is bounded and emptied within
-                // a store commit for each message. A fixed order also lets a seeded test repeat itself.
+                // In this order: a stopping server comes before anything new, and what arrived before a time limit
+                // counts as in time. Ticks wait behind a mailbox that is bounded and drained within one store commit
+                // per message. A fixed order also makes seeded tests repeatable.
                 biased;
                 () = drain.cancelled(), if !self.stopping => {
                     self.stopping = true;
@@ -180,7 +181,7 @@ impl Actor {
                 },
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Message::Input(Input::Tick),
             };
-            // Boxed: messages come rarely, and what they await would make every idle session larger.
+            // Boxed: messages are rare, and what they await would make every idle session larger.
             if let Err(end) = Box::pin(self.on_message(message)).await {
                 return end;
             }
@@ -193,14 +194,14 @@ impl Actor {
         if !self.quarantined
             && let Some(damage) = self.shared.damage(&self.id)
         {
-            // What is running may end; nothing more is begun.
+            // Running work may end; nothing new starts.
             self.quarantined = true;
             self.tell(Input::Hold(Box::new(damage)), None).await?;
         }
         match message {
             Message::Attach(attach, answer) => {
                 let attached = self.attach(attach).await?;
-                // A connection that is gone by now is noticed by its closed channel.
+                // A connection that has gone meanwhile is noticed by its closed channel.
                 let _ = answer.send(attached);
             }
             Message::Command { origin, id, command, outgoing } => self.command(origin, id, command, &outgoing).await?,
@@ -225,7 +226,7 @@ impl Actor {
             }
             Message::Input(Input::Tick) if self.detached_too_long() => {
                 self.held = true;
-                let message = "nobody is connected, and the session ends what it does; send it again";
+                let message = "no client is connected, so the session stopped its turn; send it again";
                 self.tell(Input::Stop(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
             }
             Message::Input(input) => {
@@ -236,7 +237,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Writes the mark of a command that was carried out elsewhere.
+    /// Writes the mark of a command that was executed elsewhere.
     async fn remember(&mut self, mark: Mark) -> Result<Result<(), ErrorBody>, End> {
         match self.effects.earlier(&mark.id).await {
             Ok(None) => {}
@@ -249,7 +250,7 @@ impl Actor {
         Ok(Ok(()))
     }
 
-    /// Tells the loop what happened and carries out what it wants done, to the end.
+    /// Passes an input to the loop and executes all of the resulting effects.
     async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
         let now = self.shared.clock.now();
         let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
@@ -259,7 +260,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells operators, and those who watch the list, what has changed for them.
+    /// Reports changes to operators and to watchers of the session list.
     fn tell_list(&mut self) {
         let Some(agent) = &self.agent else { return };
         let (doing, rests) = (agent.doing(), agent.tripped());
@@ -271,13 +272,14 @@ impl Actor {
     }
 
     async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {
-        // Effects can lead to inputs (a cancelled request, a new loop), those to more effects: a queue, not a stack.
+        // Effects can cause inputs (a cancelled request, a new loop), and those more effects: use a queue, not
+        // recursion.
         let mut waiting: std::collections::VecDeque<Effect> = effects.into();
         while let Some(effect) = waiting.pop_front() {
             let now = self.shared.clock.now();
             match effect {
                 Effect::Append(mut append) => {
-                    // Steps that follow each other directly are one commit: none could be seen without the next.
+                    // Adjacent appends become one commit: none could be seen without the next.
                     while let Some(Effect::Append(next)) =
                         waiting.pop_front_if(|next| matches!(next, Effect::Append(_)))
                     {
@@ -328,15 +330,15 @@ impl Actor {
         Ok(())
     }
 
-    /// What a command is told that still waits when the session is closed with this code, or leaves memory.
+    /// Returns the error for a command that is still queued when the session is closed with this code or leaves memory.
     fn gone(&self, code: Option<CloseCode>) -> ErrorBody {
         match code {
             Some(CloseCode::NoSuchSession) => store_error(&StoreError::NotFound(self.id.clone())),
-            _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was leaving memory; send it again"),
+            _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was being unloaded; send it again"),
         }
     }
 
-    /// Whether nobody is here and nothing is running.
+    /// Returns true if nobody is attached and nothing is running.
     fn is_unneeded(&mut self) -> bool {
         let attached = self.feed.readers() > 0;
         let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle());
@@ -353,7 +355,8 @@ impl Actor {
         self.visited && self.detached_since.is_some_and(|since| since.elapsed() >= self.shared.detached_turn)
     }
 
-    /// When to wake without a message: a tool's time limit, or the end of what a turn may run alone.
+    /// Returns when to wake without a message: at a tool's time limit, or when a turn without a connection has run too
+    /// long.
     fn next_wake(&self) -> Option<Instant> {
         let deadline = self.agent.as_ref().and_then(|agent| agent.next_deadline());
         let tools = deadline
@@ -364,18 +367,18 @@ impl Actor {
     }
 }
 
-/// The path to where the session stands, as the store has it.
+/// Loads the path to the session's leaf from the store.
 async fn path_of(store: &dyn SessionStore, session: &Session) -> Result<SessionTree, End> {
     let (state, none) = (&session.state, SessionTree::default());
     let counter = Counter::for_model(&state.model);
     let path = path_to(store, &session.id, state.leaf.clone(), state, &counter, &none).await;
     path.map_err(|error| {
-        tracing::error!(session = %session.id, %error, "read path; the session is closed and must be opened again");
+        tracing::error!(session = %session.id, %error, "read path; the session is closed and must be reopened");
         End::Close(CloseCode::Internal)
     })
 }
 
-/// Tells the loop what happened. Where that takes long, the other tasks of this worker thread go on elsewhere.
+/// Passes an input to the loop. If that takes long, the other tasks of this worker thread move to another one.
 fn handled(agent: &mut AgentLoop, now: Timestamp, input: Input) -> Vec<Effect> {
     let has_other_workers = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     if agent.takes_long(&input) && has_other_workers() {

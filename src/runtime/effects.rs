@@ -1,7 +1,7 @@
-//! Carries out what the agent loop wants done: append and publish, ask the model, answer commands.
+//! Executes the agent loop's effects: appends and publishes events, calls the model and hooks, answers commands.
 //!
 //! Persist, then publish: an event reaches the feed only after the store's acknowledgement, and the reply to the
-//! command that caused it goes out in between.
+//! command that caused it is sent in between.
 
 use super::{
     feed::Feed,
@@ -36,44 +36,44 @@ pub(super) struct Effects {
     /// The fold of what the store has acknowledged; stored with every append.
     state: SessionState,
     head: Head,
-    /// Something was appended that those who watch the list were not told.
+    /// Something was appended that watchers of the session list have not seen.
     changed: bool,
-    /// The answer that is being streamed.
+    /// The answer being streamed.
     asking: Option<Asking>,
-    /// The summary that is being made beside it.
+    /// The summary being made in parallel.
     summarising: Option<Asking>,
     hooks: HookCalls,
     measure: Measure,
-    /// The command that is being dealt with, until it is answered: each gets one reply, also when something fails.
+    /// The command being executed, until it is answered: each gets one reply, also when something fails.
     expected: Option<CommandId>,
-    /// Who waits for a reply that comes after those to later commands.
+    /// Pending replies: commands that are answered after later ones.
     pub(super) late: Late,
-    /// Fingerprints of the ids of all commands in the log, while they are known here: whoever has read none of the log
-    /// asks the store.
+    /// Fingerprints of the ids of all commands in the log, while they are known here; otherwise the store is queried.
     marked: Option<Vec<u64>>,
 }
 
-/// Whose command is being dealt with, and where its reply goes.
+/// The sender of the command being executed, and where its reply goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) origin: Origin,
     pub(super) outgoing: &'a mpsc::Sender<Outgoing>,
 }
 
-/// Commands of a new session that are known without asking the store: 4 KiB of fingerprints, more than most sessions see.
+/// Commands of a new session that are known without querying the store: 4 KiB of fingerprints, more than most sessions
+/// see.
 const MARKED_MAX: usize = 512;
 
-/// A request that the model is answering.
+/// A model request in progress.
 struct Asking {
     request: RequestId,
-    /// The item that it is shown as; absent where it is not shown.
+    /// The item it is shown as; `None` if it is not shown.
     item: Option<EntryId>,
     model: String,
     task: AbortHandle,
 }
 
 impl Drop for Asking {
-    /// Whoever lets go of a request hangs up, also an actor that panicked.
+    /// Dropping a request disconnects it, also when the actor panicked.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -90,7 +90,7 @@ impl Effects {
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
-        // Under the first lease of an empty log no command was written yet.
+        // Under the first lease of an empty log no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
             shared,
@@ -114,13 +114,13 @@ impl Effects {
         &self.head
     }
 
-    /// Notes whether automatic compaction rests, and returns how the newest compaction ended.
+    /// Records whether the circuit breaker is open, and returns how the newest compaction ended.
     pub(super) fn rests(&mut self, reason: Option<BreakerReason>) -> Option<LastCompaction> {
         self.measure.rests(reason);
         self.measure.last_compaction()
     }
 
-    /// Whether something was appended since this was last asked.
+    /// Returns true if something was appended since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -129,21 +129,20 @@ impl Effects {
         &self.lease.epoch
     }
 
-    /// The fingerprint of an earlier command under this id, and the reply it got, marked as a duplicate's.
+    /// Returns the fingerprint of an earlier command with this id, and its reply, marked as a duplicate.
     pub(super) async fn earlier(&self, id: &CommandId) -> Result<Option<(u64, Reply)>, ErrorBody> {
         if self.marked.as_ref().is_some_and(|marked| !marked.contains(&fingerprint(id.as_str().as_bytes()))) {
             return Ok(None);
         }
         let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
         let Some(mark) = mark.map_err(|error| self.shared.fault(&error))? else { return Ok(None) };
-        let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
-            ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
-        })?;
+        let mut reply: Reply = serde_json::from_str(&mark.reply)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("cannot read the stored reply: {error}")))?;
         mark_duplicate(&mut reply);
         Ok(Some((mark.fingerprint, reply)))
     }
 
-    /// Carries out one effect to its end.
+    /// Executes one effect.
     ///
     /// # Errors
     /// The store could not write, or another writer has the session: the actor must end.
@@ -167,7 +166,7 @@ impl Effects {
             Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
             Effect::CallHook(call) => self.call_hook(*call),
             Effect::CancelHook(id) => self.hooks.cancel(now, &id),
-            // The actor's own.
+            // Executed by the actor.
             Effect::CancelModel(_) | Effect::Reseed => {}
         }
         Ok(())
@@ -201,11 +200,11 @@ impl Effects {
         self.head.cost_nano_usd = self.state.cost.nano_usd;
         self.head.unpriced_requests = self.state.cost.unpriced_requests;
         self.head.running = self.state.turn.is_some();
-        // Only what is written holds the state's JSON: an idle session needs no copy of it.
+        // Only the written copy has the state's JSON: an idle session needs no copy of it.
         let head = Head { state: json(&self.state), ..self.head.clone() };
         let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
-            tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be opened again");
+            tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be reopened");
             return Err(CloseCode::Internal);
         }
         self.changed = true;
@@ -222,19 +221,19 @@ impl Effects {
         Ok(())
     }
 
-    /// A command begins: it has had no reply.
+    /// Starts a command, which has had no reply yet.
     pub(super) fn expect_answer(&mut self, id: &CommandId) {
         self.expected = Some(id.clone());
     }
 
-    /// Whether the command that began last has had its reply.
+    /// Returns true if the command that started last has had its reply.
     pub(super) fn has_answered(&self) -> bool {
         self.expected.is_none()
     }
 
     fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
         let asker = asker.filter(|asker| asker.origin == origin);
-        // A late reply to somebody else's command of the same id is not the one to this.
+        // A late reply to another connection's command with the same id does not answer this one.
         let is_to_this = asker.is_some() && self.expected.as_ref() == Some(&id);
         if is_to_this {
             self.expected = None;
@@ -242,11 +241,11 @@ impl Effects {
             return;
         }
         let Some(asker) = asker else { return };
-        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
         let _ = asker.outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
     }
 
-    /// What lists show of the newest count, and what is measured.
+    /// Records the newest token count for lists, and the metrics.
     fn note(&mut self, now: Timestamp, event: &Event) {
         match event {
             Event::TurnFinished(finished) => {
@@ -267,7 +266,7 @@ impl Effects {
 
     fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld } = call;
-        // What a hook may still change is not shown: clients see it first as the entry that it becomes.
+        // What a hook may still change is not shown: clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
             self.feed.begin_item(item, turn);
@@ -301,12 +300,12 @@ impl Effects {
         let CallHook { place, call, awaited } = call;
         match place {
             HookPlace::Server(at) => self.hooks.ask(at, call, awaited),
-            // The actor's own: it knows the owner's connection.
+            // Executed by the actor, which knows the owner's connection.
             HookPlace::Client => {}
         }
     }
 
-    /// Notes why a request of the running turn failed, for the log.
+    /// Records why a request of the running turn failed, for the log.
     pub(super) fn note_fault(&mut self, input: &Input) {
         if let Input::Failed { request, fault } = input
             && let Some(asking) = self.asking.as_ref().filter(|asking| asking.request == *request)
@@ -315,7 +314,7 @@ impl Effects {
         }
     }
 
-    /// Stops asking: dropping the provider's future hangs up on the upstream. Returns what was shown.
+    /// Cancels a request: dropping the provider's future disconnects the upstream. Returns what was shown.
     pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
         self.summarising.take_if(|asking| asking.request == request);
         let asking = self.asking.take_if(|asking| asking.request == request);
@@ -337,7 +336,7 @@ fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
     serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
 }
 
-/// Marks a reply as the one to a command that was sent again.
+/// Marks a reply as the one to a repeated command.
 pub(super) fn mark_duplicate(reply: &mut Reply) {
     match reply {
         Reply::Accepted(accepted) => accepted.duplicate = Some(true),
@@ -348,7 +347,7 @@ pub(super) fn mark_duplicate(reply: &mut Reply) {
     }
 }
 
-/// Shows an answer while it arrives.
+/// Shows an answer as it arrives.
 struct Shown {
     feed: Arc<Feed>,
     item: EntryId,
@@ -364,7 +363,7 @@ impl DeltaSink for Shown {
     }
 }
 
-/// Summaries are not shown, nor is what a hook may change.
+/// For summaries, and for answers that a hook may change.
 struct Unshown;
 
 impl DeltaSink for Unshown {
@@ -376,7 +375,7 @@ struct Report {
     request: RequestId,
     purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The feed that shows the answer, and the item that it is shown as; absent where it is not shown.
+    /// The feed that shows the answer, and the item; `None` if it is not shown.
     shown_by: Option<(Arc<Feed>, EntryId)>,
     done: bool,
 }
@@ -394,7 +393,8 @@ impl Report {
         }
     }
 
-    /// A failure. What was shown is declared void, whether the provider knows that it was shown or not.
+    /// Returns the input for a failure. Text that was shown is declared void, whether the provider knows that it was
+    /// shown or not.
     fn failed(&self, fault: ModelFault) -> Input {
         let is_shown = self.shown_by.as_ref().is_some_and(|(feed, item)| feed.shows(item));
         Input::Failed { request: self.request, fault: ModelFault { shown: fault.shown || is_shown, ..fault } }
@@ -409,9 +409,9 @@ impl Drop for Report {
         super::measure::model_left(self.purpose, std::thread::panicking());
         let Some(mailbox) = self.mailbox.upgrade() else { return };
         let fault =
-            ModelFault::new(ErrorCode::Internal, "asking the model ended without an outcome; see the server's log");
+            ModelFault::new(ErrorCode::Internal, "the model request ended without an outcome; see the server's log");
         let input = self.failed(fault);
-        // Dropped by a cancel, the report is a late word that nobody waits for; after a panic the turn ends by it.
+        // After a cancellation the report is a stale response that nobody waits for; after a panic it ends the turn.
         if let Err(mpsc::error::TrySendError::Full(message)) = mailbox.try_send(Box::new(Message::Input(input)))
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

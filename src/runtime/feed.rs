@@ -1,10 +1,10 @@
-//! What subscribers read. A subscriber holds a cursor, not a queue: however slow it is, it costs the same.
+//! The feed that subscribers read. A subscriber holds a cursor, not a queue: it costs the same however slow it is.
 //!
-//! Three things are read, in this order: durable events, by `seq`, from the newest few in memory or else from the
-//! store; ephemeral events, of which a slow reader misses the oldest; and the text of the answer that is being
-//! streamed, as one piece from where the reader is to where the answer is, so that deltas coalesce by themselves.
+//! A subscriber reads three things, in this order: durable events, by `seq`, from the newest few in memory or else from
+//! the store; ephemeral events, of which a slow reader misses the oldest; and the text of the answer being streamed, as
+//! one piece from the reader's position to the current end, so that deltas coalesce.
 //!
-//! Invariant: nothing enters here as durable before the store has acknowledged it.
+//! Invariant: nothing enters the feed as durable before the store has acknowledged it.
 
 use super::live::{Live, Reading};
 use crate::core::model::Delta;
@@ -25,25 +25,24 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// Durable events kept in memory for readers that keep up; others read the store.
+/// Durable events kept in memory for readers that keep up; slower ones read the store.
 const TAIL_EVENTS_MAX: usize = 32;
-/// Bytes of them: an idle session holds little.
+/// Bytes of these events: an idle session holds little.
 const TAIL_BYTES_MAX: usize = 16 * 1024;
-/// Ephemeral events kept: a reader that misses more has missed decoration. The end of an answer without an entry is no
-/// decoration, so the oldest of the others is dropped before it.
+/// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
+/// is not decoration, so the oldest of the others is dropped before it.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
 
-/// Id of the frames that tell one reader which answers came to nothing while it was away; those of events for all count
-/// from 1.
+/// Id of the frames that tell one reader which answers were aborted while it was away; ids of events for all readers
+/// count from 1.
 const VOID_ID: &str = "s_e0";
 
-/// How long after text has woken its readers more text wakes them at the earliest: what comes meanwhile goes out together.
-/// Models are mostly slower (125 deltas a second), no screen shows more, and waking costs more than the text. Readers
-/// look by themselves a while after text that they were given ([`TEXT_MAY_WAIT`]), for what came in the pause and after
-/// which nothing came.
+/// The minimum interval at which text wakes its readers: text in between is sent together. Models are mostly slower
+/// (125 deltas a second), no screen shows more, and waking costs more than the text. Readers check again a while after
+/// they were given text ([`TEXT_MAY_WAIT`]), for text that came in the pause and was the last.
 const DELTA_PAUSE: Duration = Duration::from_millis(8);
-/// How long after text that it was given a reader looks for more without being woken. Longer than the pause by far, so
-/// that whatever comes later than this wakes it.
+/// How long after text a reader checks for more without being woken. Much longer than the pause, so that text that
+/// arrives later than this wakes it.
 pub const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's feed.
@@ -64,9 +63,10 @@ struct Inner {
     live: Option<Live>,
     live_count: u64,
     closed: Option<CloseCode>,
-    /// A reader of text has seen everything and waits. Those that still have something to fetch are not woken for more.
+    /// A reader of text has seen everything and waits. Readers that still have something to fetch are not woken for
+    /// more.
     awaited: bool,
-    /// When text last woke readers; none for an answer of which nothing was shown.
+    /// When text last woke readers; `None` for an answer of which nothing was shown.
     woken_at: Option<Instant>,
 }
 
@@ -75,20 +75,20 @@ struct Ephemeral {
     number: u64,
     after_seq: u64,
     frame: Arc<str>,
-    /// It says that an answer came to nothing: a reader that was shown some of it must be told.
+    /// It reports an aborted answer: a reader that saw a part of it must be told.
     ends_item: bool,
-    /// It tells how full the window is: a newer one takes its place.
+    /// It reports the context size: a newer one replaces it.
     is_meter: bool,
 }
 
-/// Where a subscriber is.
+/// A subscriber's position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The last durable event it was given.
     pub seq: u64,
     ephemeral: u64,
     answer: Reading,
-    /// Answers of which it has seen some and which came to nothing while it was away: it is told so before all else.
+    /// Answers that it saw in part and that were aborted while it was away: reported before anything else.
     void: Vec<EntryId>,
 }
 
@@ -103,12 +103,12 @@ pub struct Seen {
     pub offset: u64,
 }
 
-/// A subscriber's hold on a feed: as long as there is one, someone is attached to the session.
+/// A subscriber's hold on a feed: while one exists, the session counts as attached.
 #[derive(Debug)]
 pub struct Reader(Arc<Feed>);
 
 impl Reader {
-    /// One more subscriber.
+    /// Adds a subscriber.
     pub(super) fn new(feed: &Arc<Feed>) -> Self {
         feed.readers.fetch_add(1, Ordering::Relaxed);
         Self(feed.clone())
@@ -128,28 +128,28 @@ impl Drop for Reader {
     }
 }
 
-/// What a subscriber is given.
+/// A unit given to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A durable event: its seq and its stored body.
+    /// A durable event: its seq and stored body.
     Durable(u64, Arc<str>),
-    /// A whole frame of an ephemeral event.
+    /// The complete frame of an ephemeral event.
     Ephemeral(Arc<str>),
-    /// A whole frame of text of the streamed answer.
+    /// The complete frame of a text delta.
     Delta(String),
-    /// Durable events after this seq are no longer in memory: read them from the store, then come back.
+    /// Durable events after this seq are no longer in memory: read them from the store, then continue.
     Behind {
-        /// The last one that it was given.
+        /// The last one it was given.
         after: u64,
-        /// The last one that was published: the store may have more by now, whose replies have not gone out yet.
+        /// The last one published: the store may have more by now, whose replies have not been sent yet.
         up_to: u64,
     },
-    /// The session was closed: close the socket so.
+    /// The session was closed: close the socket with this code.
     Closed(CloseCode),
 }
 
 impl Feed {
-    /// The feed of a session whose newest durable event is `seq`.
+    /// Creates the feed of a session whose newest durable event is `seq`.
     #[must_use]
     pub fn new(seq: u64) -> Arc<Self> {
         let inner = Inner { seq, ..Inner::default() };
@@ -157,28 +157,28 @@ impl Feed {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is made whole before the lock is let go, so a panic elsewhere leaves nothing half done.
+        // Every change is complete before the lock is released, so a panic elsewhere leaves nothing inconsistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many subscribers hold it.
+    /// Returns the number of subscribers.
     pub(super) fn readers(&self) -> usize {
         self.readers.load(Ordering::Relaxed)
     }
 
-    /// Wakes when there is more to read.
+    /// Returns a receiver that wakes when there is more to read.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// The newest durable event.
+    /// Returns the seq of the newest durable event.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.lock().seq
     }
 
-    /// Publishes durable events that the store has acknowledged. The entry of the streamed answer ends its streaming.
+    /// Publishes durable events that the store has acknowledged. The entry of the streamed answer ends its stream.
     pub(super) fn publish(&self, bodies: &[Arc<str>], ends: Option<&EntryId>) {
         let mut inner = self.lock();
         let first_seq = inner.seq + 1;
@@ -200,7 +200,7 @@ impl Feed {
         self.changed.send_replace(());
     }
 
-    /// Publishes an ephemeral event. One that aborts the streamed answer ends its streaming.
+    /// Publishes an ephemeral event. One that aborts the streamed answer ends its stream.
     pub(super) fn emit(&self, event: &EphemeralEvent) {
         let mut inner = self.lock();
         inner.ephemeral_count += 1;
@@ -210,7 +210,7 @@ impl Feed {
         let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
         let is_meter = matches!(event, EphemeralEvent::ContextUpdated(_));
         if is_meter {
-            // Whoever has not read the one before needs only this.
+            // A reader that has not read the previous one needs only this one.
             inner.ephemeral.retain(|earlier| !earlier.is_meter);
         }
         inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, is_meter });
@@ -227,7 +227,7 @@ impl Feed {
         self.changed.send_replace(());
     }
 
-    /// An answer will be streamed under this id.
+    /// Starts streaming an answer under this id.
     pub(super) fn begin_item(&self, item: &EntryId, turn: &TurnId) {
         let mut inner = self.lock();
         inner.live_count += 1;
@@ -237,7 +237,7 @@ impl Feed {
         inner.woken_at = None;
     }
 
-    /// More of the answer. Words of an answer that is no longer streamed are dropped.
+    /// Adds text to the answer. Text of an answer that is no longer streamed is dropped.
     pub(super) fn delta(&self, item: &EntryId, delta: Delta<'_>) {
         let mut inner = self.lock();
         let Some(live) = inner.streamed(item) else { return };
@@ -255,7 +255,7 @@ impl Feed {
         self.lock().streamed(item).is_some_and(|live| live.has_begun())
     }
 
-    /// Ends the streaming and says what was shown.
+    /// Ends the stream and returns what was shown.
     pub(super) fn take_shown(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
         let parts = inner.streamed(item).map(|live| live.parts());
@@ -271,7 +271,7 @@ impl Feed {
         self.changed.send_replace(());
     }
 
-    /// A cursor for a subscriber that is given the state as of now, and what is being streamed.
+    /// Returns a cursor for a subscriber that receives the current state, and the running items.
     #[must_use]
     pub fn join(&self) -> (Cursor, Vec<RunningItem>) {
         let inner = self.lock();
@@ -284,8 +284,8 @@ impl Feed {
         (cursor, items)
     }
 
-    /// A cursor for a subscriber that has seen everything up to `seq` and, of the streamed answer, so many UTF-16 code
-    /// units of each part. `None` when it cannot have: then it needs the whole state.
+    /// Returns a cursor for a subscriber that has seen everything up to `seq` and these UTF-16 code units of each part
+    /// of the streamed answer. `None` if that is impossible: then it needs the whole state.
     #[must_use]
     pub fn rejoin(&self, seq: u64, items: &[Seen]) -> Option<Cursor> {
         let inner = self.lock();
@@ -299,19 +299,19 @@ impl Feed {
         if seen.peek().is_some() {
             cursor.answer = live.seen(seen)?;
         } else if !live.is_streaming() {
-            // Whoever comes back after the end and had seen nothing of it is given the entry alone.
+            // A subscriber that comes back after the end and had seen nothing of it is given only the entry.
             cursor.answer = live.read();
         }
         Some(cursor)
     }
 
-    /// Whether this is the answer that is being streamed, or the one that was last.
+    /// Returns true if this is the answer being streamed, or the last one.
     pub(super) fn holds(&self, item: &EntryId) -> bool {
         self.lock().live.as_ref().is_some_and(|live| live.item == *item)
     }
 
-    /// What this subscriber has not seen, up to about `bytes_max`, with the text of the streamed answer or without;
-    /// moves its cursor. Empty: it has seen everything.
+    /// Returns what this subscriber has not seen, up to about `bytes_max`, with or without the text of the streamed
+    /// answer, and moves its cursor. Empty if it has seen everything.
     #[must_use]
     pub fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut inner = self.lock();
@@ -325,19 +325,19 @@ impl Feed {
 }
 
 impl Cursor {
-    /// Has its reader told first that these answers came to nothing.
+    /// Makes the reader learn first that these answers were aborted.
     pub(super) fn tell_void(&mut self, items: Vec<EntryId>) {
         self.void = items;
     }
 
-    /// Whether the answer has ended, and the subscriber has not come to its end and lacks some of it.
+    /// Returns true if the answer has ended, and the subscriber has not reached its end and lacks some of its text.
     fn is_owed(&self, live: &Live) -> bool {
         live.ended_at.is_some_and(|ended| self.seq < ended) && live.has_more(&self.answer)
     }
 }
 
 impl Inner {
-    /// The answer that is being streamed, if it is this one.
+    /// Returns the answer being streamed, if it is this one.
     fn streamed(&mut self, item: &EntryId) -> Option<&mut Live> {
         self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
     }

@@ -1,10 +1,10 @@
-//! Makes a session of its own out of the path to an entry.
+//! Forks: makes a new session from the path to an entry.
 //!
-//! The path is copied by many appends, none of them large, so that other sessions write in between and memory holds one
-//! piece at a time. Until the last one the new session is [`UNFINISHED`] and nobody sees it. In between, when all of the
-//! path is durable, the command's mark is written to the log of the source. So the mark decides: a crash before it leaves
-//! a copy that nobody knows and that is deleted at the next start; after it, the copy is finished then
-//! ([`settle`]), or by the same command sent again.
+//! The path is copied in many small appends, so that other sessions write in between and memory holds one piece at a
+//! time. Until the last append the new session is [`UNFINISHED`] and nobody sees it. Before that, once the whole path
+//! is durable, the command's mark is written to the source's log. The mark decides: after a crash before it, the next
+//! start deletes the unknown copy; after a crash behind it, the next start ([`settle`]), or the same command sent
+//! again, finishes the copy.
 
 mod copy;
 mod source;
@@ -33,31 +33,31 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Forks at work at once: each holds a piece of its path in memory. Further ones wait. Those of one session always wait
-/// for each other, so that a command that is sent twice is done once.
+/// Forks in progress at once: each holds a piece of its path in memory. Further ones wait. Forks of one session always
+/// wait for each other, so that a repeated command is executed once.
 pub(super) const FORKS_MAX: usize = 16;
 
-/// Entries of one append at most: some milliseconds of the store's writer.
+/// Most entries of one append: some milliseconds of the store's writer.
 const PIECE_ENTRIES_MAX: u32 = 256;
 
-/// The mark that a copy carries, under an id that no client can use.
+/// The id of the mark that a copy carries; no client can use it.
 const ORIGIN_MARK: &str = "s_fork";
 
-/// No connection: their numbers begin at 1.
+/// No connection: connection numbers start at 1.
 const NOBODY: Origin = Origin(0);
 
-/// Sessions that are settled at once.
+/// Sessions settled per page.
 const SETTLE_PAGE: u32 = 100;
 
-/// A client's wish.
+/// A client's fork command.
 pub struct Order {
     /// The session to fork.
     pub source: SessionId,
-    /// Whose it is.
+    /// Its owner.
     pub owner: String,
     /// The command's id.
     pub id: CommandId,
-    /// A hash of its content.
+    /// A hash of the command's content.
     pub fingerprint: u64,
     /// Where to fork.
     pub fork: ForkSession,
@@ -65,7 +65,7 @@ pub struct Order {
     pub outgoing: mpsc::Sender<Outgoing>,
 }
 
-/// Of what a copy is one, as its own mark says.
+/// The source of a copy, stored in its own mark.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CopyOf {
@@ -74,7 +74,7 @@ struct CopyOf {
 }
 
 impl Registry {
-    /// Begins to fork; the reply comes through the order's channel. It is made to its end, whoever leaves.
+    /// Starts a fork; the reply is sent through the order's channel. It runs to completion even if the client leaves.
     pub fn fork(self: &Arc<Self>, order: Order) {
         let registry = self.clone();
         self.track(async move {
@@ -126,16 +126,16 @@ impl Registry {
         }
     }
 
-    /// The first answer to this command, if it was taken before. Its session is there, unless it was deleted since.
+    /// Returns the first reply to this command if it was executed before. Its session exists, unless it was deleted
+    /// since.
     async fn forked_before(&self, order: &Order) -> Result<Option<Reply>, ErrorBody> {
         let mark = self.store().command(&order.source, order.id.as_str()).await;
         let Some(mark) = mark.map_err(|error| store_error(&error))? else { return Ok(None) };
         if mark.fingerprint != order.fingerprint {
             return Err(conflict(&order.id));
         }
-        let mut reply: Reply = serde_json::from_str(&mark.reply).map_err(|error| {
-            ErrorBody::new(ErrorCode::Internal, format!("the stored reply cannot be read: {error}"))
-        })?;
+        let mut reply: Reply = serde_json::from_str(&mark.reply)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("cannot read the stored reply: {error}")))?;
         if let Reply::Forked(forked) = &mut reply {
             forked.duplicate = Some(true);
             match self.finish_unfinished(&forked.session_id).await {
@@ -146,13 +146,13 @@ impl Registry {
         Ok(Some(reply))
     }
 
-    /// Writes the command's mark to the log of the source: from now on the fork counts.
+    /// Writes the command's mark to the source's log: from here on the fork is valid.
     async fn mark_source(&self, order: &Order, id: &SessionId, input: Option<Vec<Part>>) -> Result<Reply, ErrorBody> {
         let reply = Reply::Forked(Forked { session_id: id.clone(), input, duplicate: None });
-        // A session that leaves memory between being found and being asked is opened once more.
+        // A session that leaves memory between lookup and request is opened once more.
         for _ in 0..2 {
             let mark = Mark {
-                // The reply goes out when the fork is whole: not from there.
+                // The reply is sent when the fork is complete, not by the actor.
                 origin: NOBODY,
                 id: order.id.clone(),
                 fingerprint: order.fingerprint,
@@ -164,11 +164,11 @@ impl Registry {
                 Err(_gone) => {}
             }
         }
-        Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be written to; send the command again"))
+        Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be written; send the command again"))
     }
 
-    /// After a fork that failed: its copy is deleted, unless the mark was written all the same. What cannot be decided now
-    /// is decided at the next start.
+    /// Cleans up after a failed fork: deletes its copy, unless the mark was written. What cannot be decided now is
+    /// decided at the next start.
     async fn clear_away(&self, order: &Order, id: &SessionId) {
         let settled = match self.store().command(&order.source, order.id.as_str()).await {
             Ok(Some(mark)) if names(&mark, id) => self.finish_unfinished(id).await,
@@ -176,7 +176,7 @@ impl Registry {
             Err(error) => Err(error),
         };
         if let Err(error) = settled {
-            tracing::warn!(session = %id, %error, "a copy that came to nothing is left until the next start");
+            tracing::warn!(session = %id, %error, "the copy of a failed fork remains until the next start");
         }
     }
 
@@ -188,7 +188,7 @@ impl Registry {
         self.finish(&head.owner, &lease, lease.next_seq, head.head).await
     }
 
-    /// The last append: the session is whole, and in the list.
+    /// Makes the last append: the session is complete, and in the list.
     async fn finish(&self, owner: &str, lease: &Lease, next_seq: u64, head: Head) -> Result<(), Error> {
         let now = self.now();
         let head = Head { created_at: now, updated_at: now, ..head };
@@ -199,11 +199,11 @@ impl Registry {
     }
 }
 
-/// Decides about sessions that a crash left unfinished: a fork whose command was acknowledged or may have been is finished,
-/// everything else deleted. For the start of a server, before it takes commands.
+/// Settles sessions that a crash left unfinished: finishes a fork whose command was or may have been acknowledged, and
+/// deletes everything else. For the start of a server, before it accepts commands.
 ///
 /// # Errors
-/// The store's.
+/// The store's errors.
 pub async fn settle(registry: &Registry) -> Result<(), Error> {
     let store = registry.store();
     loop {
@@ -215,16 +215,16 @@ pub async fn settle(registry: &Registry) -> Result<(), Error> {
             let id = &head.session;
             if counts(registry, id).await? {
                 registry.finish_unfinished(id).await?;
-                tracing::info!(session = %id, "a fork that a crash left unfinished is whole");
+                tracing::info!(session = %id, "finished a fork interrupted by a crash");
             } else {
                 store.delete(id).await?;
-                tracing::info!(session = %id, "a session that a crash left unfinished is deleted");
+                tracing::info!(session = %id, "deleted an unfinished session left by a crash");
             }
         }
     }
 }
 
-/// Whether the source of a copy has the mark that names it.
+/// Returns true if the source of a copy has the mark that names the copy.
 async fn counts(registry: &Registry, id: &SessionId) -> Result<bool, Error> {
     let Some(own) = registry.store().command(id, ORIGIN_MARK).await? else { return Ok(false) };
     let Ok(copy_of) = serde_json::from_str::<CopyOf>(&own.reply) else { return Ok(false) };

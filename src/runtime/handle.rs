@@ -1,4 +1,4 @@
-//! A session's handle: what the rest of the server may ask of an open session. Its channels stay private.
+//! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
 use super::feed::{Cursor, Reader, Seen};
 use crate::core::agent_loop::{Mark, Origin, Snapshot};
@@ -10,82 +10,82 @@ use reseed_protocol::{
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// Commands that may wait in one session's mailbox. Its clients wait for room: the actor empties it within a store
-/// commit for each.
+/// Commands that may wait in one session's mailbox. Clients wait for room: the actor takes one store commit per
+/// command.
 pub(super) const MAILBOX_MAX: usize = 64;
 
 /// Replies and events that may wait for one connection. A connection stops reading commands at half as many unanswered
 /// ones, and events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
-/// What a session sends one connection besides its feed.
+/// What a session sends one connection, besides its feed.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// The answer to a command of its own.
+    /// The reply to one of its own commands.
     Reply(CommandId, Box<Reply>),
-    /// An ephemeral event that is for it alone.
+    /// An ephemeral event for this connection only.
     Event(Box<Private>),
-    /// It is no longer the owner: close the socket so.
+    /// The connection is no longer the owner: close the socket with this code.
     Close(CloseCode),
 }
 
 /// An ephemeral event for one connection.
 #[derive(Debug)]
 pub struct Private {
-    /// Of which session it tells: whoever has left that by now is not told.
+    /// The session it belongs to: a connection that has left that session does not receive it.
     pub session: SessionId,
-    /// Its whole frame.
+    /// The complete frame.
     pub frame: String,
-    /// The room that it takes of what may wait for the connection, given back when it is written or dropped.
+    /// The room it takes in the connection's queue, released when it is written or dropped.
     pub(super) _room: OwnedSemaphorePermit,
 }
 
-/// A connection's wish to join.
+/// A connection's request to join.
 #[derive(Debug)]
 pub struct Attach {
     /// The connection.
     pub origin: Origin,
     /// Owner or observer.
     pub role: SessionRole,
-    /// Whether to take the session from its owner.
+    /// Takes the session over from its owner.
     pub takeover: bool,
-    /// The client's own name for itself; the same one replaces itself.
+    /// The client's own name; a newer connection with the same name replaces the older one.
     pub client_id: Option<String>,
-    /// The tools it offers.
+    /// The tools that it offers.
     pub tools: Option<Vec<ToolOffer>>,
-    /// The hooks it offers.
+    /// The hooks that it offers.
     pub hooks: Option<Vec<HookOffer>>,
-    /// Where replies and closings go.
+    /// The channel for replies and closings.
     pub outgoing: mpsc::Sender<Outgoing>,
-    /// Where it left off.
+    /// Its position when it left.
     pub resume: Option<LeftOff>,
 }
 
-/// Where a connection left off.
+/// A connection's position when it left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOff {
-    /// Names the log that it read.
+    /// Identifies the log that it read.
     pub epoch: String,
     /// The last durable event it was given.
     pub seq: u64,
-    /// What it has seen of running items.
+    /// What it had seen of running items.
     pub items: Vec<Seen>,
 }
 
-/// What a connection gets when it has joined.
+/// What a connection receives when it has joined.
 #[derive(Debug)]
 pub struct Attached {
-    /// Where the session stands.
+    /// The state of the session.
     pub snapshot: Snapshot,
-    /// What is being streamed.
+    /// The items being streamed.
     pub items: Vec<RunningItem>,
-    /// Names the log.
+    /// Identifies the log.
     pub epoch: String,
-    /// From where it reads the feed.
+    /// Its position in the feed.
     pub cursor: Cursor,
-    /// Whether the cursor is where it left off, so that it needs no state.
+    /// True if it continues at its earlier position, so that it needs no state.
     pub replay: bool,
-    /// What it reads.
+    /// The feed.
     pub feed: Reader,
 }
 
@@ -98,18 +98,18 @@ pub(super) enum Message {
         outgoing: mpsc::Sender<Outgoing>,
     },
     Snapshot(oneshot::Sender<Snapshot>),
-    /// What the next request would send.
+    /// Asks for what the next request would send.
     NextRequest(GetContext, oneshot::Sender<Result<Context, ErrorBody>>),
-    /// Write the mark of a command that was carried out elsewhere.
+    /// Writes the mark of a command that was executed elsewhere.
     Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
-    /// A connection has left: look whether anyone still needs this session.
+    /// A connection has left: check whether anyone still needs this session.
     Left(Origin),
-    /// Leave memory and close whoever is here.
+    /// Leave memory and close all connections with this code.
     Close(CloseCode),
     Input(crate::core::agent_loop::Input),
 }
 
-/// An open session. Cheap to clone; a closed session answers every call with [`Gone`].
+/// An open session. Cheap to clone; a session that has left memory answers every call with [`Gone`].
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     /// The session.
@@ -123,7 +123,7 @@ pub struct SessionHandle {
 pub struct Gone;
 
 impl SessionHandle {
-    /// Joins.
+    /// Joins the session.
     ///
     /// # Errors
     /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_tools`, `invalid_hooks`.
@@ -133,10 +133,10 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// Hands over a command; its one reply comes through `outgoing`.
+    /// Sends a command; its one reply is sent through `outgoing`.
     ///
     /// # Errors
-    /// [`Gone`]: it was not taken.
+    /// [`Gone`]: the command was not accepted.
     pub async fn command(
         &self,
         origin: Origin,
@@ -147,7 +147,7 @@ impl SessionHandle {
         self.send(Message::Command { origin, id, command, outgoing }).await
     }
 
-    /// Where the session stands.
+    /// Returns the state of the session.
     ///
     /// # Errors
     /// [`Gone`].
@@ -157,7 +157,7 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// What the next request would send.
+    /// Returns what the next request would send.
     ///
     /// # Errors
     /// [`Gone`], or inside it why it cannot be shown.
@@ -167,25 +167,25 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// Writes the mark of a command that was carried out elsewhere. Durable when `Ok`.
+    /// Writes the mark of a command that was executed elsewhere. Durable when `Ok`.
     ///
     /// # Errors
-    /// [`Gone`]: perhaps it was written; or inside it `idempotency_conflict`: another command has this id.
+    /// [`Gone`]: it may have been written; or inside it `idempotency_conflict`: another command has this id.
     pub(super) async fn remember(&self, mark: Mark) -> Result<Result<(), ErrorBody>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Remember(mark, answer)).await?;
         answered.await.map_err(|_| Gone)
     }
 
-    /// Says that a connection has left the session and lives on. It must have let go of the feed.
+    /// Reports that a connection has left the session but continues. It must have released the feed.
     pub async fn leave(&self, origin: Origin) {
         let _: Result<(), Gone> = self.send(Message::Left(origin)).await;
     }
 
-    /// Says that a connection is gone. It must have let go of the feed.
+    /// Reports that a connection is gone. It must have released the feed.
     pub fn left(&self, origin: Origin) {
         let sent = self.mailbox.try_send(Box::new(Message::Left(origin)));
-        // The actor must hear it, also behind a full mailbox: hooks of that connection are waited for.
+        // The actor must receive this even if its mailbox is full: it may be waiting for hooks of that connection.
         if let Err(mpsc::error::TrySendError::Full(message)) = sent
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -203,13 +203,13 @@ impl SessionHandle {
     }
 }
 
-/// What is told of anything that a server which stops does not begin any more.
+/// Returns the error for anything that a stopping server no longer starts.
 pub(super) fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume")
 }
 
 pub(super) fn conflict(id: &CommandId) -> ErrorBody {
-    let message = format!("the id `{id}` was used before with other content; use a new one");
+    let message = format!("the id `{id}` was already used with other content; use a new one");
     ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id")
 }
 

@@ -1,5 +1,5 @@
-//! The session that a hook is asked about, as the hook reaches it: through its actor's mailbox, as any client's commands,
-//! and through the store for what is not in memory.
+//! A hook's access to its session: commands go through the actor's mailbox, like any client's, and the store provides
+//! what is not in memory.
 
 use super::{
     handle::{Message, Outgoing},
@@ -27,9 +27,9 @@ pub(super) struct HookSession {
     pub(super) shared: Arc<Shared>,
     pub(super) session: SessionId,
     pub(super) mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The call that the hook was given it for: its commands are named after it.
+    /// The hook call that this access belongs to: its commands are named after it.
     pub(super) call_id: CallId,
-    /// How many commands were sent for it.
+    /// The number of commands sent so far.
     pub(super) commands: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Access for HookSession {
         Box::pin(async move {
             let number = self.commands.fetch_add(1, Ordering::Relaxed);
             let id = format!("hook-{}-{number}", self.call_id).parse();
-            let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an id of another form"))?;
+            let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an invalid id"))?;
             let (outgoing, mut incoming) = mpsc::channel(1);
             self.send(Message::Command { origin: Origin::HOOK, id, command, outgoing }).await?;
             match incoming.recv().await {

@@ -1,4 +1,4 @@
-//! Asks the server's hooks for a session: those whose answer is waited for, and those that are only told.
+//! Calls the server's hooks for a session: those whose answer is awaited, and observers.
 
 use super::{handle::Message, hook_session::HookSession, shared::Shared};
 use crate::{
@@ -27,26 +27,26 @@ use tokio::{
     time::timeout,
 };
 
-/// Calls of one session whose answers are waited for: hooks of one point are asked one after the other, and the calls of
-/// tools that ask at the same time are fewer.
+/// Awaited calls of one session: hooks of one point are called one after the other, and fewer tool calls than this run
+/// hooks at the same time.
 const CALLS_MAX: usize = 256;
 
-/// Calls of one session that nobody waits for. Each holds what it tells, perhaps a whole context; a hook that falls so far
-/// behind is passed over.
+/// Observer calls of one session. Each holds what it reports, possibly a whole context; a hook that falls so far behind
+/// is skipped.
 const OBSERVERS_MAX: usize = 64;
 
-/// A session's calls of the server's hooks. Dropped, it cancels those whose answer is waited for; who is only told is
-/// told to the end, also when the session leaves memory.
+/// A session's calls of server hooks. Dropping it cancels awaited calls; observer calls run to completion, even if the
+/// session leaves memory.
 pub(super) struct HookCalls {
     shared: Arc<Shared>,
     session: SessionId,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// Of at most [`CALLS_MAX`].
+    /// At most [`CALLS_MAX`].
     awaited: BTreeMap<CallId, Awaited>,
     observers: Arc<Semaphore>,
 }
 
-/// A hook whose answer is waited for.
+/// An awaited call.
 struct Awaited {
     deadline: Option<Timestamp>,
     asked: Arc<AskedHook>,
@@ -65,11 +65,11 @@ impl HookCalls {
         Self { shared, session, mailbox, awaited: BTreeMap::new(), observers }
     }
 
-    /// Asks the hook at that place; its answer comes into the mailbox where it is waited for.
+    /// Calls the hook at that index; an awaited answer arrives in the mailbox.
     pub(super) fn ask(&mut self, at: usize, call: HookCall, awaited: bool) {
         let Some((spec, kind)) = self.shared.hooks.get(at).map(|(spec, kind)| (spec.clone(), kind)) else {
-            // The core's list of hooks is made of this one.
-            tracing::error!(session = %self.session, at, "there is no such hook");
+            // The core's list of hooks is derived from this one.
+            tracing::error!(session = %self.session, at, "no such hook");
             return;
         };
         if awaited {
@@ -79,7 +79,7 @@ impl HookCalls {
         }
     }
 
-    /// The session, for a hook that has to do with it.
+    /// Returns the session for a hook that needs it.
     fn handle(&self, call_id: CallId) -> Session {
         let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
         Session::new(Arc::new(HookSession { shared, session, mailbox, call_id, commands: AtomicU64::new(0) }))
@@ -96,7 +96,7 @@ impl HookCalls {
         let task = tokio::spawn(async move {
             let answer = match room {
                 true => shared.hooks.call(at, call, handle).await,
-                false => Err(HookFault::failed(format!("{CALLS_MAX} hooks of this session are at work already"))),
+                false => Err(HookFault::failed(format!("{CALLS_MAX} hook calls of this session are already running"))),
             };
             outcome.ended(outcome_of(&answer));
             log_fault(&session, &name, &answer);
@@ -111,7 +111,7 @@ impl HookCalls {
     fn tell(&self, at: usize, spec: HookSpec, kind: HookKind, call: HookCall) {
         let Ok(permit) = self.observers.clone().try_acquire_owned() else {
             hook_passed_over(kind, spec.point);
-            tracing::warn!(session = %self.session, hook = spec.name, "passed over: it is told faster than it listens");
+            tracing::warn!(session = %self.session, hook = spec.name, "skipped: the hook is too slow for its events");
             return;
         };
         let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.deployment.hook_timeout_ms));
@@ -128,7 +128,7 @@ impl HookCalls {
         });
     }
 
-    /// Nobody waits for that answer any more: the hook's future is dropped.
+    /// Cancels a call nobody waits for any more: drops the hook's future.
     pub(super) fn cancel(&mut self, now: Timestamp, id: &CallId) {
         let Some(call) = self.awaited.remove(id) else { return };
         if call.deadline.is_some_and(|deadline| deadline <= now) {
@@ -136,13 +136,13 @@ impl HookCalls {
         }
     }
 
-    /// Cancels whatever is waited for.
+    /// Cancels all awaited calls.
     pub(super) fn cancel_all(&mut self) {
         self.awaited.clear();
     }
 }
 
-/// How a call ended. A hook that says that it could not do its work has failed.
+/// Returns the outcome of a call. A hook that reports an error counts as failed.
 fn outcome_of(answer: &Result<HookAnswer, HookFault>) -> Outcome {
     match answer {
         Ok(answer) if answer.error.is_none() => Outcome::Ok,
@@ -151,7 +151,7 @@ fn outcome_of(answer: &Result<HookAnswer, HookFault>) -> Outcome {
     }
 }
 
-/// What a hook says of itself may repeat what was said to it; a fault's message does not.
+/// A hook's own error text may repeat what it was sent, so it is not logged; a fault's message does not.
 fn log_fault(session: &SessionId, hook: &str, answer: &Result<HookAnswer, HookFault>) {
     match answer {
         Ok(answer) if answer.error.is_none() => {}

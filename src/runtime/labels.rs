@@ -1,18 +1,18 @@
-//! The names of entries: label entries, of which the newest of the log counts for each entry, whatever its branch.
+//! The labels of entries: for each entry, the newest label entry in the log applies, whatever its branch.
 
 use super::load::entry;
 use crate::store::{EntryQuery, Error, SessionStore};
 use reseed_protocol::{Entry, EntryData, EntryId, SessionId};
 use std::collections::BTreeMap;
 
-/// Label entries read at once.
+/// Label entries read per query.
 const LABELS_PAGE: u32 = 500;
 
-/// For each entry that was ever named and that `wanted` accepts, the label entry that counts. One without a label took the
-/// name away.
+/// Returns the label entry in effect for each entry that was ever labelled and that `wanted` accepts. A label entry
+/// without a label removed the label.
 ///
 /// # Errors
-/// The store's.
+/// The store's errors.
 pub async fn newest_labels(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -39,7 +39,7 @@ pub async fn newest_labels(
     }
 }
 
-/// The name that a label entry gives; `None` where it takes one away.
+/// Returns the label that a label entry sets; `None` if it removes one.
 #[must_use]
 pub fn label_of(entry: &Entry) -> Option<&str> {
     match &entry.data {

@@ -1,8 +1,8 @@
-//! Commands whose replies come after those to later commands: a move that waits for a summary or a hook, a tool's
-//! answer that a hook may change, a preview.
+//! Pending replies: commands that are answered after later ones, such as a move that waits for a summary or a hook, a
+//! tool result that a hook may change, or a preview.
 //!
-//! Invariant: a command that waits here is not carried out a second time. Whoever sends it again waits with the first,
-//! and each gets its one reply when the first does.
+//! Invariant: a pending command is not executed a second time. A repeat waits with the first, and each gets its one
+//! reply at the same time.
 
 use super::{effects::mark_duplicate, handle::Outgoing};
 use crate::core::agent_loop::Origin;
@@ -10,53 +10,54 @@ use reseed_protocol::{CommandId, ErrorBody, ErrorCode, reply::Reply};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
-/// Commands that may wait in one session. One connection waits for half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies at most; the rest is for what connections before it left behind.
+/// Pending commands of one session. One connection waits for at most half of
+/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies; the rest is for those left by earlier connections.
 pub(super) const LATE_MAX: usize = 64;
 
-/// Commands of one connection that may wait, further copies included. A connection reads no more commands beyond half
-/// of [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: what is left of them is for the answers of its
-/// hooks, which the others wait for.
+/// Pending commands of one connection, repeats included. A connection reads no more commands beyond half of
+/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: the remainder is for its hook answers, which the
+/// pending ones wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
-/// Commands that waited and are remembered with what they said, so that another one under the same id is told apart.
+/// Commands that were pending and are remembered with their fingerprint, so that a different one with the same id is
+/// detected.
 const SEEN_MAX: usize = 256;
 
-/// A command that waits.
+/// A pending command.
 #[derive(Debug)]
 struct Waiting {
-    /// Who sent it first: the reply names it.
+    /// The first sender: the reply names it.
     origin: Origin,
     id: CommandId,
     fingerprint: u64,
     /// Where its reply goes.
     first: mpsc::Sender<Outgoing>,
-    /// Where the replies to its further copies go.
+    /// Where the replies to its repeats go.
     again: Vec<mpsc::Sender<Outgoing>>,
 }
 
-/// What a command meets that is sent while another one of its id waits.
+/// What a command with the id of a pending command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
-    /// None waits under this id.
+    /// No command with this id is pending.
     Nobody,
-    /// The same one: it is answered with the first.
+    /// A repeat: it is answered with the first.
     Itself,
-    /// One of other content.
+    /// A command with different content.
     Another,
 }
 
-/// The commands that wait.
+/// The pending commands.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     waiting: Vec<Waiting>,
-    /// The last [`SEEN_MAX`] that waited, with their fingerprints. In memory only: the store keeps no fingerprint of
-    /// what hooks have changed, as anyone who reads it could try out what was said.
+    /// The last [`SEEN_MAX`] pending commands, with their fingerprints. In memory only: the store has no fingerprint of
+    /// what hooks changed, because whoever reads it could test guesses of what was said.
     seen: VecDeque<(CommandId, u64)>,
 }
 
 impl Late {
-    /// Why no more may wait, or no more of this connection.
+    /// Returns why no more commands, or no more of this connection, may be pending.
     pub(super) fn is_full(&self, outgoing: &mpsc::Sender<Outgoing>) -> Option<ErrorBody> {
         let of_one = |waiting: &Waiting| {
             let copies = std::iter::once(&waiting.first).chain(&waiting.again);
@@ -65,11 +66,11 @@ impl Late {
         let of_this: usize = self.waiting.iter().map(of_one).sum();
         let message = if of_this >= LATE_OF_ONE_MAX {
             format!(
-                "{of_this} commands of this connection wait for hooks, as many as may; wait for a reply, then send it again"
+                "{of_this} commands of this connection are waiting for hooks (the limit); wait for a reply, then send it again"
             )
         } else if self.waiting.len() >= LATE_MAX {
             format!(
-                "{LATE_MAX} commands of this session wait for hooks, as many as may; wait for a reply, then send it again"
+                "{LATE_MAX} commands of this session are waiting for hooks (the limit); wait for a reply, then send it again"
             )
         } else {
             return None;
@@ -77,22 +78,22 @@ impl Late {
         Some(ErrorBody::new(ErrorCode::Overloaded, message))
     }
 
-    /// Whether a command under this id waited that said something else.
+    /// Returns true if a command with this id but different content was pending.
     pub(super) fn was_another(&self, id: &CommandId, fingerprint: u64) -> bool {
         self.seen.iter().any(|(seen, said)| seen == id && *said != fingerprint)
     }
 
-    /// Whether this command waits.
+    /// Returns true if this command is pending.
     pub(super) fn waits(&self, id: &CommandId, fingerprint: u64) -> bool {
         self.waiting.iter().any(|waiting| waiting.id == *id && waiting.fingerprint == fingerprint)
     }
 
-    /// Lets a command that is sent again wait with its first copy.
+    /// Adds a repeat of a pending command.
     pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &mpsc::Sender<Outgoing>) -> Met {
         match self.waiting.iter_mut().find(|waiting| waiting.id == *id) {
             None => Met::Nobody,
             Some(waiting) if waiting.fingerprint == fingerprint => {
-                // Whoever hung up sends it again elsewhere.
+                // A connection that is gone sends it again elsewhere.
                 waiting.again.retain(|outgoing| !outgoing.is_closed());
                 waiting.again.push(outgoing.clone());
                 Met::Itself
@@ -101,7 +102,7 @@ impl Late {
         }
     }
 
-    /// A command begins to wait.
+    /// Makes a command pending.
     pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: mpsc::Sender<Outgoing>) {
         if self.seen.len() >= SEEN_MAX {
             self.seen.pop_front();
@@ -110,18 +111,18 @@ impl Late {
         self.waiting.push(Waiting { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
-    /// Forgets those that are not among these: nothing will answer them.
+    /// Drops pending commands that are not in `ids`: nothing will answer them.
     pub(super) fn keep(&mut self, ids: &[CommandId]) {
         self.waiting.retain(|waiting| ids.contains(&waiting.id));
     }
 
-    /// Answers a command that waits, and everyone who sent it again; whether there is one.
+    /// Answers a pending command and its repeats; returns true if there is one.
     pub(super) fn answer(&mut self, origin: Origin, id: &CommandId, reply: &Reply) -> bool {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
             return false;
         };
         let Waiting { first, again, .. } = self.waiting.remove(at);
-        // A connection reads no more commands than its channel holds replies, so this fails only when it is gone.
+        // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
         let _ = first.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
         let mut reply = reply.clone();
         mark_duplicate(&mut reply);
@@ -141,7 +142,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The ids of the replies that came, and whether each is marked as a duplicate's.
+    /// Returns the ids of the replies that arrived, and whether each is marked as a duplicate.
     fn came(incoming: &mut mpsc::Receiver<Outgoing>) -> Vec<(String, bool)> {
         let mut came = Vec::new();
         while let Ok(Outgoing::Reply(id, reply)) = incoming.try_recv() {
@@ -190,7 +191,7 @@ mod tests {
         assert!(late.is_full(&outgoing).unwrap().message.contains("64 commands of this session"));
         late.keep(&[id("command-3")]);
         assert!(late.is_full(&others[0].0).is_none());
-        // A copy waits for a reply like the first.
+        // A repeat is pending like the first.
         for _ in 1..LATE_OF_ONE_MAX {
             late.join(&id("command-3"), 0, &others[0].0);
         }

@@ -1,6 +1,7 @@
-//! The answer that is being streamed: its text so far, and what of it a reader lacks.
+//! The answer being streamed: its text so far, and what a reader has not seen of it.
 //!
-//! Invariant: a reader's places are on character boundaries, and their bytes and UTF-16 units name the same place.
+//! Invariant: a reader's positions are on character boundaries, and their bytes and UTF-16 units mean the same
+//! position.
 
 use super::feed::{Frame, Seen};
 use crate::core::model::Delta;
@@ -13,21 +14,21 @@ use reseed_protocol::{
 };
 use std::fmt::Write as _;
 
-/// Most text of one delta, so that a reader that was away does not get one huge frame, and one that stalls does not hold
-/// it: escaped it may have six times as many bytes.
+/// Most text of one delta, so that a reader that was away does not get one huge frame, and a stalled one does not hold
+/// it: escaped, it may have six times as many bytes.
 const DELTA_BYTES_MAX: usize = 8 * 1024;
 /// Id of delta frames: there may be thousands, and none is ever answered.
 const DELTA_ID: &str = "s_d";
 
-/// The answer that is being streamed.
+/// The answer being streamed.
 #[derive(Debug)]
 pub(super) struct Live {
     number: u64,
     pub(super) item: EntryId,
     turn: TurnId,
     parts: Vec<LivePart>,
-    /// The durable event with which it ended. It stays until the next answer: readers that were there are given all of
-    /// it before that event.
+    /// The durable event that ended it. The answer is kept until the next one: readers that were present get all of its
+    /// text before that event.
     pub(super) ended_at: Option<u64>,
 }
 
@@ -38,10 +39,10 @@ struct LivePart {
     utf16: u64,
 }
 
-/// How far a reader is in an answer.
+/// A reader's position in an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Which answer; 0 for none.
+    /// The number of the answer; 0 for none.
     number: u64,
     parts: Vec<Place>,
 }
@@ -60,7 +61,7 @@ impl LivePart {
 }
 
 impl Live {
-    /// An answer without a word yet; `number`, from 1 on, tells it from the others of its feed.
+    /// Creates an answer without text; `number`, from 1, distinguishes it from other answers of its feed.
     pub(super) fn new(number: u64, item: EntryId, turn: TurnId) -> Self {
         Self { number, item, turn, parts: Vec::new(), ended_at: None }
     }
@@ -69,13 +70,13 @@ impl Live {
         self.ended_at.is_none()
     }
 
-    /// More of it.
+    /// Adds text.
     pub(super) fn push(&mut self, delta: Delta<'_>) {
         let (part, reasoning, text) = match delta {
             Delta::Text { part, text } => (part, false, text),
             Delta::Reasoning { part, text } => (part, true, text),
         };
-        // Parts that are not shown (tool calls) leave empty places, so that part numbers match the entry's.
+        // Parts that are not shown (tool calls) leave empty slots, so that part numbers match the entry's.
         while self.parts.len() <= part {
             self.parts.push(LivePart { reasoning, text: String::new(), utf16: 0 });
         }
@@ -90,23 +91,23 @@ impl Live {
         !self.parts.is_empty()
     }
 
-    /// What was shown of it.
+    /// Returns what was shown.
     pub(super) fn parts(&self) -> Vec<Part> {
         self.parts.iter().map(LivePart::part).collect()
     }
 
-    /// The state of it that a reader is given to begin with; nothing before its first word.
+    /// Returns its state for a new reader; `None` before its first text.
     pub(super) fn running(&self) -> Option<RunningItem> {
         self.has_begun().then(|| RunningItem { item_id: self.item.clone(), parts: self.parts() })
     }
 
-    /// Where a reader is that has been given all of it.
+    /// Returns the position of a reader that has all of it.
     pub(super) fn read(&self) -> Reading {
         let place = |part: &LivePart| Place { bytes: part.text.len(), utf16: part.utf16 };
         Reading { number: self.number, parts: self.parts.iter().map(place).collect() }
     }
 
-    /// Where a reader is that has seen so much of it; `None` when it cannot have.
+    /// Returns the position of a reader that has seen this much of it; `None` if that is impossible.
     pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a Seen>) -> Option<Reading> {
         let mut reading = Reading { number: self.number, parts: Vec::new() };
         for Seen { part, offset, .. } in items {
@@ -120,14 +121,15 @@ impl Live {
         Some(reading)
     }
 
-    /// Whether there is text that a reader has not been given.
+    /// Returns true if there is text that a reader has not been given.
     pub(super) fn has_more(&self, reading: &Reading) -> bool {
         let seen = if reading.number == self.number { reading.parts.as_slice() } else { &[] };
         let read = |(part, place): (&LivePart, &Place)| part.text.len() == place.bytes;
         self.parts.len() != seen.len() || !self.parts.iter().zip(seen).all(read)
     }
 
-    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns how many.
+    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns the number of
+    /// bytes.
     pub(super) fn next(&self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
         let bytes_max = bytes_left;
         if !self.has_begun() {
@@ -157,7 +159,7 @@ impl Live {
     }
 }
 
-/// Written by hand: one for each token of every answer, for every reader.
+/// Serialised by hand: there is one for each token of every answer, for every reader.
 fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
     let mut frame = String::with_capacity(text.len() + 112);
     let _ = write!(
@@ -173,7 +175,7 @@ fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: 
     frame
 }
 
-/// The byte at which `utf16` code units of a text have passed; `None` within a character or beyond the end.
+/// Returns the byte position after `utf16` code units of a text; `None` within a character or beyond the end.
 fn byte_place(text: &str, utf16: u64) -> Option<usize> {
     let mut units = 0;
     for (at, c) in text.char_indices() {

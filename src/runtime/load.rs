@@ -1,4 +1,4 @@
-//! A session from the store: the fold of its log, and the path as far back as the model can see.
+//! Loads a session from the store: the fold of its log, and the path as far back as the model can see.
 
 use crate::{
     core::{
@@ -10,17 +10,17 @@ use crate::{
 use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
 use std::{collections::HashMap, sync::Arc};
 
-/// Entries read at once on the way to the root.
+/// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
-/// Records read at once when the log is folded anew.
+/// Records read per page when the log is folded again.
 const LOG_PAGE: u32 = 1_000;
 
-/// The fold as it is kept in a session's head.
+/// Serialises the fold for the session's head.
 pub(super) fn stored_state(state: &SessionState) -> Arc<str> {
     serde_json::to_string(state).expect("the state has text keys and finite numbers").into()
 }
 
-/// The fold of a session's log: the copy in its head, or, where that is of another version or damaged, folded anew.
+/// Returns the fold of a session's log: the copy in its head, or a new fold if that is damaged or of another version.
 ///
 /// # Errors
 /// As [`load`].
@@ -31,10 +31,10 @@ pub(super) async fn state(store: &dyn SessionStore, head: &SessionHead) -> Resul
     }
 }
 
-/// Reads a session.
+/// Loads a session.
 ///
 /// # Errors
-/// The store's; a record that is not an event of this version is [`Error::Unknown`], naming its place.
+/// The store's errors; a record that is not an event of this version is [`Error::Unknown`], naming its seq.
 pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result<Session, Error> {
     let mut session = Session::new(head.session.clone(), head.head.created_at);
     session.state = state(store, head).await?;
@@ -45,8 +45,8 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     Ok(session)
 }
 
-/// The compaction that is held, from its record. One whose record is damaged is none: it is made again, and nothing of the
-/// conversation is lost.
+/// Loads the held compaction from its record. One whose record is damaged is dropped: it is made again, and nothing of
+/// the session is lost.
 async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>) -> Result<Option<Arc<Held>>, Error> {
     let Some(at) = at else { return Ok(None) };
     let records = match store.read(session, at.seq - 1, 1).await {
@@ -60,8 +60,8 @@ async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>
     })
 }
 
-/// The path to an entry, as far back as the model can see. Where it comes to one of a path that is known already, the
-/// rest is taken from there.
+/// Loads the path to an entry, as far back as the model can see. Where it meets a known path, the rest is taken from
+/// there.
 ///
 /// # Errors
 /// As [`load`].
@@ -95,7 +95,8 @@ pub(super) async fn path_to(
                 break 'pages;
             }
         }
-        // An entry is newer than its ancestors: what is newer than where we are and was not met is on another branch.
+        // An entry is newer than its ancestors, so an entry that is newer than the current position and was not met is
+        // on another branch.
         for pinned in reader.sought().to_vec() {
             let seq = match seqs.get(&pinned) {
                 Some(seq) => *seq,
@@ -109,7 +110,7 @@ pub(super) async fn path_to(
             break;
         }
         if let Some(missing) = reader.missing() {
-            // Only single older entries are missing now: read one by one, however far back they are.
+            // Only single older entries are missing now: read them one by one, however far back they are.
             for entry in by_id(store, session, missing.to_vec()).await? {
                 let _ = reader.take(entry);
             }
@@ -119,7 +120,7 @@ pub(super) async fn path_to(
     Ok(reader.finish())
 }
 
-/// These entries, newest first; those that are not there are left out.
+/// Returns these entries, newest first; missing ones are left out.
 async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>) -> Result<Vec<Entry>, Error> {
     let mut found = Vec::with_capacity(ids.len());
     for from in ids {
@@ -131,19 +132,19 @@ async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>)
     Ok(found.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// The way from an entry towards its root, read page by page.
+/// The walk from an entry to its root, page by page.
 #[derive(Debug)]
 pub(super) struct WayBack {
     next: Option<EntryId>,
 }
 
 impl WayBack {
-    /// Begins at an entry, itself included.
+    /// Starts at an entry, which is included.
     pub(super) fn from(leaf: Option<EntryId>) -> Self {
         Self { next: leaf }
     }
 
-    /// The next entries towards the root with their places in the log, newest first; none at its end.
+    /// Returns the next entries towards the root with their `seq`, newest first; empty at the end.
     ///
     /// # Errors
     /// As [`load`].
@@ -166,7 +167,7 @@ impl WayBack {
     }
 }
 
-/// The whole log, from its first record: the slow road, always right.
+/// Folds the whole log from its first record: slow, but always correct.
 async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionState, Error> {
     let mut state = SessionState::default();
     loop {
@@ -187,12 +188,12 @@ async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionSta
     }
 }
 
-/// A record that the log must have and has not.
+/// Returns the error for a record missing from the log.
 fn missing(head: &SessionHead, seq: u64) -> Error {
-    Error::Damaged { session: head.session.clone(), part: Part::Record(seq), reason: "it is not there" }
+    Error::Damaged { session: head.session.clone(), part: Part::Record(seq), reason: "it is missing" }
 }
 
-/// The entry that a record appended, if it appended one.
+/// Returns the entry that a record appended, if any.
 ///
 /// # Errors
 /// As [`load`].

@@ -1,5 +1,5 @@
-//! Looking at a session without opening it, whoever it belongs to: for operators and lists. One that is open is asked;
-//! another is read from the store for this alone, and forgotten again.
+//! Reads sessions without opening them, whoever owns them: for operators and lists. An open session is asked; another
+//! is loaded from the store for this purpose and dropped again.
 
 use super::{load::load, registry::Registry};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
 
 impl Registry {
-    /// Where a session stands.
+    /// Returns the state of a session.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -23,11 +23,11 @@ impl Registry {
         self.snapshot_of(&head).await
     }
 
-    /// What the next request of a session would send. Of one that is not open without its client's tools, which are not
-    /// stored, and without what hooks added for one request.
+    /// Returns what the next request of a session would send. For a session that is not open, it lacks its client's
+    /// tools, which are not stored, and what hooks added for one request.
     ///
     /// # Errors
-    /// `session_not_found`, `store_failed`; `invalid_field` where it is too large to be shown.
+    /// `session_not_found`, `store_failed`; `invalid_field` if it is too large to show.
     pub async fn next_request(&self, id: &SessionId, get: &GetContext) -> Result<Context, ErrorBody> {
         if let Some(handle) = self.opened(id)
             && let Ok(context) = handle.next_request(get.clone()).await
@@ -42,7 +42,7 @@ impl Registry {
         Ok(self.loop_of(head).await?.snapshot())
     }
 
-    /// The loop with which a session would go on.
+    /// Returns the loop with which a session would continue.
     async fn loop_of(&self, head: &SessionHead) -> Result<AgentLoop, ErrorBody> {
         let session = load(&**self.store(), head).await.map_err(|error| self.fault(&error))?;
         let session = self.founded(session);

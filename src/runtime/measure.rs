@@ -1,8 +1,8 @@
-//! What of a session's life is counted and logged for the operator: never what was said. Durations of turns are this
-//! process's own: a turn that a restart interrupted is counted without one.
+//! Metrics and log lines about a session's life, for the operator: never what was said. Turn durations are this
+//! process's own: a turn interrupted by a restart is counted without one.
 //!
-//! A compaction's end says all that it took, so nothing is kept of those at work. Each is one line of the log under the
-//! target [`COMPACTION`], with fields that keep their names.
+//! The end of a compaction reports everything about it, so nothing is kept of those in progress. Each is one log line
+//! with the target [`COMPACTION`] and stable field names.
 
 use crate::{
     core::{
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// The target of log lines about compactions, for `LOG_LEVEL`.
 const COMPACTION: &str = "reseed::compaction";
 
-/// Steps that a log line tells of one compaction; more are as many as a history has pieces.
+/// Most failed steps in one log line; there may be as many as a history has pieces.
 const STEPS_TOLD_MAX: usize = 16;
 
 /// How the newest compaction of a session ended, for operators.
@@ -38,24 +38,24 @@ const STEPS_TOLD_MAX: usize = 16;
 pub struct LastCompaction {
     /// When it ended.
     pub at: Timestamp,
-    /// What asked for it.
+    /// Its trigger.
     pub trigger: CompactionTrigger,
-    /// Whether it was begun while turns went on.
+    /// True if it started in the background.
     pub background: bool,
     /// `committed`, `failed`, `no_gain`, `cancelled` or `void`.
     pub outcome: &'static str,
-    /// How room was made; absent where it was not.
+    /// The fallback step that succeeded; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rung: Option<CompactionRung>,
-    /// By how much the next request shrank, in percent; absent where it did not.
+    /// The reduction of the next request in percent; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduction_percent: Option<f64>,
-    /// Why it came to nothing.
+    /// Why it was not committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
-    /// Milliseconds it took.
+    /// Its duration in milliseconds.
     pub duration_ms: u64,
-    /// Milliseconds a user waited for it.
+    /// How long a user waited for it, in milliseconds.
     pub paused_ms: u64,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Measure {
     /// The newest preview: only one can be applied.
     preview: Option<JobId>,
     last_compaction: Option<Box<LastCompaction>>,
-    /// The last fault of the running turn's requests, and the model that was asked.
+    /// The last fault of the running turn's requests, and the model requested.
     fault: Option<Box<(ModelFault, String)>>,
     resting: Option<RestingSession>,
 }
@@ -85,17 +85,17 @@ impl Measure {
         }
     }
 
-    /// A request of the running turn to this model failed.
+    /// Records that a request of the running turn to this model failed.
     pub(super) fn turn_failed(&mut self, fault: &ModelFault, model: &str) {
         self.fault = Some(Box::new((fault.clone(), model.to_owned())));
     }
 
-    /// From when the first piece of the turn's answer is timed, if it has not come yet.
+    /// Returns the start time for measuring the first piece of the turn's answer, if that has not arrived yet.
     pub(super) fn first_delta(&mut self) -> Option<Instant> {
         std::mem::take(&mut self.first_delta_due).then_some(self.turn).flatten()
     }
 
-    /// How the newest compaction since the session was opened ended.
+    /// Returns how the newest compaction since the session was opened ended.
     pub(super) fn last_compaction(&self) -> Option<LastCompaction> {
         self.last_compaction.as_deref().copied()
     }
@@ -117,7 +117,8 @@ impl Measure {
                         tracing::info!(%session, %turn, status = ?finished.status, millis, tokens = info.token_count, "turn finished")
                     }
                     Some(error) => {
-                        // Also where the turn then failed with the code of what was tried against it, a compaction.
+                        // Included even if the turn then failed with the code of the compaction that tried to resolve
+                        // it.
                         let fault = self.fault.take();
                         let origin = fault.as_ref().map(|fault| &fault.0.origin);
                         tracing::warn!(
@@ -137,7 +138,7 @@ impl Measure {
             }
             Event::EntryAppended(appended) if appended.turn_id.is_some() => {
                 if appended.entry.message().is_some_and(|message| message.role == Role::Assistant) {
-                    // What an earlier request of the turn failed with is not why a later one does.
+                    // A fault of an earlier request in the turn does not explain a later failure.
                     self.fault = None;
                 }
                 if let Some(receipt) = appended.entry.message().and_then(|message| message.receipt.as_deref()) {
@@ -145,7 +146,7 @@ impl Measure {
                 }
             }
             Event::ContextCompacted(compacted) => {
-                // That request is made again, smaller.
+                // That request is sent again, smaller.
                 self.fault = None;
                 self.compacted(now, compacted);
             }
@@ -177,7 +178,7 @@ impl Measure {
         }
     }
 
-    /// Whether automatic compaction rests, as the loop has it now.
+    /// Records whether the circuit breaker for automatic compaction is open, according to the loop.
     pub(super) fn rests(&mut self, reason: Option<BreakerReason>) {
         if self.resting.as_ref().map(RestingSession::reason) == reason {
             return;
@@ -185,21 +186,23 @@ impl Measure {
         self.resting = reason.map(RestingSession::new);
         let session = &self.session;
         match reason {
-            None => tracing::info!(target: COMPACTION, %session, "automatic compaction rests no more"),
-            // Somebody wanted it so.
+            None => {
+                tracing::info!(target: COMPACTION, %session, "circuit breaker closed: automatic compaction resumes")
+            }
+            // A person caused it.
             Some(BreakerReason::Undone) => {
-                tracing::info!(target: COMPACTION, %session, reason = "undone", "automatic compaction rests");
+                tracing::info!(target: COMPACTION, %session, reason = "undone", "circuit breaker open: automatic compaction is paused");
             }
             Some(reason) => {
                 let reason = compaction::rest(reason);
-                tracing::warn!(target: COMPACTION, %session, reason, "automatic compaction rests");
+                tracing::warn!(target: COMPACTION, %session, reason, "circuit breaker open: automatic compaction is paused");
             }
         }
     }
 
     fn compacted(&mut self, now: Timestamp, event: &ContextCompacted) {
         compaction::compaction_committed(event);
-        // One that is held is shown as it is, and committed at the trigger whether it was shown or not.
+        // A held compaction is shown as it is, and committed at the threshold whether it was shown or not.
         let was_shown = self.preview.take_if(|preview| *preview == event.job_id).is_some();
         if was_shown && event.trigger == CompactionTrigger::Manual {
             compaction::preview_applied();
@@ -301,14 +304,14 @@ impl Measure {
     }
 }
 
-/// The steps that did not do, as `step:reason`, words of closed sets.
+/// Formats the failed steps as `step:reason`, from closed sets.
 fn steps(failed: &[FailedRung]) -> String {
     let told = failed.iter().take(STEPS_TOLD_MAX);
     let told = told.map(|failed| format!("{}:{}", compaction::rung(failed.rung), compaction::reason(&failed.reason)));
     told.collect::<Vec<_>>().join(",")
 }
 
-/// A request that ended without an outcome: it was cancelled, or whoever made it panicked.
+/// Records a request that ended without an outcome: it was cancelled, or its task panicked.
 pub(super) fn model_left(purpose: Purpose, panicked: bool) {
     let outcome = if panicked { Outcome::Error(ErrorCode::Internal) } else { Outcome::Cancelled };
     metrics::model_request_finished(purpose, outcome, None);
@@ -337,7 +340,7 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    /// What was logged, by all of its copies.
+    /// A log buffer shared by its clones.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -352,7 +355,7 @@ mod tests {
         }
     }
 
-    /// The fields of the lines that were logged, without the time.
+    /// Returns the fields of the logged lines, without the time.
     fn logged(act: impl FnOnce(&mut Measure)) -> Vec<Value> {
         let written = Written::default();
         let writer = written.clone();
@@ -390,7 +393,7 @@ mod tests {
         let lines = logged(|measure| {
             measure.turn_failed(&fault, "gpt-4.1-mini");
             measure.appended(Timestamp(5), &failed);
-            // The fault was told; a turn that fails for another reason has none.
+            // The fault was reported; a turn that fails for another reason has none.
             measure.appended(Timestamp(6), &failed);
         });
         let told = |name: &str| lines[0].get(name).cloned();
@@ -411,7 +414,7 @@ mod tests {
         let answered: Event = serde_json::from_value(event("entry_appended.answer", json!({}))).unwrap();
         let origin = FaultOrigin { http_status: Some(413), ..FaultOrigin::default() };
         let fault = ModelFault { origin, ..ModelFault::new(ErrorCode::ContextOverflow, "secret words") };
-        // What was compacted for, or answered since, is not why.
+        // A fault that was compacted for, or followed by an answer, is not the reason.
         for (meanwhile, status) in [(None, Some(json!(413))), (Some(&committed), None), (Some(&answered), None)] {
             let lines = logged(|measure| {
                 measure.turn_failed(&fault, "gpt-4.1-mini");

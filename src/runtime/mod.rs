@@ -1,17 +1,17 @@
-//! Makes effects true: one actor for each open session.
+//! Executes the agent loop's effects; one actor per open session.
 //!
-//! - [`registry`]: which sessions are open; opens, makes and deletes them
-//! - `actor`: a session's mailbox; each thing that can wake it becomes one input of the agent loop
+//! - [`registry`]: the open sessions; opens, creates and deletes sessions
+//! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
-//! - [`feed`]: what subscribers read, each at its own pace, behind a cursor
-//! - `late`: commands that are answered after later ones
-//! - `live`: the answer that is being streamed, as far as it is
-//! - `places`: where a command goes that goes elsewhere in the tree
-//! - [`fork`]: a session made of a path of another
-//! - [`labels`]: the names of entries
-//! - `look`: sessions looked at without opening them; [`stored`]: the same without a server
-//! - [`watch`]: what those are told who watch the list of sessions
-//! - `load`: a session from the store, as far back as the model can see
+//! - [`feed`]: what subscribers read, each at its own pace, with a cursor
+//! - `late`: pending replies: commands that are answered after later ones
+//! - `live`: the answer being streamed
+//! - `places`: prefetches from the store what a command needs elsewhere in the tree
+//! - [`fork`]: makes a session from a path of another
+//! - [`labels`]: the labels of entries
+//! - `look`: reads sessions without opening them; [`stored`]: the same without a server
+//! - [`watch`]: reports changes to watchers of the session list
+//! - `load`: loads a session from the store, as far back as the model can see
 
 mod actor;
 mod effects;

@@ -1,5 +1,5 @@
-//! Where commands go that go elsewhere in the tree: read from the store before the agent loop is told, so that the loop
-//! stays a function of what it is given. The actor does one thing at a time, so nothing moves meanwhile.
+//! Prefetches from the store what a command needs elsewhere in the tree, before the agent loop receives it, so that the
+//! loop remains a function of its input. The actor does one thing at a time, so nothing moves meanwhile.
 
 use super::{
     load::{WayBack, entry, path_to},
@@ -20,17 +20,17 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a path that are read for a summary, of a branch that is left or made anew: several times what any model
-/// reads, and little memory.
+/// Bytes of a path that are read for a summary, of an abandoned branch or a rebuilt one: several times what any model
+/// can read, and little memory.
 const LEFT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Who asks: a session's store and where it stands.
+/// The session that a command belongs to: its store and its state.
 pub(super) struct Places<'a> {
     pub(super) store: &'a dyn SessionStore,
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
     pub(super) tree: &'a SessionTree,
-    /// Whether a hook is asked before a move, which is told what is left whoever wants a summary of it.
+    /// True if a hook is called before a move; it receives the abandoned branch even if no summary is requested.
     pub(super) hook_is_asked: bool,
 }
 
@@ -39,18 +39,19 @@ pub(super) struct Places<'a> {
 struct Left {
     /// Newest first.
     entries: Vec<Entry>,
-    /// There are more.
+    /// There are more entries.
     is_cut: bool,
-    /// The deepest entry on both ways; `None` where there is none.
+    /// The deepest entry on both paths; `None` if there is none.
     common: Option<EntryId>,
 }
 
 impl Places<'_> {
-    /// What is read for a command; `None` for those that need nothing. A busy session goes nowhere and says so without a
-    /// place; what is pinned or summarised anew is read then too.
+    /// Reads what a command needs; `None` if it needs nothing. A busy session refuses moves, which need no prefetch
+    /// then; pins and rebuilt summaries are read even then.
     ///
     /// # Errors
-    /// `entry_not_found` where the command names an entry that this session does not have; `nothing_to_undo`; the store's.
+    /// `entry_not_found` if the command names an entry that this session does not have; `nothing_to_undo`; the store's
+    /// errors.
     pub(super) async fn of(&self, command: &Command, is_busy: bool) -> Result<Option<Box<Place>>, ErrorBody> {
         match command {
             Command::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
@@ -65,7 +66,7 @@ impl Places<'_> {
                 let mut then = self.state.clone();
                 then.undone.push(undone.clone());
                 let place = self.seen(&then).await?;
-                // What was pinned under it, an older compaction may have taken out of sight as well.
+                // What was pinned under it may also have been replaced by an older compaction.
                 let seen = place.as_ref().map_or(&[][..], |place| place.tree.path());
                 let pins = pins_without(&undone, &then.pins, seen);
                 if pins == then.pins {
@@ -76,7 +77,7 @@ impl Places<'_> {
             }
             Command::Navigate(navigate) => self.of_move(navigate).await.map(|place| Some(Box::new(place))),
             Command::UserInput(input) => match &input.parent_id {
-                // Where the session stands already.
+                // The session's current leaf.
                 Some(parent) if *parent == self.state.leaf => Ok(None),
                 Some(parent) => {
                     if let Some(parent) = parent {
@@ -91,14 +92,14 @@ impl Places<'_> {
         }
     }
 
-    /// The place in the log of the entry that a command names.
+    /// Returns the `seq` of the entry that a command names.
     async fn seq(&self, id: &EntryId) -> Result<u64, ErrorBody> {
         let seq = self.store.entry_seq(self.session, id).await.map_err(|error| store_error(&error))?;
         seq.ok_or_else(|| not_found(id, "entryId"))
     }
 
-    /// The path to where the session stands, as it would be seen with these pins and undone compactions. All of it is
-    /// read: what is in memory lacks what a compaction had taken out.
+    /// Returns the path to the leaf as it would be seen with these pins and undone compactions. It is read completely:
+    /// the copy in memory lacks what a compaction replaced.
     async fn seen(&self, then: &SessionState) -> Result<Option<Box<Place>>, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
         let (leaf, none) = (self.state.leaf.clone(), SessionTree::default());
@@ -107,11 +108,11 @@ impl Places<'_> {
         Ok(Some(Box::new(Place { leaf, tree, ..Place::default() })))
     }
 
-    /// What is seen once this entry is pinned, where it is on the path and out of sight. `None` where it is in sight, and
-    /// where it is on another branch.
+    /// Returns the path as seen once this entry is pinned, if the entry is on the path and was replaced by a
+    /// compaction. `None` if it is visible or on another branch.
     ///
     /// # Errors
-    /// `invalid_field`: what the model saw of it may not be what the entry says.
+    /// `invalid_field`: what the model saw of it may differ from the entry.
     async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Place>>, ErrorBody> {
         if remaining(self.tree.path()).iter().any(|(_, node)| node.id() == id) {
             return Ok(None);
@@ -135,8 +136,8 @@ impl Places<'_> {
         let Some(unit) = reader.finish() else { return Ok(None) };
         let newest = self.tree.path().iter().rev().find(|node| node.compaction().is_some());
         if newest.is_some_and(|newest| newest.settles_messages()) {
-            let message = "patches had changed messages when a compaction took this entry out of sight, so it does not \
-                           come back alone, as it was; undo_compaction brings all of them back, as the patches make them";
+            let message = "patches had changed messages when a compaction replaced this entry, so it cannot be restored \
+                           alone in its original form; undo_compaction restores all of them, with the patches applied";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
         }
         let under = newest.map(|node| node.id().clone());
@@ -145,7 +146,7 @@ impl Places<'_> {
         self.seen(&then).await
     }
 
-    /// Everything on the path, for a summary that is made anew; `None` where the model sees all of it.
+    /// Returns everything on the path, for a rebuilt summary; `None` if the model sees all of it.
     async fn raw(&self) -> Result<Option<Box<Place>>, ErrorBody> {
         if !self.tree.path().iter().any(|node| node.compaction().is_some()) {
             return Ok(None);
@@ -167,7 +168,7 @@ impl Places<'_> {
         self.leaving_for(leaf, input, navigate.summarize == Some(true)).await
     }
 
-    /// The place that a move goes to, with what it leaves where a summary of it is wanted or a hook is asked.
+    /// Returns the target of a move, with the abandoned branch if a summary is requested or a hook is called.
     async fn leaving_for(
         &self,
         leaf: Option<EntryId>,
@@ -182,7 +183,7 @@ impl Places<'_> {
         Ok(Place { tree, leaf, input, left: left.entries, left_cut: left.is_cut, common: left.common })
     }
 
-    /// The path to an entry. What of it is in memory is neither read nor counted again.
+    /// Returns the path to an entry. The part in memory is neither read nor counted again.
     async fn path(&self, leaf: &Option<EntryId>) -> Result<SessionTree, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
         let path = path_to(self.store, self.session, leaf.clone(), self.state, &counter, self.tree).await;
@@ -205,10 +206,10 @@ impl Places<'_> {
         }
     }
 
-    /// The entries from where the session stands back to the deepest one that is also on the path to `target`, that one
-    /// left out, newest first. Both ways are walked back by the log's order, the newer end first: an entry is always
-    /// newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. Where there is more
-    /// than is kept at once, the rest is walked over only for whoever asks where they meet.
+    /// Returns the entries from the session's leaf back to the deepest one that is also on the path to `target`,
+    /// excluding that one, newest first. Both paths are walked back in log order, the newer end first: an entry is
+    /// always newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. If there
+    /// is more than is kept at once, the rest is walked only if the caller needs the meeting point.
     async fn left(&self, target: Option<EntryId>, to_their_meeting: bool) -> Result<Left, ErrorBody> {
         let mut ours = Way::new(self.state.leaf.clone());
         let mut theirs = Way::new(target);
@@ -242,7 +243,7 @@ impl Places<'_> {
     }
 }
 
-/// A way back whose newest entry can be looked at before it is taken.
+/// A walk back whose newest entry can be inspected before it is taken.
 struct Way {
     back: WayBack,
     page: VecDeque<(u64, Entry)>,
@@ -253,7 +254,7 @@ impl Way {
         Self { back: WayBack::from(leaf), page: VecDeque::new() }
     }
 
-    /// The place in the log of the next entry; `None` at the root.
+    /// Returns the `seq` of the next entry; `None` at the root.
     async fn newest(&mut self, places: &Places<'_>) -> Result<Option<u64>, ErrorBody> {
         if self.page.is_empty() {
             let page = self.back.next_page(places.store, places.session).await;

@@ -1,4 +1,4 @@
-//! Which sessions are open. One live loop a session: whoever wants it shares its actor.
+//! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
 
 use super::{
     actor,
@@ -34,28 +34,28 @@ use std::{
 use tokio::sync::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long sessions may take to write that their turn was interrupted: a few commits.
+/// How long sessions may take to record that their turn was interrupted: a few commits.
 const INTERRUPT_TIME: Duration = Duration::from_secs(5);
 
-/// What a registry is made of.
+/// The options of a registry.
 pub struct RegistryOptions {
-    /// The log.
+    /// The store.
     pub store: Arc<dyn SessionStore>,
-    /// The model.
+    /// The provider.
     pub provider: Arc<dyn Provider>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What is asked at defined points.
+    /// The hooks.
     pub hooks: Hooks,
-    /// What the deployment says; its hooks are taken from those above.
+    /// The deployment; its hooks are replaced by those above.
     pub deployment: Deployment,
     /// Most sessions open at once: each holds its active context in memory.
     pub sessions_open_max: usize,
-    /// How long a turn may run after its last connection has left.
+    /// How long a turn may continue after its last connection has left.
     pub detached_turn: Duration,
 }
 
-/// Gives 64 random bits at each call, from which ids are made; or says why there are none.
+/// Returns 64 random bits per call, from which ids are made; or why there are none.
 pub type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 
 /// The open sessions.
@@ -67,32 +67,32 @@ pub struct Registry {
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
-    /// Held by those that fork: each session has one of these.
+    /// Locks for forks: each session maps to one of them.
     forks: [Mutex<()>; FORKS_MAX],
     watches: Arc<Watches>,
     /// What open sessions are doing.
     rows: Arc<DashMap<SessionId, Arc<Row>>>,
 }
 
-/// Held while a session is being opened, so that two that want it open it once.
+/// Locked while a session is being opened, so that concurrent requests open it once.
 #[derive(Default)]
 struct Slot {
     handle: Mutex<Option<SessionHandle>>,
 }
 
 impl Registry {
-    /// A registry in which no session is open. Its ids come from the system's randomness.
+    /// Creates a registry without open sessions. Its ids come from the system's randomness.
     #[must_use]
     pub fn new(options: RegistryOptions) -> Arc<Self> {
         Self::with_random_bits(options, Box::new(system_bits))
     }
 
-    /// A registry whose ids follow from `random_bits`, for tests that run twice and compare. Whoever can guess the bits
-    /// can guess the ids of sessions.
+    /// Creates a registry whose ids derive from `random_bits`, for tests that run twice and compare. Whoever can guess
+    /// the bits can guess session ids.
     #[must_use]
     pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
         let RegistryOptions { store, provider, clock, hooks, deployment, sessions_open_max, detached_turn } = options;
-        // The core calls hooks by their place, so both lists are one.
+        // The core calls hooks by their index, so both lists must be the same.
         let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
         let shared = Shared {
             store,
@@ -120,37 +120,37 @@ impl Registry {
         })
     }
 
-    /// The log.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn SessionStore> {
         &self.shared.store
     }
 
-    /// The wire's word for a fault of the store. A session that turns out to be damaged is read-only from now on.
+    /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
     #[must_use]
     pub fn fault(&self, error: &StoreError) -> ErrorBody {
         self.shared.fault(error)
     }
 
-    /// What the deployment says.
+    /// Returns the deployment.
     #[must_use]
     pub fn deployment(&self) -> &Deployment {
         &self.shared.deployment
     }
 
-    /// The server's hooks.
+    /// Returns the server's hooks.
     #[must_use]
     pub fn hooks(&self) -> &Hooks {
         &self.shared.hooks
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Makes a session for `owner` and opens it.
+    /// Creates a session for `owner` and opens it.
     ///
     /// # Errors
     /// `overloaded`, `shutting_down`, `store_failed`.
@@ -172,11 +172,11 @@ impl Registry {
         Ok(handle)
     }
 
-    /// The session of this id, if it belongs to `owner`, opened if it is not.
+    /// Returns the session with this id if it belongs to `owner`, opening it if necessary.
     ///
     /// # Errors
-    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded`,
-    /// `shutting_down`, `store_failed`.
+    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded`, `shutting_down`,
+    /// `store_failed`.
     pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
         self.head(id, owner).await?;
         let slot = self.slots.entry(id.clone()).or_default().clone();
@@ -209,7 +209,7 @@ impl Registry {
         Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, row })
     }
 
-    /// What the store knows of a session, if it belongs to `owner`.
+    /// Returns what the store knows of a session, if it belongs to `owner`.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -218,7 +218,7 @@ impl Registry {
         if head.owner == owner { Ok(head) } else { Err(store_error(&StoreError::NotFound(id.clone()))) }
     }
 
-    /// What the store knows of a session, whoever it belongs to. One that is still being made is not there.
+    /// Returns what the store knows of a session, whoever owns it. An unfinished session counts as missing.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -230,8 +230,7 @@ impl Registry {
         }
     }
 
-    /// The entry from which a session goes on, without opening it; `None` before the first, and where a damaged log no
-    /// longer says.
+    /// Returns a session's leaf without opening it; `None` before the first entry, or if a damaged log no longer tells.
     ///
     /// # Errors
     /// `store_failed`.
@@ -246,13 +245,13 @@ impl Registry {
         }
     }
 
-    /// Why nothing may be written to a session, if a record of it was found damaged.
+    /// Returns why nothing may be written to a session, if one of its records was found damaged.
     #[must_use]
     pub fn damage(&self, id: &SessionId) -> Option<ErrorBody> {
         self.shared.damage(id)
     }
 
-    /// How full the window of a session is in which nothing was said.
+    /// Returns the context info of an empty session.
     #[must_use]
     pub fn empty_context_info(&self) -> ContextInfo {
         let id = "none".parse().expect("a word is an id");
@@ -262,7 +261,7 @@ impl Registry {
         AgentLoop::seeded(1, seed).context_info()
     }
 
-    /// A session as it begins, before its first event.
+    /// Returns a new session, before its first event.
     fn unwritten(&self, id: SessionId, now: Timestamp) -> Session {
         let mut session = Session::new(id, now);
         session.state.model.clone_from(&self.shared.deployment.model);
@@ -270,31 +269,31 @@ impl Registry {
         session
     }
 
-    /// A session that was read; one whose first event was never written begins like a new one.
+    /// Returns a loaded session; one whose first event was never written starts like a new one.
     pub(super) fn founded(&self, session: Session) -> Session {
         if session.state.seq == 0 { self.unwritten(session.id, session.created_at) } else { session }
     }
 
-    /// What a session is doing. One that is not open does nothing, whatever its log says of a turn that died with its
-    /// process.
+    /// Returns what a session is doing. One that is not open is idle, whatever its log says about a turn that died with
+    /// its process.
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
         self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
     }
 
-    /// How compaction goes in a session; `None` where it is not open.
+    /// Returns the compactions of a session; `None` if it is not open.
     #[must_use]
     pub fn compactions(&self, id: &SessionId) -> Option<Compactions> {
         self.rows.get(id).map(|row| row.compactions())
     }
 
-    /// Who watches which owner's sessions.
+    /// Returns the watchers of each owner's sessions.
     #[must_use]
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
     }
 
-    /// The session's handle, if it is open.
+    /// Returns the session's handle, if it is open.
     #[must_use]
     pub fn opened(&self, id: &SessionId) -> Option<SessionHandle> {
         let slot = self.slots.get(id)?.clone();
@@ -302,7 +301,7 @@ impl Registry {
         place.as_ref().filter(|handle| !handle.is_gone()).cloned()
     }
 
-    /// Deletes a session for good; whoever has it open is closed with 4404.
+    /// Deletes a session permanently; its connections are closed with 4404.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -327,7 +326,7 @@ impl Registry {
         deleted.map_err(|error| self.fault(&error))
     }
 
-    /// Takes no more sessions and begins no more turns; waits `grace` for those that are running, then interrupts them.
+    /// Accepts no more sessions and turns; waits `grace` for running turns, then interrupts them.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::Relaxed);
         self.shared.drain.cancel();
@@ -335,14 +334,14 @@ impl Registry {
         if tokio::time::timeout(grace, self.actors.wait()).await.is_ok() {
             return;
         }
-        tracing::info!(sessions = self.open_count(), "turns are interrupted; they can be retried");
+        tracing::info!(sessions = self.open_count(), "interrupting running turns; they can be retried");
         self.shared.stop.cancel();
         if tokio::time::timeout(INTERRUPT_TIME, self.actors.wait()).await.is_err() {
-            tracing::warn!(sessions = self.open_count(), "sessions did not end in time");
+            tracing::warn!(sessions = self.open_count(), "some sessions did not stop in time");
         }
     }
 
-    /// The place that forks of this session share, with some others.
+    /// Returns the lock for forks of this session, shared with some others.
     pub(super) fn fork_place(&self, source: &SessionId) -> &Mutex<()> {
         let place = fingerprint(source.as_str().as_bytes()) % FORKS_MAX as u64;
         &self.forks[usize::try_from(place).unwrap_or(0)]
@@ -357,7 +356,7 @@ impl Registry {
         self.shared.clock.now()
     }
 
-    /// Refuses to begin or go on with anything once the server is stopping.
+    /// Refuses to start or continue anything once the server is stopping.
     pub(super) fn check_running(&self) -> Result<(), ErrorBody> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(stopping());
@@ -368,7 +367,7 @@ impl Registry {
     fn check_room(&self) -> Result<(), ErrorBody> {
         self.check_running()?;
         if self.open_count() >= self.sessions_open_max {
-            let message = format!("{} sessions are open, as many as may (SESSIONS_OPEN_MAX)", self.sessions_open_max);
+            let message = format!("{} sessions are open, the limit (SESSIONS_OPEN_MAX)", self.sessions_open_max);
             return Err(ErrorBody::new(ErrorCode::Overloaded, message));
         }
         Ok(())
@@ -385,11 +384,12 @@ impl Registry {
             .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("the system has no randomness: {error}")))
     }
 
-    /// A session's id is also what keeps strangers out where no tokens are asked for: 16 letters, 80 random bits.
+    /// Returns a random session id. It also keeps strangers out if no tokens are configured: 16 letters, 80 random
+    /// bits.
     pub(super) fn random_id(&self) -> Result<SessionId, ErrorBody> {
         let mut id = IdSource::seeded(self.random_bits()?).next_text();
         id.push_str(&IdSource::seeded(self.random_bits()?).next_text()[..4]);
-        id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("no id could be made: {error}")))
+        id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("cannot create an id: {error}")))
     }
 
     fn spawn(&self, started: actor::Started) -> SessionHandle {
@@ -408,7 +408,7 @@ impl Registry {
     }
 }
 
-/// A session among the open ones, until dropped: also when its actor panics.
+/// Counts an open session until dropped, also when its actor panics.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -417,7 +417,7 @@ impl Drop for Counted {
     }
 }
 
-/// A slot to be forgotten when its actor is over.
+/// Removes a session's slot when its actor ends.
 struct Forgotten {
     slots: Arc<DashMap<SessionId, Arc<Slot>>>,
     rows: Arc<DashMap<SessionId, Arc<Row>>>,
@@ -427,14 +427,14 @@ struct Forgotten {
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
-        // Perhaps the session was opened again meanwhile.
+        // The session may have been opened again meanwhile.
         self.rows.remove_if(&self.id, |_, row| Arc::ptr_eq(row, &self.row));
         forget(&self.slots, &self.id);
     }
 }
 
-/// Forgets the slot of a session that has left memory, unless someone is about to open it again: slots are as many as
-/// sessions are open, not as many as ever were.
+/// Removes the slot of a session that has left memory, unless it is about to be opened again: there are as many slots
+/// as open sessions, not as many as ever existed.
 fn forget(slots: &DashMap<SessionId, Arc<Slot>>, id: &SessionId) {
     slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
         Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),

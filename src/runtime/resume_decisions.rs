@@ -1,6 +1,6 @@
-//! Readers of a feed that are cut off and come back at random: each ends with what a reader has that never was away.
+//! Readers of a feed that disconnect and resume at random: each ends with what an uninterrupted reader has.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test resume_decisions` plays that one alone.
+//! A failing seed is in the message; `SEED=72 cargo test resume_decisions` repeats only that one.
 
 use super::feed::{Cursor, Feed, Frame, Seen};
 use crate::core::model::Delta;
@@ -19,7 +19,7 @@ const READERS: usize = 3;
 
 type Texts = BTreeMap<u64, String>;
 
-/// A client: what it has folded so far.
+/// A client and what it has folded so far.
 #[derive(Default)]
 struct Client {
     cursor: Cursor,
@@ -35,7 +35,7 @@ struct World {
     rng: Rng,
     feed: Arc<Feed>,
     log: Vec<Arc<str>>,
-    /// The answer that is being streamed, as it was told.
+    /// The answer being streamed, as it was shown.
     live: Option<(EntryId, Texts)>,
     answers: u32,
 }
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Gives a client what it lacks, or a part of that.
+    /// Gives a client what it lacks, or a part of it.
     fn read(&mut self, client: &mut Client, all: bool) {
         let seed = self.seed;
         for _ in 0..10_000 {
@@ -112,7 +112,7 @@ impl World {
         panic!("seed {seed}: there is always more");
     }
 
-    /// The connection is lost. The client comes back with what it has, or with what it cannot have.
+    /// Disconnects the client. It comes back with its actual position, or with an impossible one.
     fn cut(&mut self, client: &mut Client) {
         let honest = self.rng.u8(..5) > 0;
         let mut seq = client.seq;
@@ -136,7 +136,7 @@ impl World {
         if honest {
             client.cursor = cursor.unwrap_or_else(|| panic!("seed {}: an honest client was refused", self.seed));
             client.resumed += 1;
-            // Of an answer that came to nothing while it was away it is told by the actor.
+            // The actor reports answers that were aborted while it was away.
             client.items.retain(|item, _| self.feed.holds(&item.parse().unwrap()));
             return;
         }

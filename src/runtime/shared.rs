@@ -1,4 +1,4 @@
-//! What every session's actor shares, and how faults of the store are told.
+//! State shared by all session actors, and the conversion of store errors.
 
 use crate::{
     clock::Clock,
@@ -19,11 +19,11 @@ use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// Models whose estimates are corrected: more than any deployment has. Where CONTEXT_WINDOW is set every name is taken for
-/// a model's, so clients could otherwise fill memory with names.
+/// Models with a calibration: more than any deployment has. If CONTEXT_WINDOW is set, every name is accepted as a
+/// model, so clients could otherwise fill memory with names.
 const CALIBRATIONS_MAX: usize = 1_000;
 
-/// What every actor shares.
+/// State shared by all actors.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) provider: Arc<dyn Provider>,
@@ -31,22 +31,22 @@ pub(super) struct Shared {
     pub(super) hooks: Hooks,
     pub(super) deployment: Arc<Deployment>,
     pub(super) detached_turn: Duration,
-    /// The server will stop: finish the running turn, take nothing more, leave memory.
+    /// The server is about to stop: finish the running turn, accept nothing more, leave memory.
     pub(super) drain: CancellationToken,
     /// The server is stopping: end the running turn now.
     pub(super) stop: CancellationToken,
-    /// How far the estimates of each model are off; of at most [`CALIBRATIONS_MAX`] models.
+    /// The calibration of each model's estimates; at most [`CALIBRATIONS_MAX`] models.
     pub(super) calibrations: DashMap<String, Calibration>,
-    /// Sessions that are read-only because a record of theirs does not read back; of at most [`DAMAGED_MAX`].
+    /// Sessions that are read-only because a record does not read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
 }
 
-/// Sessions whose damage is remembered: with more the whole disk is gone. That of the others is found again wherever it is
-/// read.
+/// Sessions whose damage is remembered: if there are more, the whole disk is damaged. Damage of other sessions is found
+/// again wherever it is read.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
-    /// The wire's word for a fault of the store. A session that turns out to be damaged is read-only from now on.
+    /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
         let told = store_error(error);
         if let StoreError::Damaged { session, .. } = error
@@ -58,7 +58,7 @@ impl Shared {
         told
     }
 
-    /// Why nothing may be written to this session, if so.
+    /// Returns why nothing may be written to this session, if so.
     pub(super) fn damage(&self, session: &SessionId) -> Option<ErrorBody> {
         self.damaged.get(session).map(|told| told.clone())
     }
@@ -78,8 +78,8 @@ impl Shared {
         known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
     }
 
-    /// How far the estimates for a session's model are off. Where no session has told yet since the server started,
-    /// this one's own history does.
+    /// Returns the calibration for a session's model. If no session has reported since the server started, it is
+    /// computed from this one's history.
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
         if !self.calibrations.contains_key(model) {
@@ -100,17 +100,16 @@ impl Shared {
     }
 }
 
-/// The wire's word for a fault of the store.
+/// Converts a store error to the wire's.
 #[must_use]
 pub fn store_error(error: &StoreError) -> ErrorBody {
     match error {
         StoreError::NotFound(id) => {
-            ErrorBody::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` among yours"))
-                .with_field("sessionId")
+            ErrorBody::new(ErrorCode::SessionNotFound, format!("you have no session `{id}`")).with_field("sessionId")
         }
         StoreError::Damaged { session, part, reason } => {
             let message = format!(
-                "{part} of session `{session}` is damaged ({reason}), so nothing more is written to it: read the rest \
+                "{part} of session `{session}` is damaged ({reason}), so it is read-only: read the rest \
                  with get_entries (without `path`), restore the database from a backup, or delete the session"
             );
             let told = ErrorBody::new(ErrorCode::SessionDamaged, message);
@@ -119,10 +118,10 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
                 Part::Head | Part::Mark | Part::Pages => told,
             }
         }
-        // What went wrong inside is the operator's business and stands in the log.
+        // Internal causes are for the operator and go to the log.
         other => {
             tracing::error!(error = %other, "the store failed");
-            ErrorBody::new(ErrorCode::StoreFailed, "the store could not be used; nothing was acknowledged, try again")
+            ErrorBody::new(ErrorCode::StoreFailed, "the store failed; nothing was acknowledged, try again")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions looked at in the store, without opening them and without a server: for the command line.
+//! Reads stored sessions without opening them and without a server: for the command line.
 
 use super::{load, shared::store_error};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
 use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
 use std::sync::Arc;
 
-/// What is known of a session, and where it stands. One that is still being made is not there.
+/// Returns what is known of a session, and its state. An unfinished session counts as missing.
 ///
 /// # Errors
-/// The store's.
+/// The store's errors.
 pub async fn read(store: &dyn SessionStore, id: &SessionId) -> Result<(SessionHead, SessionState), Error> {
     let head = store.head(id).await?;
     if head.head.updated_at == UNFINISHED {
@@ -25,10 +25,11 @@ pub async fn read(store: &dyn SessionStore, id: &SessionId) -> Result<(SessionHe
     Ok((head, state))
 }
 
-/// What `get_context` would answer, but for the tools: those belong to the client that offers them and are not stored.
+/// Returns what `get_context` would return, except for tools, which belong to the client that offers them and are not
+/// stored.
 ///
 /// # Errors
-/// As `get_context`, and the store's.
+/// As `get_context`, and the store's errors.
 pub async fn context(
     store: &dyn SessionStore,
     head: &SessionHead,

@@ -1,8 +1,8 @@
-//! The list of sessions while it changes: what those who watch it are told.
+//! Watches of the session list: reports changes to watchers.
 //!
-//! A change of a session is the item that a list would show now; only the newest of each session waits. So a watcher costs
-//! at most [`CHANGES_MAX`] items however slowly it reads. One that falls behind by more has missed some, and is told so.
-//! Where nobody watches, a change costs one look at a number.
+//! A change is the item that a list would show now; only the newest of each session waits. So a watcher costs at most
+//! [`CHANGES_MAX`] items however slowly it reads. One that falls further behind has missed some, and is told so. If
+//! nobody watches, a change costs one atomic read.
 
 use super::measure::LastCompaction;
 use crate::{core::agent_loop::usage_percent, store::Head};
@@ -23,25 +23,23 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant, time::sleep_until};
 
-/// Sessions whose change may wait for one watcher: some 400 KB. Far more than change between two looks of a client that
-/// reads.
+/// Sessions whose change may wait for one watcher: about 400 KB. Far more than change between two reads of a client.
 const CHANGES_MAX: usize = 1_000;
-/// With so many waiting, a watcher is woken before its pause is over.
+/// With this many waiting, a watcher is woken before its pause ends.
 const CHANGES_HURRY: usize = CHANGES_MAX / 2;
-/// Changes that are taken at once, so that a connection looks at its commands in between.
+/// Changes taken at once, so that a connection handles its commands in between.
 const CHANGES_TAKEN: usize = 100;
-/// How long after changes were told more are told at the earliest: what comes meanwhile is told together, each session
-/// once.
+/// The minimum interval between reports: changes in between are reported together, each session once.
 const CHANGES_PAUSE: Duration = Duration::from_millis(200);
 
-/// Who watches which owner's sessions.
+/// The watchers of each owner's sessions.
 #[derive(Debug, Default)]
 pub struct Watches {
     boards: DashMap<String, Vec<Arc<Board>>>,
     watchers: AtomicUsize,
 }
 
-/// The changes that wait for one watcher.
+/// The changes waiting for one watcher.
 #[derive(Debug, Default)]
 struct Board {
     waiting: Mutex<Waiting>,
@@ -51,13 +49,13 @@ struct Board {
 #[derive(Debug, Default)]
 struct Waiting {
     items: HashMap<SessionId, SessionItem>,
-    /// Which changed first.
+    /// The sessions in order of their first change.
     order: VecDeque<SessionId>,
     /// More changed than could wait.
     missed: bool,
 }
 
-/// A watcher of one owner's sessions. It ends with its drop.
+/// A watcher of one owner's sessions. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watcher {
     watches: Arc<Watches>,
@@ -66,12 +64,12 @@ pub struct Watcher {
     next_at: Instant,
 }
 
-/// More changed than can wait for a watcher: it must list the sessions anew.
+/// More sessions changed than can wait for a watcher: it must list the sessions again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more than {CHANGES_MAX} sessions changed before they could be told")]
+#[error("more than {CHANGES_MAX} sessions changed before they could be reported")]
 pub struct Missed;
 
-/// A session as lists show it.
+/// Returns a session as lists show it.
 #[must_use]
 pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> SessionItem {
     SessionItem {
@@ -90,7 +88,7 @@ pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> Sessi
 }
 
 impl Watches {
-    /// Begins to watch.
+    /// Starts a watch.
     #[must_use]
     pub fn watch(self: &Arc<Self>, owner: &str) -> Watcher {
         let board = Arc::new(Board::default());
@@ -99,7 +97,7 @@ impl Watches {
         Watcher { watches: self.clone(), owner: owner.to_owned(), board, next_at: Instant::now() }
     }
 
-    /// Tells whoever watches this owner's sessions; `item` is made only where someone does.
+    /// Reports a change to this owner's watchers; `item` is only called if there are any.
     pub(super) fn changed(&self, owner: &str, item: impl FnOnce() -> SessionItem) {
         if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
@@ -114,7 +112,7 @@ impl Watches {
 
 impl Board {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Every change is made whole before the lock is let go.
+        // Every change is complete before the lock is released.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +139,7 @@ impl Board {
 }
 
 impl Watcher {
-    /// Waits until there is something to tell and its time has come. Nothing is lost when this is dropped.
+    /// Waits until there is something to report and the pause has ended. Cancel safe.
     pub async fn due(&self) {
         loop {
             let (count, missed) = {
@@ -161,7 +159,7 @@ impl Watcher {
         }
     }
 
-    /// The changes to tell now, the session that changed first first.
+    /// Returns the changes to report now, in order of their first change.
     ///
     /// # Errors
     /// [`Missed`]: some are lost.
@@ -190,7 +188,7 @@ impl Drop for Watcher {
     }
 }
 
-/// An open session's place in the list: what it is doing, which no store knows.
+/// An open session's row in the list: what it is doing, which the store does not know.
 #[derive(Debug)]
 pub(super) struct Row {
     watches: Arc<Watches>,
@@ -200,16 +198,16 @@ pub(super) struct Row {
     compactions: Mutex<Option<Box<Compactions>>>,
 }
 
-/// How compaction goes in an open session, for operators.
+/// The compactions of an open session, for operators.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compactions {
-    /// How often the session was compacted.
+    /// The number of compactions.
     pub count: u64,
-    /// How the newest one since it was opened ended.
+    /// The newest one since the session was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastCompaction>,
-    /// Why automatic compaction was made to rest, where it has not gained since.
+    /// Why the circuit breaker for automatic compaction is open, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rests: Option<BreakerReason>,
 }
@@ -225,7 +223,7 @@ impl Row {
         compactions.as_deref().copied().unwrap_or_default()
     }
 
-    /// How compaction goes now.
+    /// Updates the compactions.
     pub(super) fn compacts(&self, now: Compactions) {
         let mut compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
         if compactions.as_deref().copied().unwrap_or_default() != now {
@@ -240,7 +238,7 @@ impl Row {
         states.into_iter().find(|state| number(*state) == doing).unwrap_or(SessionState::Idle)
     }
 
-    /// The session's head has changed, or what it is doing.
+    /// Reports a change of the session's head or of what it is doing.
     pub(super) fn changed(&self, head: &Head, doing: SessionState) {
         self.doing.store(number(doing), Ordering::Relaxed);
         self.watches.changed(&self.owner, || list_item(&self.session, head, doing));
@@ -290,7 +288,7 @@ mod tests {
         assert!(is_due(&ann));
         assert_eq!(taken(&mut ann), ["a 3", "b 1", "c 1"]);
         assert_eq!(taken(&mut other), ["a 3", "b 1", "c 1"]);
-        // The next is told after the pause.
+        // The next is reported after the pause.
         tell(&watches, "ann", "a", 4);
         assert!(!is_due(&ann));
         let began = Instant::now();

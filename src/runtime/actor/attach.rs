@@ -1,5 +1,5 @@
-//! Who comes to a session: one owner at a time, which may take over from another, any number of observers, and where
-//! each goes on reading.
+//! Connections that join a session: one owner at a time, who may take over from another, any number of observers, and
+//! where each resumes reading.
 
 use super::{Actor, End};
 use crate::{
@@ -19,18 +19,18 @@ use reseed_protocol::{
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Missed events that are replayed one by one; who missed more gets the whole state.
+/// Missed events that are replayed one by one; a client that missed more gets the whole state.
 const REPLAY_EVENTS_MAX: u64 = 5_000;
 
-/// Places in running items that a client may come back with. Answers have a handful of parts; each place is looked for
-/// in the answer's text.
+/// Positions in running items that a client may resume from. Answers have a handful of parts; each position is looked
+/// up in the answer's text.
 const RESUME_PLACES_MAX: usize = 256;
 
-/// Items among them that are running no more, each looked for in the store: one or two, as only one answer is streamed
-/// at a time.
+/// How many of these items may have ended; each is looked up in the store. One or two are normal, because only one
+/// answer is streamed at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
-/// Who is connected.
+/// The identity of a connected client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) origin: Origin,
@@ -41,14 +41,14 @@ pub(super) struct Client {
 pub(super) struct Owner {
     pub(super) client: Client,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
-    /// Room for events that are for it alone, in bytes; made with the first one, which most never get.
+    /// Room for events for this connection only, in bytes; created on first use, because most never need it.
     pub(super) event_room: Option<Arc<Semaphore>>,
-    /// Bytes of a call that it could not be sent because it did not read. It is asked again once there is room.
+    /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
     pub(super) unsent_bytes: Option<u32>,
 }
 
 impl Actor {
-    /// Lets a connection in, as the owner or to watch, and says from where it reads.
+    /// Admits a connection, as the owner or an observer, and returns its position in the feed.
     pub(super) async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
         let mut taken_over = None;
         if attach.role == SessionRole::Owner {
@@ -57,7 +57,8 @@ impl Actor {
             }
             let here = self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed()).map(|owner| &owner.client);
             if let Some(other) = here.filter(|other| other.origin != attach.origin) {
-                // Origins count connections: what an older one of the same client asked for late replaces no newer one.
+                // Origins number connections: a late request of an older connection of the same client does not replace
+                // a newer one.
                 let same_client =
                     attach.client_id.is_some() && attach.client_id == other.client_id && attach.origin > other.origin;
                 if !(attach.takeover || same_client) {
@@ -68,7 +69,9 @@ impl Actor {
         }
         if let Some(tools) = &attach.tools {
             if attach.role != SessionRole::Owner {
-                return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no tools").with_field("tools")));
+                return Ok(Err(
+                    ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer tools").with_field("tools")
+                ));
             }
             if let Err(error) = check_offers(tools.clone()) {
                 return Ok(Err(error));
@@ -76,7 +79,9 @@ impl Actor {
         }
         if let Some(hooks) = &attach.hooks {
             if attach.role != SessionRole::Owner {
-                return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer offers no hooks").with_field("hooks")));
+                return Ok(Err(
+                    ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer hooks").with_field("hooks")
+                ));
             }
             if let Err(error) = check_hooks(hooks.clone()) {
                 return Ok(Err(error));
@@ -85,8 +90,8 @@ impl Actor {
         if attach.role == SessionRole::Owner
             && let Some(other) = self.owner.take_if(|owner| owner.client.origin != attach.origin)
         {
-            // A client's own connection before this one is mostly half-open already; whoever still reads it is not told
-            // of another owner.
+            // An older connection of the same client is usually half-open; if it still reads, it is not told of another
+            // owner.
             let code = if taken_over.is_some() { CloseCode::TakenOver } else { CloseCode::Normal };
             let _ = other.outgoing.try_send(Outgoing::Close(code));
         }
@@ -100,8 +105,8 @@ impl Actor {
             self.offer_hooks(attach.hooks).await?;
             self.tell(Input::AskAgain { only_away: false }, None).await?;
         }
-        // What waited begins with the tools and hooks of who is here now. Whoever only watches brings none: what needs
-        // those of its client waits for its owner.
+        // Queued inputs start with the tools and hooks of the client that is attached now. An observer brings none:
+        // inputs that need those of the owner wait for the owner.
         let is_owner = attach.role == SessionRole::Owner;
         let may_begin = is_owner || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
         if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
@@ -125,15 +130,15 @@ impl Actor {
         }))
     }
 
-    /// Tells the loop what a client offers that opens the session.
+    /// Passes to the loop what a client offers when it opens the session.
     pub(super) async fn tell_of_coming(&mut self, origin: Origin, command: Command) -> Result<(), End> {
         let id = "open_session".parse().expect("a word is an id");
         let input = Input::Command { origin, id, fingerprint: 0, command: Box::new(command), place: None };
         self.tell(input, None).await
     }
 
-    /// From where a client goes on that left off there. All or nothing: on another log, or after too much was missed,
-    /// it needs the whole state.
+    /// Returns the cursor from which a client can resume at its position. All or nothing: on another log, or after too
+    /// many missed events, it needs the whole state.
     async fn resumable(&mut self, left_off: &LeftOff) -> Option<Cursor> {
         let missed = self.feed.seq().saturating_sub(left_off.seq);
         let same_log = left_off.epoch == self.effects.epoch();
@@ -142,8 +147,8 @@ impl Actor {
             return None;
         }
         let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
-        // What it saw of an answer that is neither being streamed nor in the log came to nothing: the process died, or
-        // the answer failed while the client was away. Nobody told it.
+        // An answer that the client saw in part and that is neither being streamed nor in the log was aborted: the
+        // process died, or the answer failed while the client was away. Nobody told it.
         let mut ended: Vec<&EntryId> = Vec::new();
         for Seen { item, .. } in &left_off.items {
             if !ended.contains(&item) && !self.feed.holds(item) {

@@ -1,5 +1,5 @@
-//! A command on its way to the loop: whether it may be carried out, whether it was before, what is read for it, and
-//! where its one reply goes.
+//! A command on its way to the loop: whether it is allowed, whether it was executed before, what is prefetched for it,
+//! and where its one reply goes.
 
 use super::{Actor, End};
 use crate::{
@@ -17,13 +17,13 @@ use crate::{
 use reseed_protocol::{CloseCode, CommandId, ErrorBody, ErrorCode, command::Command, reply::Reply};
 use tokio::sync::mpsc;
 
-/// What a command meets of its own earlier copies.
+/// What a command is in relation to earlier copies of itself.
 enum Met {
     /// It is new.
     Nothing,
-    /// Its first copy waits, and both are answered then.
+    /// Its first copy is pending; both are answered then.
     Waiting,
-    /// The reply that it had.
+    /// It was answered with this reply.
     Answered(Box<Reply>),
 }
 
@@ -85,13 +85,13 @@ impl Actor {
             self.effects.late.wait(origin, id.clone(), content, outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {
-            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store could not write; reopen the session"));
+            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));
         }
         told?;
         if offers_hooks { self.tell(Input::AskAgain { only_away: true }, None).await } else { Ok(()) }
     }
 
-    /// Why this connection may not have this carried out now.
+    /// Returns why this connection may not execute this command now.
     fn refusal(&self, origin: Origin, command: &Command) -> Option<ErrorBody> {
         let ends_something =
             matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
@@ -100,7 +100,7 @@ impl Actor {
             return Some(stopping());
         }
         let owns = origin == Origin::HOOK || self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
-        // Anyone of the same name may rename a session without opening it.
+        // Any connection of the same owner may rename a session without opening it.
         let is_owners = match command {
             Command::RenameSession(_) => false,
             Command::RegisterTools(_)
@@ -111,16 +111,16 @@ impl Actor {
             _ => command.writes(),
         };
         if is_owners && !owns {
-            let message = "this connection does not own the session any more; open it again";
+            let message = "this connection no longer owns the session; open it again";
             return Some(ErrorBody::new(ErrorCode::ReadOnly, message));
         }
         self.shared.damage(&self.id).filter(|_| begins_something)
     }
 
-    /// Whether a command was sent before.
+    /// Checks whether a command was sent before.
     ///
     /// # Errors
-    /// `idempotency_conflict`, `overloaded`, the store's.
+    /// `idempotency_conflict`, `overloaded`, the store's errors.
     async fn met(
         &mut self,
         id: &CommandId,

@@ -1,7 +1,7 @@
-//! Hooks that the owner's client hosts: asked over its own connection, and again when it comes back.
+//! Hooks hosted by the owner's client: called over its own connection, and again when it reconnects.
 //!
-//! A call is for the client that offered the hook and for no other: observers are not told, and whoever comes in its
-//! place takes its hooks away. What the loop does about a client that is away is the loop's business.
+//! A call is only for the client that offered the hook: observers do not see it, and a client that takes over removes
+//! its hooks. How the loop treats an absent client is up to the loop.
 
 use super::{
     Actor, End,
@@ -28,30 +28,28 @@ use reseed_protocol::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
 
-/// Id of the frames that ask a client's hooks: none is ever answered.
+/// Id of the frames that call a client's hooks: none is ever answered.
 const HOOK_ID: &str = "s_h";
 
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
-/// carries all that would be sent, so a client that does not read would otherwise hold that as often as there are
-/// hooks.
+/// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Places among what may wait for one connection that events leave free: half for replies, and one for the word that it
-/// is no longer the owner.
+/// Slots in a connection's queue that events leave free: half for replies, and one for the message that it is no longer
+/// the owner.
 const FOR_OTHERS: usize = REPLIES_MAX / 2 + 1;
 
-/// How often it is looked whether a client reads again that was not sent a call because it did not read. Only while a
-/// hook of such a client is waited for.
+/// How often to check whether a client reads again that was not sent a call because it did not read. Only while a hook
+/// of such a client is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Calls that are measured at once: more than a client has open, whose hooks are asked one after the other.
+/// Calls measured at once: more than a client has open, because its hooks are called one after the other.
 const ASKED_MAX: usize = 256;
 
 /// The client that offered the session's hooks.
 pub(super) struct Host {
     client: Client,
-    /// Calls that wait for its answer, for what is measured of them, and when they are too late; of at most
-    /// [`ASKED_MAX`].
+    /// Calls waiting for its answer, with their metrics and deadlines; at most [`ASKED_MAX`].
     asked: BTreeMap<CallId, (AskedHook, Option<Timestamp>)>,
 }
 
@@ -60,7 +58,7 @@ impl Host {
         Box::new(Self { client, asked: BTreeMap::new() })
     }
 
-    /// A call is sent, or is to be sent again when its client is back: that is one call.
+    /// Records that a call is sent, or will be sent again when its client is back, which counts as one call.
     fn is_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
         if let Some((_, last)) = self.asked.get_mut(&call_id) {
             *last = deadline;
@@ -69,7 +67,7 @@ impl Host {
         }
     }
 
-    /// How a call ended. Without an outcome it was called off.
+    /// Records how a call ended. Without an outcome it was cancelled.
     fn ended(&mut self, call_id: &CallId, outcome: Option<Outcome>) {
         if let Some((asked, outcome)) = self.asked.remove(call_id).map(|(asked, _)| asked).zip(outcome) {
             asked.ended(outcome);
@@ -78,7 +76,7 @@ impl Host {
 }
 
 impl Owner {
-    /// Tells this connection alone.
+    /// Sends an event to this connection only.
     fn tell(&mut self, session: &SessionId, event: &EphemeralEvent) -> Result<(), &'static str> {
         if self.outgoing.is_closed() {
             return Err("is not connected");
@@ -98,7 +96,7 @@ impl Owner {
         }
     }
 
-    /// Whether it reads again: what could not be sent to it would fit now.
+    /// Returns true if the connection reads again: what could not be sent would fit now.
     fn reads_again(&mut self) -> bool {
         let (Some(bytes), Some(room)) = (self.unsent_bytes, &self.event_room) else { return false };
         let fits = room.available_permits() >= bytes as usize && self.outgoing.capacity() > FOR_OTHERS;
@@ -113,7 +111,7 @@ impl Actor {
     /// Sends a call to the client that hosts the hook.
     ///
     /// # Errors
-    /// `hook_unavailable`: it is not here, or reads nothing.
+    /// `hook_unavailable`: it is not connected, or does not read.
     fn send_call(&mut self, call: HookCall) -> Result<(), HookFault> {
         let sent = match (&mut self.owner, &self.host) {
             (Some(owner), Some(host)) if host.client == owner.client => {
@@ -124,7 +122,7 @@ impl Actor {
         sent.map_err(|why| HookFault::unavailable(format!("its client {why}")))
     }
 
-    /// The same for a call whose answer is waited for: what the loop must be told at once where none will come.
+    /// Like [`Self::send_call`], for an awaited call: returns the input for the loop if no answer will come.
     fn ask_client(&mut self, call: HookCall) -> Option<Input> {
         let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
         let sent = self.send_call(call);
@@ -134,7 +132,7 @@ impl Actor {
         sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
     }
 
-    /// Asks a hook of the client's, or only tells it. What the loop must be told at once, if anything.
+    /// Calls a client's hook, awaited or observing. Returns an input for the loop, if there is one.
     pub(super) fn call_client(&mut self, call: CallHook) -> Option<Input> {
         let CallHook { call, awaited, place: _ } = call;
         if awaited {
@@ -148,14 +146,14 @@ impl Actor {
         None
     }
 
-    /// The loop goes on without a hook whose client is not here.
+    /// Records that the loop continues without a hook whose client is absent.
     pub(super) fn passed_over(&mut self, call_id: &CallId) {
         if let Some(host) = &mut self.host {
             host.ended(call_id, Some(Outcome::Error(ErrorCode::HookUnavailable)));
         }
     }
 
-    /// Nobody waits for that answer any more.
+    /// Cancels a call that nobody waits for any more.
     pub(super) fn call_off(&mut self, now: Timestamp, call_id: &CallId) {
         let Some(host) = &mut self.host else { return };
         let Some((_, deadline)) = host.asked.get(call_id) else { return };
@@ -167,12 +165,12 @@ impl Actor {
             let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
             let (call_id, session_id) = (call_id.clone(), self.id.clone());
             let event = EphemeralEvent::HookCancelled(HookCancelled { call_id, session_id, outcome });
-            // Whoever reads too little to be told finds out by `unknown_call`.
+            // A client that reads too little to be told finds out by `unknown_call`.
             let _ = owner.tell(&self.id, &event);
         }
     }
 
-    /// What a command of the owner's says of its hooks.
+    /// Records what an owner's command says about its hooks.
     pub(super) fn note_hooks(&mut self, command: &Command) {
         match (command, &mut self.host) {
             (Command::RegisterHooks(_), None) => {
@@ -189,7 +187,7 @@ impl Actor {
         }
     }
 
-    /// The owner offers these hooks with its coming, or offers none; those of another client went with it.
+    /// Applies the hooks that the owner offers when it joins, if any; those of another client went with it.
     pub(super) async fn offer_hooks(&mut self, offers: Option<Vec<HookOffer>>) -> Result<(), End> {
         let Some(client) = self.owner.as_ref().map(|owner| owner.client.clone()) else { return Ok(()) };
         let origin = client.origin;
@@ -199,7 +197,7 @@ impl Actor {
         }
         let hooks = match (&mut self.host, offers) {
             (host, Some(hooks)) => {
-                // Calls that wait are asked again.
+                // Calls that wait are sent again.
                 let asked = host.take().map(|host| host.asked).unwrap_or_default();
                 *host = Some(Box::new(Host { client, asked }));
                 hooks
@@ -217,14 +215,14 @@ impl Actor {
         self.tell_of_coming(origin, Command::RegisterHooks(RegisterHooks { hooks })).await
     }
 
-    /// When to look whether the client reads again that hooks are waiting for.
+    /// Returns when to check whether the client reads again that hooks are waiting for.
     pub(super) fn next_look(&self) -> Option<Instant> {
         let is_asked = self.owner.as_ref().is_some_and(|owner| owner.unsent_bytes.is_some());
         let waits = is_asked && self.agent.as_ref().is_some_and(|agent| agent.waits_for_client());
         waits.then(|| Instant::now() + LOOK_AGAIN)
     }
 
-    /// Asks the client again that reads again.
+    /// Calls the client again once it reads again.
     pub(super) async fn look_again(&mut self) -> Result<(), End> {
         match self.owner.as_mut().is_some_and(Owner::reads_again) {
             true => self.tell(Input::AskAgain { only_away: true }, None).await,
@@ -232,7 +230,7 @@ impl Actor {
         }
     }
 
-    /// The owner has left: nothing comes of the calls that wait for its answer, until it is back.
+    /// Handles that the owner has left: the calls that wait for its answer fail until it is back.
     pub(super) async fn owner_left(&mut self, origin: Origin) -> Result<(), End> {
         if self.owner.take_if(|owner| owner.client.origin == origin).is_none() {
             return Ok(());
@@ -242,7 +240,7 @@ impl Actor {
 }
 
 impl Client {
-    /// Whether this is the client that was here before: on the same connection, or under the same name.
+    /// Returns true if this is the same client as before: on the same connection, or with the same name.
     fn is_same(&self, other: &Self) -> bool {
         self.origin == other.origin || (self.client_id.is_some() && self.client_id == other.client_id)
     }

@@ -1,4 +1,4 @@
-//! Writes the new session: what every session begins with, the path, the names of its entries, its own name.
+//! Writes the new session: what every session starts with, the path, the labels of its entries, its own name.
 
 use super::{
     CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX,
@@ -19,7 +19,7 @@ use reseed_protocol::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Bytes of entries that are read at once to count the next request: more than the text of most windows.
+/// Most bytes of entries read at once to count the next request: more than the text of most windows.
 const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The new session while it is being written.
@@ -31,12 +31,12 @@ pub(super) struct Copy<'a> {
     state: SessionState,
     pub(super) head: Head,
     chain: PathCopy,
-    /// Bytes of the entries since the newest compaction: about what a session of this path has in memory when it is open.
+    /// Bytes of the entries since the newest compaction: about what a session with this path holds in memory when open.
     active_bytes: usize,
 }
 
 impl<'a> Copy<'a> {
-    /// Writes what every session begins with, as the source has it.
+    /// Writes what every session starts with, copied from the source.
     pub(super) async fn begin(
         registry: &'a Registry,
         source: &'a Source<'a>,
@@ -78,8 +78,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Names that entries of the copy were given on other branches. The newest name of an entry counts, so those that are
-    /// on the path and were given anew elsewhere come after it.
+    /// Copies labels that entries of the path were given on other branches. The newest label of an entry applies, so
+    /// those relabelled elsewhere come after the path.
     pub(super) async fn labels(&mut self, path: &Path) -> Result<(), ErrorBody> {
         let newest = newest_labels(&**self.registry.store(), self.source.id, |_| true).await;
         let newest = newest.map_err(|error| store_error(&error))?;
@@ -96,8 +96,8 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes what comes last: the name, pins and undone compactions, and what lists show. Where counting would hold much
-    /// in memory, lists show the count of the source until the first turn; what is undone must be counted.
+    /// Writes what comes last: the name, pins and undone compactions, and what lists show. If counting would need much
+    /// memory, lists show the count of the source until the first turn; undone compactions require counting.
     pub(super) async fn end(&mut self, path: &Path, of: &SessionState, source: &Head) -> Result<(), ErrorBody> {
         let there = self.source.on_path(path, marks_mention(of)).await?;
         let (pins, undone) = marks_of(of, &there);
@@ -144,7 +144,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The turn and the command that wrote an entry belong to the log of the source.
+/// The turn and the command that wrote an entry belong to the source's log.
 fn appended(entry: Entry) -> Event {
     Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
 }

@@ -1,4 +1,4 @@
-//! Reads the session that is forked: the path to an entry, a piece at a time.
+//! Reads the forked session: the path to an entry, piece by piece.
 
 use super::PIECE_ENTRIES_MAX;
 use crate::{
@@ -8,22 +8,22 @@ use crate::{
 use reseed_protocol::{Entry, EntryId, ErrorBody, ErrorCode, SessionId};
 use std::collections::BTreeSet;
 
-/// Bytes that a piece should have at most. One large entry, or a few between small ones, may be more.
+/// The target size of a piece in bytes. One large entry, or a few between small ones, may exceed it.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// The session that is forked.
+/// The session being forked.
 pub(super) struct Source<'a> {
     pub(super) registry: &'a Registry,
     pub(super) id: &'a SessionId,
     pub(super) last_seq: u64,
 }
 
-/// Where the pieces of a path are, so that it can be read from the root on without being held.
+/// The pieces of a path, so that it can be read from the root without holding it in memory.
 #[derive(Debug, Default)]
 pub(super) struct Path {
-    /// The newest entry of each piece and how many it has, the piece at the root last.
+    /// The newest entry of each piece and its number of entries, the piece at the root last.
     pub(super) pieces: Vec<(EntryId, u32)>,
-    /// The place in the log of each entry, in order: 8 bytes for an entry of any size.
+    /// The `seq` of each entry, in order: 8 bytes for an entry of any size.
     seqs: Vec<u64>,
 }
 
@@ -62,10 +62,10 @@ impl Source<'_> {
             }
             path.seqs.extend(piece.iter().map(|(seq, _, _)| *seq));
             if path.seqs.len() as u64 > self.last_seq {
-                let message = "the path to this entry goes in a circle and has no root; fork elsewhere";
+                let message = "the path to this entry is a cycle without a root; fork elsewhere";
                 return Err(ErrorBody::new(ErrorCode::SessionDamaged, message).with_field("entryId"));
             }
-            // The size of the next piece follows from that of this one: few large entries, or many small ones.
+            // The size of this piece determines the next limit: few large entries, or many small ones.
             let bytes: usize = piece.iter().map(|(_, _, bytes)| bytes).sum();
             limit = if bytes > PIECE_BYTES { (limit / 4).max(1) } else { (limit * 2).min(PIECE_ENTRIES_MAX) };
         }
@@ -73,7 +73,7 @@ impl Source<'_> {
         Ok(path)
     }
 
-    /// Which of these entries are on the path.
+    /// Returns which of these entries are on the path.
     pub(super) async fn on_path(&self, path: &Path, ids: Vec<EntryId>) -> Result<BTreeSet<EntryId>, ErrorBody> {
         let mut there = BTreeSet::new();
         for id in ids {

@@ -1,4 +1,4 @@
-//! Hooks as a session asks them: answered, failed, cancelled, and those that are only told.
+//! Hook calls of a session: answered, failed, cancelled, and observers.
 
 use super::*;
 use crate::{
@@ -66,7 +66,7 @@ async fn an_answer_and_a_panic_come_into_the_mailbox() {
     assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookFailed));
 }
 
-/// Counts what is dropped.
+/// Counts dropped values.
 struct Dropped(Arc<AtomicUsize>, Arc<Notify>);
 
 impl Drop for Dropped {
@@ -76,7 +76,8 @@ impl Drop for Dropped {
     }
 }
 
-/// A hook that never answers; how many of its calls have begun, how many were dropped, and who is told of both.
+/// Returns a hook that never answers, with the number of its calls started, the number dropped, and a notification of
+/// both.
 fn endless(spec: HookSpec) -> (Arc<dyn Hook>, Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Notify>) {
     let (begun, dropped, news) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -152,5 +153,5 @@ async fn more_calls_than_a_session_can_have_are_refused_by_a_fault() {
     }
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!(id, format!("call{CALLS_MAX}"));
-    assert_eq!(answer.unwrap_err().message, "256 hooks of this session are at work already");
+    assert_eq!(answer.unwrap_err().message, "256 hook calls of this session are already running");
 }
