@@ -1,7 +1,7 @@
-//! When a connection wakes by itself: because nothing was said for a while, or to look for text it was not woken for.
+//! A connection's timer: rings after a period of silence, or to check for text that did not wake the connection.
 //!
-//! One timer a connection, set anew only when it has rung or must ring earlier: a stream of deltas wakes the connection
-//! a hundred times a second, and a timer for each would cost as much as the delta.
+//! There is one timer per connection, reset only after it has rung or to ring earlier: a stream of deltas wakes the
+//! connection a hundred times a second, and resetting a timer each time would cost as much as the delta.
 
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -9,9 +9,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Why it rang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ring {
-    /// It is time to look.
+    /// It is time to check.
     Look,
-    /// The time that was asked for has come.
+    /// The requested time has come.
     Due,
 }
 
@@ -22,24 +22,24 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// One that rings at `first`, or when it is asked to.
+    /// Creates a timer that rings at `first`, or earlier on request.
     pub(super) fn new(first: Instant) -> Self {
         Self { sleep: Box::pin(sleep_until(first)), look_at: None }
     }
 
-    /// Rings in so long, and not before, however it was set.
+    /// Rings after `pause`, replacing an earlier request.
     pub(super) fn look_in(&mut self, pause: Duration) {
         self.look_at = Some(Instant::now() + pause);
     }
 
-    /// Waits until `due`, or until it is time to look. Nothing is lost when this is dropped.
+    /// Waits until `due`, or until it is time to check. Cancel safe.
     pub(super) async fn ring(&mut self, due: Instant) -> Ring {
         loop {
             let next = self.look_at.map_or(due, |look| look.min(due));
             if next < self.sleep.deadline() || self.sleep.is_elapsed() {
                 self.sleep.as_mut().reset(next);
             }
-            // It may have been set for something that has passed since: then it is set anew.
+            // It may have been set for something that has passed since; then it is reset.
             self.sleep.as_mut().await;
             let now = Instant::now();
             if self.look_at.is_some_and(|look| look <= now) {

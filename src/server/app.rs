@@ -1,4 +1,4 @@
-//! The routes, and what every connection shares.
+//! The routes, and the state shared by all connections.
 
 use super::{auth::Auth, handshake, limits::Limits, operator, web};
 use crate::runtime::Registry;
@@ -20,47 +20,47 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Bytes of an HTTP request's body: a ticket's is empty.
+/// Bytes of an HTTP request's body: a ticket request has none.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// How patient the server is with its clients.
+/// Time limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Until a new connection must say hello, where v2 was negotiated or credentials are due.
+    /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required.
     pub hello: Duration,
-    /// Between two pings; a client that answers none of two is closed, unless it has begun to speak v1.
+    /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
     pub heartbeat: Duration,
-    /// How long a client may not read what is sent to it.
+    /// How long a client may stop reading what is sent to it.
     pub slow_reader: Duration,
 }
 
-/// What an [`App`] is made of.
+/// The options of an [`App`].
 pub struct AppOptions {
     /// The open sessions.
     pub registry: Arc<Registry>,
-    /// Who may come in.
+    /// Authentication.
     pub auth: Auth,
-    /// How many and how fast.
+    /// Connection and rate limits.
     pub limits: Arc<Limits>,
-    /// How patient the server is.
+    /// Time limits for clients.
     pub patience: Patience,
-    /// The port that the server's own page comes from.
+    /// The port of the server's own page.
     pub port: u16,
     /// The provider's name.
     pub provider: &'static str,
-    /// A sentence for users, on the offline model for instance.
+    /// A sentence for users, for instance about the offline model.
     pub notice: Option<String>,
     /// Inputs that may wait in one session.
     pub queue_items_max: usize,
-    /// Whether operators may read what was said.
+    /// True if operators may read what was said.
     pub operators_read_content: bool,
-    /// What is counted.
+    /// The metrics.
     pub metrics: crate::metrics::Handle,
-    /// This process, for clients that wonder whether the server restarted.
+    /// Identifies this process, so that clients notice a restart.
     pub instance: String,
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 pub struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) auth: Auth,
@@ -75,14 +75,14 @@ pub struct App {
     pub(super) instance: String,
     /// Ends the accept loop and asks every connection to close.
     pub(super) stop: CancellationToken,
-    /// Everything that still talks to a client.
+    /// All tasks that still talk to a client.
     pub(super) connections: TaskTracker,
     draining: AtomicBool,
     next_origin: AtomicU64,
 }
 
 impl App {
-    /// From its parts.
+    /// Creates the shared state.
     #[must_use]
     pub fn new(options: AppOptions) -> Arc<Self> {
         Arc::new(Self {
@@ -104,7 +104,7 @@ impl App {
         })
     }
 
-    /// Says that the server is about to stop: `/readyz` answers 503 from now on.
+    /// Announces that the server is about to stop: `/readyz` answers 503 from now on.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -113,7 +113,7 @@ impl App {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// What a command gets whose session has left memory under it.
+    /// Returns the error for a command whose session has left memory meanwhile.
     pub(super) fn session_gone(&self) -> ErrorBody {
         if self.is_draining() {
             return ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume");
@@ -125,7 +125,7 @@ impl App {
         crate::core::agent_loop::Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How full the window of a session is in which nothing was said.
+    /// Returns the context info of an empty session.
     pub(super) fn empty_context_info(&self) -> ContextInfo {
         self.registry.empty_context_info()
     }
@@ -148,17 +148,17 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Refuses requests under a foreign name, and pages of foreign origins, before anything else looks at them.
+/// Refuses requests with a foreign host name, and pages of foreign origins, before anything else handles them.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     let (host, origin) = (text(header::HOST), text(header::ORIGIN));
     if let Some(host) = host.filter(|host| !app.auth.allows_host(host)) {
-        let message = format!("this server is not called `{}`; it listens on this machine only\n", clip(&host));
+        let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));
         return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
     if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
-        let message = format!("pages of `{}` may not connect; ALLOWED_ORIGINS lists those that may\n", clip(origin));
+        let message = format!("pages from `{}` may not connect; add the origin to ALLOWED_ORIGINS\n", clip(origin));
         return (StatusCode::FORBIDDEN, message).into_response();
     }
     let mut response = next.run(request).await;
@@ -172,7 +172,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-/// The beginning of what a client sent, for a message that names it.
+/// Returns the start of what a client sent, for a message.
 pub(super) fn clip(text: &str) -> String {
     text.chars().take(100).collect()
 }

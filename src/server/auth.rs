@@ -1,4 +1,4 @@
-//! Who may come in: tokens, one-time tickets for browsers, and the origins of web pages.
+//! Authentication: tokens, one-time tickets for browsers, and the origins of web pages.
 
 use dashmap::DashMap;
 use secrecy::{ExposeSecret, SecretString};
@@ -8,13 +8,13 @@ use std::{
 };
 use subtle::ConstantTimeEq;
 
-/// Tickets that may be open at a time: far more than people can ask for within their life of a minute.
+/// Unused tickets at a time: far more than people request within a ticket's life of a minute.
 const TICKETS_MAX: usize = 10_000;
 
-/// Who someone is: sessions belong to this name. Empty where no tokens are asked for.
+/// The name of a user: sessions belong to it. Empty if no tokens are configured.
 pub type Name = String;
 
-/// The credentials that this deployment takes.
+/// The credentials that this deployment accepts.
 #[derive(Debug)]
 pub struct Auth {
     users: Vec<(Name, SecretString)>,
@@ -31,23 +31,23 @@ struct Ticket {
     expires: Instant,
 }
 
-/// What [`Auth`] is made of.
+/// The options of [`Auth`].
 #[derive(Debug)]
 pub struct AuthOptions {
-    /// Who may use the server, by name; none: everyone who reaches it.
+    /// Users and their tokens; if empty, everyone who can reach the server is admitted.
     pub users: Vec<(Name, SecretString)>,
-    /// Who may see all sessions' numbers, by name.
+    /// Operators and their tokens, who may see statistics of all sessions.
     pub operators: Vec<(Name, SecretString)>,
-    /// The web pages that may connect, `scheme://host[:port]`.
+    /// The web origins that may connect, `scheme://host[:port]`.
     pub origins: Vec<String>,
     /// The address that the server listens on.
     pub host: IpAddr,
-    /// How long a ticket can be used.
+    /// How long a ticket is valid.
     pub ticket_life: Duration,
 }
 
 impl Auth {
-    /// From settings.
+    /// Creates it from its options.
     #[must_use]
     pub fn new(options: AuthOptions) -> Self {
         Self {
@@ -60,20 +60,20 @@ impl Auth {
         }
     }
 
-    /// Whether credentials are asked for.
+    /// Returns true if credentials are required.
     #[must_use]
     pub fn is_required(&self) -> bool {
         !self.users.is_empty()
     }
 
-    /// The name that this token belongs to.
+    /// Returns the name that this token belongs to.
     #[must_use]
     pub fn user(&self, token: &str) -> Option<Name> {
         find(&self.users, token)
     }
 
-    /// Whether this token is an operator's. Where no tokens at all are set, whoever reaches the server is: then it
-    /// listens on the machine itself only.
+    /// Returns true if this token is an operator's. If no tokens at all are configured, everyone who reaches the server
+    /// is an operator: it then listens only on this machine.
     #[must_use]
     pub fn is_operator(&self, token: Option<&str>) -> bool {
         if self.users.is_empty() && self.operators.is_empty() {
@@ -82,7 +82,7 @@ impl Auth {
         token.is_some_and(|token| find(&self.operators, token).is_some())
     }
 
-    /// A ticket for this name, good for one use. `None`: too many are open.
+    /// Issues a single-use ticket for this name; `None` if too many are unused.
     ///
     /// # Errors
     /// The system has no randomness.
@@ -101,21 +101,22 @@ impl Auth {
         Ok(Some(ticket))
     }
 
-    /// The name that a ticket was made for; it is used up by this.
+    /// Redeems a ticket and returns its name.
     #[must_use]
     pub fn redeem(&self, ticket: &str) -> Option<Name> {
-        // A ticket is 192 random bits looked up by hash: how long that takes tells nothing of another one.
+        // A ticket is 192 random bits, looked up by hash: the time it takes reveals nothing about other tickets.
         let (_, ticket) = self.tickets.remove(ticket)?;
         (ticket.expires > Instant::now()).then_some(ticket.name)
     }
 
-    /// Seconds that a ticket can be used.
+    /// Returns the lifetime of a ticket in seconds.
     #[must_use]
     pub fn ticket_secs(&self) -> u64 {
         self.ticket_life.as_secs()
     }
 
-    /// Whether a page of this origin may connect: the server's own page on the machine itself, or one of the list.
+    /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
+    /// origin.
     #[must_use]
     pub fn allows_origin(&self, origin: &str, port: u16) -> bool {
         if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
@@ -125,8 +126,8 @@ impl Auth {
             && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("http://{host}:{port}"))
     }
 
-    /// Whether a request may name this host. On the machine itself only its own names: a foreign page whose name was
-    /// bound to this address (DNS rebinding) asks under the foreign name.
+    /// Returns true if a request may name this host. On this machine only its own names are allowed: a foreign page
+    /// whose name was bound to this address (DNS rebinding) sends the foreign name.
     #[must_use]
     pub fn allows_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -143,7 +144,8 @@ impl Auth {
     }
 }
 
-/// Compares with every token, each in constant time, so that neither place nor length of a match can be timed.
+/// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
+/// timed.
 fn find(tokens: &[(Name, SecretString)], given: &str) -> Option<Name> {
     let mut found = None;
     for (name, token) in tokens {
@@ -154,7 +156,7 @@ fn find(tokens: &[(Name, SecretString)], given: &str) -> Option<Name> {
     found.cloned()
 }
 
-/// The token of an `Authorization: Bearer` header.
+/// Returns the token of an `Authorization: Bearer` header.
 #[must_use]
 pub fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
     let value = headers.get(axum::http::header::AUTHORIZATION)?.to_str().ok()?;

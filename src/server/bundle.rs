@@ -1,21 +1,21 @@
-//! Joins the page's modules into one script and its style sheets into one, so that the page loads in a few requests.
+//! Bundles the page's modules into one script and its style sheets into one, so that the page loads in a few requests.
 //!
-//! No build tool is needed: the modules are the page's own and keep to a few forms, each on a line of its own:
-//! `import { a, b as c } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or
-//! `class`. Anything else at the beginning of a line is a [`Fault`], which a test finds.
+//! No build tool is needed: the page's own modules use only these forms, each on one line: `import { a, b as c } from
+//! "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Anything else at
+//! the start of a line is a [`Fault`], which a test finds.
 
 use std::fmt::Write as _;
 
-/// What keeps a module from being joined.
+/// Why modules cannot be bundled.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// It imports what is not there.
+    /// A module imports one that does not exist.
     #[error("`{0}` is not a module of the page")]
     Unknown(String),
-    /// It imports, through others, itself.
+    /// A module imports itself through others.
     #[error("`{0}` imports itself through other modules")]
     Cycle(String),
-    /// A form that is not read.
+    /// An unsupported form.
     #[error("`{module}` has the line `{line}`")]
     Form {
         /// The module.
@@ -25,7 +25,7 @@ pub(super) enum Fault {
     },
 }
 
-/// Joins a module and all that it imports: each in a function of its own, in the order in which they need each other.
+/// Bundles a module and everything it imports: each in its own function, in dependency order.
 pub(super) fn script(modules: &[(&str, &str)], main: &str) -> Result<String, Fault> {
     let mut bundle = Bundle { modules, out: String::new(), done: Vec::new(), open: Vec::new() };
     bundle.add(main)?;
@@ -36,7 +36,7 @@ struct Bundle<'a> {
     modules: &'a [(&'a str, &'a str)],
     out: String,
     done: Vec<String>,
-    /// The modules that are being read: those that import the one at work.
+    /// The modules being read: importers of the current one.
     open: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl Bundle<'_> {
     }
 }
 
-/// `{ a, b as c } from "./x.js";` as pairs of names and the module.
+/// Parses `{ a, b as c } from "./x.js";` into pairs of names and the module.
 fn names_from(text: &str) -> Option<(Vec<(String, String)>, &str)> {
     let (names, from) = text.strip_prefix('{')?.split_once("} from ")?;
     let from = from.strip_prefix("\"./")?.strip_suffix("\";")?;
@@ -99,7 +99,7 @@ fn pair(outer: &str, inner: &str) -> String {
     if outer == inner { outer.to_owned() } else { format!("{outer}:{inner}") }
 }
 
-/// The name that a `const`, `function` or `class` declares.
+/// Returns the name that a `const`, `function` or `class` declares.
 fn declared(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("async ").unwrap_or(line);
     let rest = ["const ", "function ", "class "].iter().find_map(|word| rest.strip_prefix(word))?;
@@ -107,12 +107,12 @@ fn declared(line: &str) -> Option<&str> {
     (end > 0).then(|| &rest[..end])
 }
 
-/// The variable that holds what a module exports.
+/// Returns the variable that holds a module's exports.
 fn variable(module: &str) -> String {
     format!("${}", module.trim_end_matches(".js").replace('-', "_"))
 }
 
-/// The lines that are no comments: those stand on lines of their own, and nobody reads them in a browser.
+/// Returns the lines that are not comments: comments are on lines of their own, and nobody reads them in a browser.
 fn without_comments(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut inside = false;
@@ -129,7 +129,7 @@ fn without_comments(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Whether one comment is all of a line; a type before an expression is not.
+/// Returns true if a line is a single comment; a type before an expression is not.
 fn is_comment(line: &str) -> bool {
     line.starts_with("/*") && line.find("*/") == Some(line.len().saturating_sub(2))
 }

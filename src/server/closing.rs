@@ -1,4 +1,4 @@
-//! How a connection ends, and with which code.
+//! How a connection ends, and with which close code.
 
 use crate::metrics;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
@@ -10,19 +10,20 @@ use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 /// How long the client may take to read a close frame, and to answer with its own.
 pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// What one round of the connection's loop came to: go on, or close so.
+/// The result of one round of the connection's loop: continue, or end.
 pub(super) type Flow = Result<(), End>;
 
 /// Why a connection ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client is gone.
+    /// The client has disconnected.
     Gone,
-    /// The server closes.
+    /// The server closes the connection with this code.
     Close(CloseCode, &'static str),
 }
 
-/// Closes a socket with a code, which the client may take so long to read. After a fault tungstenite reads no more: that the frame still arrives is `linger`'s work.
+/// Closes a socket with a code; the client has `patience` to read the close frame. After a protocol error tungstenite
+/// reads no more: `linger` makes sure that the frame still arrives.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, patience: Duration) {
     metrics::closed(code);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
@@ -30,16 +31,17 @@ pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, 
     let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
 }
 
-/// What writing came to.
+/// Converts the result of a write.
 pub(super) fn written(outcome: Result<Result<(), axum::Error>, Elapsed>) -> Flow {
     match outcome {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(End::Gone),
-        Err(_) => Err(End::Close(CloseCode::SlowReader, "too slow a reader; reconnect and resume")),
+        Err(_) => Err(End::Close(CloseCode::SlowReader, "the client reads too slowly; reconnect and resume")),
     }
 }
 
-/// tungstenite ends the stream on a fault and sends nothing: the code that RFC 6455 asks for is ours to send.
+/// Returns the close code for a read error: tungstenite ends the stream without sending the code that RFC 6455
+/// requires.
 pub(super) fn protocol_fault(error: &axum::Error) -> End {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = source {
@@ -48,7 +50,7 @@ pub(super) fn protocol_fault(error: &axum::Error) -> End {
                 Error::Capacity(_) => End::Close(CloseCode::TooLarge, "the message is larger than MESSAGE_BYTES_MAX"),
                 Error::Utf8(_) => End::Close(CloseCode::InvalidUtf8, "a text frame is not UTF-8"),
                 Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
-                Error::Protocol(_) => End::Close(CloseCode::Protocol, "the frame breaks RFC 6455"),
+                Error::Protocol(_) => End::Close(CloseCode::Protocol, "the frame violates RFC 6455"),
                 _ => End::Gone,
             };
         }

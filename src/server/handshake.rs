@@ -1,4 +1,4 @@
-//! From an HTTP request to a connection: what it negotiates, and with which credentials it comes.
+//! The WebSocket handshake: from an HTTP request to a connection, its negotiated protocol and its credentials.
 
 use super::{
     app::{App, clip},
@@ -15,21 +15,21 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reseed_protocol::{CloseCode, SUBPROTOCOL_V2};
 use std::{net::SocketAddr, sync::Arc};
 
-/// Bytes read from a socket at once. tungstenite's own 128 KiB are taken for every connection, idle or not.
-/// Commands are short; long ones are read in pieces.
+/// Bytes read from a socket at once. tungstenite's default of 128 KiB is allocated for every connection, even an idle
+/// one. Commands are short; long ones are read in pieces.
 const READ_BUFFER_BYTES: usize = 1024;
 /// Bytes of frames collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
-/// Beyond what the largest frame needs, bytes that may wait to be written: replies are written one by one.
+/// Bytes that may wait to be written, more than the largest frame needs: replies are written one by one.
 const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The version of the WebSocket protocol that RFC 6455 describes. There is no other.
+/// The only WebSocket version, from RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
 
 /// Bytes of an upgrade's key.
 const KEY_BYTES: usize = 16;
 
-/// A request for `/`: a socket for v1 clients, the page for a browser.
+/// Handles a request for `/`: a socket for v1 clients, the page for a browser.
 pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     if asks_for_socket(request.headers()) {
         upgrade(state, request).await
@@ -38,7 +38,7 @@ pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Bo
     }
 }
 
-/// A request for `/ws`.
+/// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     let (mut parts, _) = request.into_parts();
     if let Some(refused) = refuse(&parts.headers) {
@@ -56,11 +56,11 @@ fn asks_for_socket(headers: &HeaderMap) -> bool {
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Refuses an opening handshake that breaks RFC 6455 (section 4.2): without one key of 16 bytes, or in a version that
-/// is not known.
+/// Refuses an opening handshake that violates RFC 6455 (section 4.2): without exactly one key of 16 bytes, or with an
+/// unknown version.
 fn refuse(headers: &HeaderMap) -> Option<Response> {
     if !asks_for_socket(headers) {
-        let message = "this address takes WebSocket upgrades only; the request has no `Upgrade: websocket`\n";
+        let message = "this address accepts only WebSocket upgrades; the request has no `Upgrade: websocket`\n";
         return Some((StatusCode::BAD_REQUEST, message).into_response());
     }
     let Some(version) = headers.get(header::SEC_WEBSOCKET_VERSION) else {
@@ -69,23 +69,23 @@ fn refuse(headers: &HeaderMap) -> Option<Response> {
     };
     if version.as_bytes() != WEBSOCKET_VERSION.as_bytes() {
         let given = clip(version.to_str().unwrap_or("?"));
-        let message = format!("Sec-WebSocket-Version is `{given}`; this server speaks {WEBSOCKET_VERSION}\n");
+        let message = format!("Sec-WebSocket-Version is `{given}`; this server supports {WEBSOCKET_VERSION}\n");
         let wanted = [
             (header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION),
-            // RFC 9110 asks for them with 426.
+            // Required with 426 by RFC 9110.
             (header::UPGRADE, "websocket"),
             (header::CONNECTION, "upgrade"),
         ];
         return Some((StatusCode::UPGRADE_REQUIRED, wanted, message).into_response());
     }
     if headers.get(header::SEC_WEBSOCKET_KEY).is_none_or(HeaderValue::is_empty) {
-        let message = "the upgrade has no Sec-WebSocket-Key; a proxy may have taken it out\n";
+        let message = "the upgrade has no Sec-WebSocket-Key; a proxy may have removed it\n";
         return Some((StatusCode::BAD_REQUEST, message).into_response());
     }
     let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).into_iter();
     let is_key = |key: &HeaderValue| BASE64_STANDARD.decode(key.as_bytes()).is_ok_and(|key| key.len() == KEY_BYTES);
     if !keys.next().is_some_and(is_key) || keys.next().is_some() {
-        let message = "Sec-WebSocket-Key must be there once, as the base64 of 16 bytes\n";
+        let message = "Sec-WebSocket-Key must be present once, as 16 bytes in base64\n";
         return Some((StatusCode::BAD_REQUEST, message).into_response());
     }
     None
@@ -116,14 +116,14 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
         .max_frame_size(bytes_max)
         .on_upgrade(move |socket| {
             let tracker = app.connections.clone();
-            // Boxed: what is awaited deep inside would otherwise make every idle connection as large as the busiest.
+            // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
             tracker.track_future(Box::pin(async move {
                 let Some(place) = app.limits.enter(address) else {
-                    close(socket, CloseCode::Overloaded, "as many connections as may be are open", CLOSE_TIME).await;
+                    close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                     return;
                 };
                 if matches!(identity, Given::Wrong) {
-                    close(socket, CloseCode::Credentials, "the credentials are wrong or used up", CLOSE_TIME).await;
+                    close(socket, CloseCode::Credentials, "the credentials are wrong or expired", CLOSE_TIME).await;
                     return;
                 }
                 let name = if let Given::Known(name) = identity { Some(name) } else { None };
@@ -133,7 +133,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
         })
 }
 
-/// What credentials a handshake came with.
+/// The credentials of a handshake.
 enum Given {
     Known(Name),
     Nothing,
@@ -146,7 +146,7 @@ impl Given {
     }
 }
 
-/// Where no tokens are asked for, everyone is the same nameless user.
+/// Returns the nameless user that everyone is if no tokens are configured.
 pub(super) fn anonymous(app: &App) -> Option<Name> {
     (!app.auth.is_required()).then(Name::new)
 }

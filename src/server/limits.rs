@@ -1,4 +1,4 @@
-//! How many connections, and how fast they may ask.
+//! Limits on the number of connections and the rate of commands.
 
 use dashmap::DashMap;
 use std::{
@@ -10,23 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Senders whose rate is remembered at a time; the idle ones are forgotten first, having their whole allowance again.
+/// Senders whose rate is tracked at a time; idle ones are dropped first, since they have their full allowance again.
 const SENDERS_MAX: usize = 100_000;
 
-/// What [`Limits`] is made of.
+/// The options of [`Limits`].
 #[derive(Debug, Clone, Copy)]
 pub struct LimitsOptions {
-    /// Connections at a time.
+    /// The most connections at a time.
     pub connections_max: usize,
-    /// Connections at a time from one address; 0 for no limit.
+    /// The most connections at a time from one address; 0 for no limit.
     pub connections_per_address_max: usize,
-    /// Commands that a client may send in a minute; 0 for no limit.
+    /// The most commands that a client may send per minute; 0 for no limit.
     pub rate_limit_per_minute: u32,
-    /// Bytes of the largest message a client may send.
+    /// Bytes of the largest message that a client may send.
     pub message_bytes_max: usize,
 }
 
-/// The limits, and what stands against them.
+/// The limits and their current use.
 #[derive(Debug)]
 pub struct Limits {
     options: LimitsOptions,
@@ -35,14 +35,14 @@ pub struct Limits {
     senders: DashMap<String, Bucket>,
 }
 
-/// A client's allowance: it fills up over a minute and each command takes one.
+/// A client's allowance (a token bucket): it refills over a minute, and each command takes one.
 #[derive(Debug)]
 struct Bucket {
     level: f64,
     at: Instant,
 }
 
-/// A place among the connections, given back when dropped.
+/// A connection's permit, released on drop.
 #[derive(Debug)]
 pub struct Place {
     limits: Arc<Limits>,
@@ -50,19 +50,19 @@ pub struct Place {
 }
 
 impl Limits {
-    /// With nothing standing against them.
+    /// Creates the limits, unused.
     #[must_use]
     pub fn new(options: LimitsOptions) -> Arc<Self> {
         Arc::new(Self { options, connections: AtomicUsize::new(0), addresses: DashMap::new(), senders: DashMap::new() })
     }
 
-    /// Bytes of the largest message a client may send.
+    /// Returns the bytes of the largest message that a client may send.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
         self.options.message_bytes_max
     }
 
-    /// Takes a place for a connection from this address; `None`: there is none.
+    /// Takes a permit for a connection from this address; `None` if the limit is reached.
     #[must_use]
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {

@@ -1,9 +1,8 @@
-//! A TCP connection that is let go so that its last words arrive.
+//! Closes a TCP connection so that its last bytes arrive.
 //!
-//! A system that closes a connection with unread bytes resets it, and a reset may overtake what was sent before it: the
-//! close frame that tells why, or the answer to a request whose body was not read. So what a client is still sending when
-//! the server is done with it is read and dropped for a while. WebSocket libraries stop reading at a fault, which is why
-//! this sits below them.
+//! A system that closes a connection with unread bytes resets it, and the reset may overtake what was sent before: the
+//! close frame with the reason, or the response to a request whose body was not read. So whatever a client still sends
+//! is read and dropped for a while. WebSocket libraries stop reading on a protocol error, so this is done below them.
 
 use super::app::App;
 use std::{
@@ -20,16 +19,16 @@ use tokio::{
     time::timeout,
 };
 
-/// How long is read on. Long enough for what is on its way; whoever goes on sending is cut off.
+/// How long to keep reading: long enough for bytes in transit; a client that keeps sending is cut off.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes read and dropped at once.
 const DROPPED_BYTES: usize = 16 * 1024;
 
-/// A connection of a client's. Dropped, it lingers in a task of its own, unless the client has closed it too or the
-/// server stops.
+/// A client's connection. When dropped, it lingers in its own task, unless the client has closed it too or the server
+/// stops.
 pub(super) struct Lingering {
-    /// Taken only when this is dropped.
+    /// Taken only on drop.
     stream: Option<TcpStream>,
     app: Arc<App>,
 }
@@ -40,7 +39,7 @@ impl Lingering {
     }
 
     fn stream(&mut self) -> Pin<&mut TcpStream> {
-        Pin::new(self.stream.as_mut().expect("it is taken only when this is dropped"))
+        Pin::new(self.stream.as_mut().expect("taken only on drop"))
     }
 }
 
@@ -54,7 +53,7 @@ impl Drop for Lingering {
     }
 }
 
-/// Says that nothing more will be said, and reads until the client has closed too.
+/// Shuts down the sending side, and reads until the client closes too.
 async fn linger(mut stream: TcpStream) {
     let reading = async {
         stream.shutdown().await?;
@@ -62,7 +61,7 @@ async fn linger(mut stream: TcpStream) {
         while stream.read(&mut dropped).await? > 0 {}
         io::Result::Ok(())
     };
-    // Whatever it comes to, the connection is over.
+    // Whatever the result, the connection is over.
     let _ = timeout(LINGER_TIME, reading).await;
 }
 

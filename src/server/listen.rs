@@ -1,4 +1,4 @@
-//! Accepts connections, and lets go of them when the server stops.
+//! Accepts connections, and closes them when the server stops.
 
 use super::{app::App, linger::Lingering};
 use axum::{Router, extract::ConnectInfo};
@@ -8,21 +8,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-/// Headers a request may have; browsers send about 20.
+/// Most headers of a request; browsers send about 20.
 const HEADERS_MAX: usize = 64;
 
-/// Pause after the system could not accept, out of file descriptors for instance, so that the loop does not spin.
+/// Pause after a failed accept, for instance without free file descriptors, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Bytes that the kernel takes for one connection beyond what it can send. By its own measure it takes megabytes, which a
-/// slow reader would have to read through before it got to what is said now.
+/// Bytes that the kernel buffers for one connection beyond what it can send. By default it buffers megabytes, which a
+/// slow reader would have to read before it gets to current events.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 
-/// A server at work.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     stop: CancellationToken,
     connections: TaskTracker,
@@ -60,7 +60,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
 }
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
-    // Deltas are small and each should leave at once.
+    // Deltas are small, and each should be sent at once.
     let _ = stream.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
@@ -71,14 +71,14 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        // Whoever connects and sends no request, or half of one, is let go.
+        // Disconnects clients that send no request, or half of one.
         .header_read_timeout(app.patience.hello)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(Lingering::new(stream, app.clone())), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
-        // Faults of a client's HTTP are the client's; hyper has answered what can be answered.
+        // HTTP errors are the client's; hyper has already answered what can be answered.
         _ = serving.as_mut() => {}
         () = app.stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
@@ -88,12 +88,12 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
 }
 
 impl Running {
-    /// Accepts no more connections, asks those there are to close with 1012, and waits at most `grace` for them.
+    /// Stops accepting connections, asks the existing ones to close with 1012, and waits at most `grace` for them.
     pub async fn stop(&self, grace: Duration) {
         self.stop.cancel();
         self.connections.close();
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
-            tracing::warn!(connections = self.connections.len(), "connections did not close in time");
+            tracing::warn!(connections = self.connections.len(), "some connections did not close in time");
         }
     }
 }

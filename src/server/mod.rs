@@ -1,12 +1,13 @@
-//! The socket and HTTP: handshake, the two dialects, credentials, limits, the operator's endpoints and the web page.
+//! WebSocket and HTTP: handshake, both protocol versions, authentication, limits, operator endpoints and the web page.
 //!
-//! - `listen`: accepts connections, and lets go of them when the server stops; `linger`: so that last words arrive
-//! - `app`: the routes, and what every connection shares
+//! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that the last bytes
+//!   arrive
+//! - `app`: the routes, and the state shared by all connections
 //! - `handshake`: from a request to a connection; `closing`: how it ends
-//! - `socket`: one WebSocket connection, whatever it speaks; `v2` and `v1`: its dialects
-//! - `sessions`, `tree`: commands that the store answers: lists, entries, the shape of a session
-//! - [`auth`]: tokens, tickets and origins; `limits`: how many and how fast
-//! - `operator`: health, metrics and numbers; `web`: the page
+//! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
+//! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
+//! - [`auth`]: tokens, tickets and origins; `limits`: number of connections, rate of commands
+//! - `operator`: health, metrics and statistics; `web`: the page
 
 mod alarm;
 mod app;

@@ -1,4 +1,5 @@
-//! For operators and browsers: health, metrics, numbers of every session, what it would send next, and tickets.
+//! HTTP endpoints for operators and browsers: health, metrics, statistics of every session, what it would send next,
+//! and tickets.
 
 mod context;
 
@@ -19,7 +20,7 @@ use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Sessions on a page where the operator does not say, and at most.
+/// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
 fn problem(status: StatusCode, error: ErrorBody) -> Response {
@@ -31,42 +32,42 @@ fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {
         return None;
     }
     let error =
-        ErrorBody::new(ErrorCode::Unauthenticated, "send a token of OPERATOR_TOKENS as `Authorization: Bearer`");
+        ErrorBody::new(ErrorCode::Unauthenticated, "send a token from OPERATOR_TOKENS as `Authorization: Bearer`");
     let mut response = problem(StatusCode::UNAUTHORIZED, error);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
     Some(response)
 }
 
-/// The process is there.
+/// Reports that the process is running.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The server takes sessions: its store reads and writes, and it is not about to stop.
+/// Reports that the server accepts sessions: its store reads and writes, and it is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     let store = app.registry.store();
     if let Err(error) = store.check_writable().await {
-        // It was logged when it happened; this is asked every few seconds.
-        tracing::debug!(%error, "the store takes no writes");
+        // Logged when it happened; this is polled every few seconds.
+        tracing::debug!(%error, "the store accepts no writes");
         let remedy = match store.failure() {
-            Some(_) => "the store failed; see to its disk and restart the server\n",
-            None => "the store cannot write; see to its disk\n",
+            Some(_) => "the store failed; check its disk and restart the server\n",
+            None => "the store cannot write; check its disk\n",
         };
         return (StatusCode::SERVICE_UNAVAILABLE, remedy).into_response();
     }
     match app.registry.store().list(ListQuery { limit: 1, ..ListQuery::default() }).await {
         Ok(_) => (StatusCode::OK, "ready\n").into_response(),
         Err(error) => {
-            tracing::error!(%error, "the store does not answer");
-            (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response()
+            tracing::error!(%error, "the store cannot be read");
+            (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read\n").into_response()
         }
     }
 }
 
-/// What is counted, in Prometheus' format.
+/// Returns the metrics in Prometheus' format.
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     if let Some(refused) = refuse_strangers(&app, &headers) {
         return refused;
@@ -80,8 +81,8 @@ pub(super) struct Listing {
     cursor: Option<String>,
 }
 
-/// Every session's numbers, newest first. Names come from what was said, so only operators who may read content see
-/// them.
+/// Returns statistics of every session, newest first. Names derive from what was said, so only operators who may read
+/// content see them.
 pub(super) async fn sessions(
     State(app): State<Arc<App>>,
     Query(listing): Query<Listing>,
@@ -92,7 +93,7 @@ pub(super) async fn sessions(
     }
     let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
     if !(1..=LIST_LIMIT.1).contains(&limit) {
-        let message = format!("limit is 1 to {}, not {limit}", LIST_LIMIT.1);
+        let message = format!("limit must be 1 to {}, not {limit}", LIST_LIMIT.1);
         return problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message).with_field("limit"));
     }
     let query = ListQuery { cursor: listing.cursor, limit, ..ListQuery::default() };
@@ -100,7 +101,7 @@ pub(super) async fn sessions(
         Ok(page) => page,
         Err(Error::Cursor(_)) => {
             let error =
-                ErrorBody::new(ErrorCode::InvalidField, "the cursor is none of this server's").with_field("cursor");
+                ErrorBody::new(ErrorCode::InvalidField, "the cursor is not from this server").with_field("cursor");
             return problem(StatusCode::BAD_REQUEST, error);
         }
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, store_error(&error)),
@@ -137,7 +138,7 @@ pub(super) struct TreePart {
     depth: Option<u32>,
 }
 
-/// The shape of a session's tree. What its entries say and are called only where operators may read content.
+/// Returns the shape of a session's tree. Previews and labels are included only if operators may read content.
 pub(super) async fn session_tree(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -154,7 +155,7 @@ async fn tree_of(app: &App, id: &str, part: TreePart) -> Result<Tree, ErrorBody>
     let id = session_id(id)?;
     let head = app.registry.find(&id).await?;
     let root = part.root.map(|root| root.parse()).transpose().map_err(|error| {
-        ErrorBody::new(ErrorCode::EntryNotFound, format!("`root` is no entry's id: {error}")).with_field("root")
+        ErrorBody::new(ErrorCode::EntryNotFound, format!("`root` is not an entry id: {error}")).with_field("root")
     })?;
     let mut tree = tree::tree(app, &head, tree::Part { root, depth: part.depth }, "root").await?;
     if !app.operators_read_content {
@@ -167,8 +168,7 @@ async fn tree_of(app: &App, id: &str, part: TreePart) -> Result<Tree, ErrorBody>
 }
 
 fn session_id(text: &str) -> Result<SessionId, ErrorBody> {
-    text.parse()
-        .map_err(|error| ErrorBody::new(ErrorCode::SessionNotFound, format!("this is no session's id: {error}")))
+    text.parse().map_err(|error| ErrorBody::new(ErrorCode::SessionNotFound, format!("not a session id: {error}")))
 }
 
 fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
@@ -185,12 +185,12 @@ fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
     }
 }
 
-/// A one-time ticket for a browser, which cannot send a header with a WebSocket.
+/// Issues a one-time ticket for a browser, which cannot send a header with a WebSocket.
 pub(super) async fn ticket(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let name = bearer(&headers).and_then(|token| app.auth.user(token)).or_else(|| anonymous(&app));
     let Some(name) = name else {
         let error =
-            ErrorBody::new(ErrorCode::Unauthenticated, "send a token of AUTH_TOKENS as `Authorization: Bearer`");
+            ErrorBody::new(ErrorCode::Unauthenticated, "send a token from AUTH_TOKENS as `Authorization: Bearer`");
         return problem(StatusCode::UNAUTHORIZED, error);
     };
     match app.auth.issue(name) {
@@ -199,17 +199,17 @@ pub(super) async fn ticket(State(app): State<Arc<App>>, headers: HeaderMap) -> R
             ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
         }
         Ok(None) => {
-            let error = ErrorBody::new(ErrorCode::Overloaded, "too many tickets are open; try again in a minute");
+            let error = ErrorBody::new(ErrorCode::Overloaded, "too many unused tickets; try again in a minute");
             problem(StatusCode::SERVICE_UNAVAILABLE, error)
         }
         Err(error) => {
-            tracing::error!(%error, "make a ticket");
-            problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "no ticket could be made"))
+            tracing::error!(%error, "issue a ticket");
+            problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "cannot issue a ticket"))
         }
     }
 }
 
-/// Lets pages of the allowed origins ask for tickets; the origin itself was checked before.
+/// Allows pages of the configured origins to request tickets; the origin itself was checked before.
 pub(super) async fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),

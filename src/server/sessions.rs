@@ -1,4 +1,4 @@
-//! Commands that the store answers: lists of sessions, pages of entries.
+//! Commands answered from the store: lists of sessions, pages of entries.
 
 use super::app::App;
 use crate::{
@@ -14,20 +14,20 @@ use reseed_protocol::{
     reply::{Entries, Reply, SessionItem, Sessions},
 };
 
-/// Sessions on a page where the client does not say, and at most.
+/// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (50, 200);
-/// Entries on a page where the client does not say, and at most.
+/// Entries on a page: default and maximum.
 const ENTRIES_LIMIT: (u32, u32) = (100, 500);
-/// Entries walked back on the path in search of the one that the client has: beyond, it should page backwards.
+/// Entries walked back on the path in search of the one that the client names: beyond this, it should page backwards.
 const PATH_WALK_MAX: u32 = 10_000;
-/// Bytes of a page's entries: a page of large ones ends early, with at least one, rather than not fit into a frame.
+/// Bytes of a page's entries: a page of large ones ends early, with at least one, so that it fits into a frame.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Damaged records that a page may be read around: with more there is little left to read.
+/// Damaged records that a page may skip: with more there is little left to read.
 const DAMAGED_MAX: usize = 100;
-/// Longest text to search for.
+/// Longest search text.
 const SEARCH_CHARS_MAX: usize = 200;
 
-/// Who asks, and of which session by default.
+/// The owner of a query, and its default session.
 pub(super) struct Asker<'a> {
     pub(super) app: &'a App,
     pub(super) owner: &'a str,
@@ -35,16 +35,16 @@ pub(super) struct Asker<'a> {
     pub(super) session: Option<&'a SessionId>,
 }
 
-/// Entries, oldest first.
+/// A page of entries, oldest first.
 pub(super) struct Page {
     pub(super) items: Vec<Entry>,
-    /// Whether there are more in the direction that was asked for.
+    /// True if there are more in the requested direction.
     pub(super) more: bool,
-    /// Places of records that should be here, or where a path ends before its time, and do not read back.
+    /// The `seq` of damaged records that belong on the page, or that end a path early.
     pub(super) damaged: Vec<u64>,
 }
 
-/// The server's time.
+/// Returns the server's time.
 pub(super) fn now() -> Timestamp {
     SystemClock.now()
 }
@@ -53,7 +53,7 @@ fn limit(asked: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBod
     match asked {
         None => Ok(default),
         Some(limit) if (1..=max).contains(&limit) => Ok(limit),
-        Some(limit) => Err(invalid("limit", format!("limit is 1 to {max}, not {limit}"))),
+        Some(limit) => Err(invalid("limit", format!("limit must be 1 to {max}, not {limit}"))),
     }
 }
 
@@ -63,7 +63,7 @@ fn invalid(field: &str, message: String) -> ErrorBody {
 
 pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply, ErrorBody> {
     if list.search.as_ref().is_some_and(|text| text.chars().count() > SEARCH_CHARS_MAX) {
-        return Err(invalid("search", format!("search has at most {SEARCH_CHARS_MAX} characters")));
+        return Err(invalid("search", format!("search may have at most {SEARCH_CHARS_MAX} characters")));
     }
     let query = ListQuery {
         owner: Some(asker.owner.to_owned()),
@@ -73,20 +73,20 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
         ..ListQuery::default()
     };
     let page = asker.app.registry.store().list(query).await.map_err(|error| match error {
-        Error::Cursor(_) => invalid("cursor", "the cursor is none of this server's".to_owned()),
+        Error::Cursor(_) => invalid("cursor", "the cursor is not from this server".to_owned()),
         other => asker.app.registry.fault(&other),
     })?;
     let items = page.items.iter().map(|head| item(asker.app, head)).collect();
     Ok(Reply::Sessions(Sessions { items, next_cursor: page.next_cursor }))
 }
 
-/// A session as lists show it. A turn that was running when the process died runs no more, though the store, until
-/// the session is opened again, does not know.
+/// Returns a session as lists show it. A turn that was running when the process died is not running, although the store
+/// does not know that until the session is opened again.
 pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
     list_item(&head.session, &head.head, app.registry.doing(&head.session))
 }
 
-/// The newest entries on the path of a session that was just joined.
+/// Returns the newest entries on the path of a session that was just joined.
 pub(super) async fn newest(
     asker: &Asker<'_>,
     session: &SessionId,
@@ -100,7 +100,7 @@ pub(super) async fn newest(
     path_back(asker, session, leaf, count).await
 }
 
-/// Keeps as many records as fit into a page, from the first on; whether all did.
+/// Keeps as many records as fit into a page, from the first on; returns true if all did.
 fn fit(records: &mut Vec<StoredRecord>) -> bool {
     let mut bytes = 0;
     let fitting = records.iter().take_while(|record| {
@@ -113,8 +113,8 @@ fn fit(records: &mut Vec<StoredRecord>) -> bool {
     all
 }
 
-/// The entry and its ancestors, oldest first. Where one of them is damaged, those that are surely before it: fewer than
-/// there are, perhaps, but a page that begins with them goes on.
+/// Returns the entry and its ancestors, oldest first. If one is damaged, returns those certain to be before it:
+/// possibly fewer than there are, but a page that continues from there works.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
     let (mut limit, mut damaged) = (count + 1, Vec::new());
     let mut records = loop {
@@ -136,8 +136,8 @@ async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count:
     Ok(Page { items: parse(&records)?, more: more || !all, damaged })
 }
 
-/// Entries in the order of the log, oldest first: the oldest after `after`, or else the newest before `before`. Damaged
-/// ones are passed over, and named.
+/// Returns entries in log order, oldest first: the oldest after `after`, or else the newest before `before`. Damaged
+/// ones are skipped and reported.
 async fn log_around(
     asker: &Asker<'_>,
     session: &SessionId,
@@ -155,7 +155,7 @@ async fn log_around(
             Ok(records) => (records, None),
             Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if damaged.len() < DAMAGED_MAX => {
                 let _ = fault(&error);
-                // What lies between the place and the damage, all of which fits into the page.
+                // The records between the position and the damage, all of which fit into the page.
                 let (after_seq, before_seq) = if forwards { (after, Some(seq)) } else { (Some(seq), before) };
                 let near = store.entries(session, EntryQuery::Log { before_seq, after_seq, limit }).await;
                 (near.map_err(|error| fault(&error))?, Some(seq))
@@ -181,14 +181,14 @@ fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
     records.iter().filter_map(|record| entry(record).transpose()).collect()
 }
 
-/// The entry that a record appended, if it appended one.
+/// Returns the entry that a record appended, if any.
 pub(super) fn entry(record: &StoredRecord) -> Result<Option<Entry>, ErrorBody> {
     match serde_json::from_str(&record.body) {
         Ok(Event::EntryAppended(appended)) => Ok(Some(appended.entry)),
         Ok(_) => Ok(None),
         Err(error) => {
             tracing::error!(seq = record.seq, %error, "a stored entry cannot be read");
-            let message = format!("the stored record {} cannot be read by this version", record.seq);
+            let message = format!("this version cannot read the stored record {}", record.seq);
             Err(ErrorBody::new(ErrorCode::Internal, message))
         }
     }
@@ -198,10 +198,10 @@ pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply,
     let session = match (&get.session_id, asker.session) {
         (Some(id), _) => id.clone(),
         (None, Some(open)) => open.clone(),
-        (None, None) => return Err(ErrorBody::new(ErrorCode::NoSession, "name a session, or open one first")),
+        (None, None) => return Err(ErrorBody::new(ErrorCode::NoSession, "name a session or open one first")),
     };
     if get.before.is_some() && get.after.is_some() {
-        return Err(invalid("after", "give `before` or `after`, not both".to_owned()));
+        return Err(invalid("after", "send `before` or `after`, not both".to_owned()));
     }
     let count = limit(get.limit, ENTRIES_LIMIT)?;
     let head = asker.app.registry.head(&session, asker.owner).await?;
@@ -221,11 +221,11 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
     let (mut records, damaged) = log_around(asker, session, (after_seq, before_seq), count + 1).await?;
     let more = records.len() > count as usize;
     if more {
-        // One too many was asked for, to know whether there are more: it is the one furthest from the place.
+        // One more than requested, to know whether there are more: it is the one furthest from the position.
         let extra = if after_seq.is_some() { records.len() - 1 } else { 0 };
         records.remove(extra);
     }
-    // A page that is too large loses what is furthest from the place.
+    // A page that is too large drops what is furthest from the position.
     if after_seq.is_none() {
         records.reverse();
     }

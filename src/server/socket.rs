@@ -1,10 +1,10 @@
-//! One WebSocket connection, whatever it speaks: one task that reads commands, writes replies and events, and pings.
+//! One WebSocket connection of either version: one task that reads commands, writes replies and events, and pings.
 //!
-//! What always holds:
+//! Invariants:
 //! - a reply precedes the events that its command causes;
 //! - the connection holds a cursor into its session's feed, not a queue of frames;
-//! - a bad frame is answered, and the connection goes on; what RFC 6455 says to close for is closed with its code,
-//!   which tungstenite does not send by itself.
+//! - a bad frame is answered, and the connection continues; where RFC 6455 requires closing, the connection closes with
+//!   the required code, which tungstenite does not send by itself.
 
 use super::{
     alarm::{Alarm, Ring},
@@ -37,22 +37,22 @@ use tokio::{
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-/// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a reader that stalls
-/// holds besides its write buffer. In between a command is looked at.
+/// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a stalled reader
+/// holds besides its write buffer. In between, commands are handled.
 const BATCH_BYTES: usize = 16 * 1024;
 /// Events read from the store at once by a reader that is behind.
 const BEHIND_PAGE: u32 = 64;
-/// Bad frames in a row until the connection is closed: a program that speaks another protocol, not a typing error.
+/// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
 const BAD_FRAMES_MAX: u32 = 50;
-/// Id of the frames that tell what has changed in the list: none is ever answered.
+/// Id of the frames that report changes of the session list: none is ever answered.
 const LIST_ID: &str = "s_l";
 /// Pings that may stay unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
-/// What a connection speaks.
+/// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaks {
-    /// Nothing was said yet.
+    /// No frame received yet.
     Undecided,
     V1,
     /// v2; `greeted` once `hello` was answered.
@@ -74,26 +74,26 @@ pub(super) struct Joined {
 pub(super) struct Connection {
     pub(super) app: Arc<App>,
     pub(super) origin: Origin,
-    /// Who this is, once that is known.
+    /// The user, once known.
     pub(super) name: Option<Name>,
     pub(super) client_id: Option<String>,
     pub(super) speaks: Speaks,
     pub(super) joined: Option<Joined>,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
     pub(super) v1: v1::Translator,
-    /// Set while the client watches the list of its sessions.
+    /// Set while the client watches the session list.
     pub(super) watching: Option<Box<Watcher>>,
     incoming: mpsc::Receiver<Outgoing>,
-    /// Commands handed to the session and not yet answered, with their types. It stops reading at half of
+    /// Commands sent to the session and not yet answered, with their types. The connection stops reading at half of
     /// [`REPLIES_MAX`].
     unanswered: Vec<(CommandId, &'static str)>,
     socket: WebSocket,
     negotiated: bool,
-    /// Under which name the rate is counted.
+    /// The key of its rate limit.
     sender: String,
     bad_frames: u32,
     pings_unanswered: u32,
-    /// When it came: from then on it has so long to say hello, where it must.
+    /// When it connected: the time limit for `hello` starts here.
     since: tokio::time::Instant,
     /// When the next ping is due, whatever else happens.
     next_beat: tokio::time::Instant,
@@ -118,7 +118,7 @@ impl Connection {
         let since = tokio::time::Instant::now();
         let next_beat = since + app.patience.heartbeat;
         let alarm = Alarm::new(since + app.patience.hello.min(app.patience.heartbeat));
-        // Kept for the life of the connection: all connections share the list of those that wait for it.
+        // Kept for the life of the connection: all connections share one list of waiters.
         let stopped = Box::pin(app.stop.clone().cancelled_owned());
         let mut counted = OpenConnection::new();
         if negotiated {
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Boxed: a future holds what it is given twice.
+    /// Boxed: a future stores its arguments twice.
     pub(super) async fn run(mut self: Box<Self>) {
         let end = loop {
             if let Err(end) = self.round().await {
@@ -160,7 +160,7 @@ impl Connection {
         self.let_go();
         match end {
             End::Gone => {}
-            // It may read on later: then it should find out why it was closed, behind what is on its way to it. Until
+            // It may resume reading later: then it should find the close code, behind what is on its way to it. Until
             // then it costs no more than its write buffer.
             End::Close(code @ CloseCode::SlowReader, reason) => {
                 let patience = self.app.patience.slow_reader;
@@ -182,7 +182,7 @@ impl Connection {
         self.incoming.close();
     }
 
-    /// Leaves the session; the connection lives on.
+    /// Leaves the session; the connection continues.
     pub(super) async fn leave(&mut self) {
         if let Some(Joined { handle, feed, changed, .. }) = self.joined.take() {
             drop((feed, changed));
@@ -198,12 +198,12 @@ impl Connection {
         self.joined = Some(Joined { handle, role, feed: attached.feed, cursor: attached.cursor, deltas, changed });
     }
 
-    /// A command was handed to the session; its reply will come.
+    /// Records that a command was sent to the session, which will answer it.
     pub(super) fn expect_reply(&mut self, id: CommandId, name: &'static str) {
         self.unanswered.push((id, name));
     }
 
-    /// Waits for one thing and deals with it.
+    /// Waits for one event and handles it.
     async fn round(&mut self) -> Flow {
         let patience = self.app.patience;
         let hello_due = (self.negotiated || self.name.is_none())
@@ -213,7 +213,7 @@ impl Connection {
             biased;
             () = self.stopped.as_mut() => {
                 self.pump().await?;
-                Err(End::Close(CloseCode::Restarting, "the server restarts; reconnect and resume"))
+                Err(End::Close(CloseCode::Restarting, "the server is restarting; reconnect and resume"))
             }
             Some(outgoing) = self.incoming.recv() => {
                 self.outgoing(outgoing).await?;
@@ -224,12 +224,12 @@ impl Connection {
             received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
-                // Boxed: commands come rarely, and what they await would make every idle connection larger.
+                // Boxed: commands are rare, and what they await would make every idle connection larger.
                 Some(Ok(message)) => Box::pin(self.received(message)).await,
             },
             ring = self.alarm.ring(due) => match ring {
                 Ring::Look => self.pump().await,
-                Ring::Due if hello_due => Err(End::Close(CloseCode::NoHello, "hello did not come in time")),
+                Ring::Due if hello_due => Err(End::Close(CloseCode::NoHello, "hello did not arrive in time")),
                 Ring::Due => self.beat().await,
             },
         }
@@ -240,7 +240,8 @@ impl Connection {
         match message {
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
-                    // A frame that is neither hello nor a command of v1's decides nothing: it is answered as v1 would.
+                    // A frame that is neither `hello` nor a v1 command does not decide the version: it is answered as
+                    // in v1.
                     if reseed_protocol::frame::peek_type(&text).as_deref() == Some("hello") {
                         self.speaks = Speaks::V2 { greeted: false };
                         self.counted.speaks(Dialect::V2);
@@ -264,7 +265,7 @@ impl Connection {
             // tungstenite answers pings by itself.
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => {
-                // tungstenite has the answering close frame ready, but writes it only with a flush.
+                // tungstenite has queued the answering close frame, but writes it only on a flush.
                 let _ = self.flush().await;
                 Err(End::Gone)
             }
@@ -273,19 +274,19 @@ impl Connection {
 
     async fn rate_limited(&mut self, text: &str, wait: Duration) -> Flow {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-        let message = format!("more commands a minute than may be (RATE_LIMIT_PER_MINUTE); wait {millis} ms");
+        let message = format!("too many commands per minute (RATE_LIMIT_PER_MINUTE); wait {millis} ms");
         let error = reseed_protocol::ErrorBody::new(reseed_protocol::ErrorCode::RateLimited, message);
         let id = reseed_protocol::frame::peek_id(text);
         self.refuse(id.as_ref(), error.with_retry_after_ms(millis)).await.map_err(|end| match end {
             End::Close(CloseCode::BadFrames, _) => {
-                End::Close(CloseCode::RateLimit, "too many commands in spite of rate_limited")
+                End::Close(CloseCode::RateLimit, "too many commands despite rate_limited")
             }
             other => other,
         })?;
         self.flush().await
     }
 
-    /// Answers a frame that was refused; closes a connection that sends nothing else.
+    /// Answers a refused frame; closes a connection that sends nothing else.
     pub(super) async fn refuse(
         &mut self,
         id: Option<&reseed_protocol::CommandId>,
@@ -304,7 +305,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Who this is: from now on its rate is counted under its name, where it has one.
+    /// Sets the user: from now on its rate is counted by name, if it has one.
     pub(super) fn known_as(&mut self, name: Name) {
         if !name.is_empty() {
             self.sender.clone_from(&name);
@@ -312,7 +313,7 @@ impl Connection {
         self.name = Some(name);
     }
 
-    /// A command of v1's came: from now on that is what is spoken.
+    /// Records the first v1 command, which decides the version.
     pub(super) fn speaks_v1(&mut self) {
         if self.speaks != Speaks::V1 {
             self.speaks = Speaks::V1;
@@ -320,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// The last frame was a good one.
+    /// Records a valid frame.
     pub(super) fn good_frame(&mut self) {
         self.bad_frames = 0;
     }
@@ -353,8 +354,8 @@ impl Connection {
                     self.send(v2::role_frame(SessionRole::Observer)).await?;
                 }
                 let reason = match code {
-                    CloseCode::TakenOver => "another connection took the session over",
-                    _ => "a newer connection of this client took its place",
+                    CloseCode::TakenOver => "another connection took over the session",
+                    _ => "a newer connection of this client replaced it",
                 };
                 Err(End::Close(code, reason))
             }
@@ -366,7 +367,7 @@ impl Connection {
         loop {
             let Some(joined) = &mut self.joined else { return Ok(()) };
             let frames = joined.feed.next(&mut joined.cursor, joined.deltas, BATCH_BYTES);
-            // A reply is put into the channel before its events are published: what is there now goes first.
+            // A reply enters the channel before its events are published: send what is there first.
             while let Ok(outgoing) = self.incoming.try_recv() {
                 self.outgoing(outgoing).await?;
             }
@@ -396,11 +397,14 @@ impl Connection {
         }
     }
 
-    /// Tells what has changed in the list of sessions.
+    /// Reports changes of the session list.
     async fn tell_list(&mut self) -> Flow {
         let Some(watcher) = &mut self.watching else { return Ok(()) };
         let Ok(items) = watcher.take() else {
-            return Err(End::Close(CloseCode::SlowReader, "too many sessions changed unread; list them again"));
+            return Err(End::Close(
+                CloseCode::SlowReader,
+                "too many sessions changed without being read; list them again",
+            ));
         };
         for item in items {
             let event = EphemeralEvent::SessionChanged(item);
@@ -409,17 +413,17 @@ impl Connection {
         self.flush().await
     }
 
-    /// Reads from the store what the feed no longer holds. The store may already hold more than was published, of which the
+    /// Reads from the store what the feed no longer holds. The store may already hold more than was published, whose
     /// replies are still to come.
     async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
         let Some(joined) = &self.joined else { return Ok(()) };
         let id = joined.handle.id.clone();
         let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
         let read = self.app.registry.store().read_page(&id, after, limit, BATCH_BYTES).await;
-        // The feed has said that there is more, and logs have no holes.
+        // The feed has more, and logs have no gaps.
         let read = read.and_then(|page| match page.first() {
             Some(first) if first.seq == after + 1 => Ok(page),
-            _ => Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is not there" }),
+            _ => Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is missing" }),
         });
         let page = match read {
             Ok(page) => page,
@@ -437,13 +441,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The store does not give what the client has missed: it is told why, and comes back for what there is.
+    /// Reports that the store cannot return what the client has missed; it reconnects for what is available.
     async fn unreadable(&mut self, error: &Error) -> Flow {
         let told = self.app.registry.fault(error);
         if let Speaks::V2 { .. } = self.speaks {
             self.send(v2::error_frame(None, told)).await?;
         }
-        Err(End::Close(CloseCode::Internal, "the store could not be read; reconnect and resume"))
+        Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect and resume"))
     }
 
     async fn durable(&mut self, seq: u64, body: &str) -> Flow {
@@ -456,7 +460,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts a frame into the write buffer; a client that does not read for too long is closed.
+    /// Adds a frame to the write buffer; a client that does not read for too long is disconnected.
     pub(super) async fn send(&mut self, frame: String) -> Flow {
         self.write(Message::Text(frame.into()), false).await
     }
@@ -476,7 +480,7 @@ impl Connection {
     }
 
     async fn beat(&mut self) -> Flow {
-        // A client that has begun to speak v1 is never closed for this: it does not reconnect, and would lose its session.
+        // A v1 client is never disconnected for this: it does not reconnect, and would lose its session.
         if self.speaks != Speaks::V1 && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
@@ -486,7 +490,7 @@ impl Connection {
     }
 }
 
-/// Counts a command that was answered.
+/// Counts an answered command.
 pub(super) fn count_reply(name: &'static str, reply: &Reply) {
     let outcome = match reply {
         Reply::Error(error) => Outcome::Error(error.code),
@@ -495,7 +499,7 @@ pub(super) fn count_reply(name: &'static str, reply: &Reply) {
     metrics::command_answered(name, outcome);
 }
 
-/// Wakes when there is something to tell of the list; never without a watcher. Boxed: few connections watch.
+/// Wakes when there are changes of the session list to report; never without a watcher. Boxed: few connections watch.
 async fn listed(watching: &Option<Box<Watcher>>) {
     match watching {
         Some(watcher) => Box::pin(watcher.due()).await,

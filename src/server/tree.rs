@@ -1,4 +1,4 @@
-//! `get_tree`, and the same for operators: the shape of a session with a line of each entry, from the store.
+//! `get_tree`, and the same for operators: the shape of a session with a preview of each entry, from the store.
 
 use super::{app::App, sessions};
 use crate::{
@@ -13,16 +13,16 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, HashSet};
 
-/// Entries of one answer: as JSON about half a megabyte, and what a person might still look through.
+/// Most entries of one reply: about half a megabyte of JSON, and as much as a person might look through.
 const NODES_MAX: usize = 2_000;
-/// Bytes of the entries that one answer is made from: of each only a line is shown.
+/// Most bytes of the entries read for one reply, which shows only a line of each.
 const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Which part of a tree.
+/// Selects a part of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) root: Option<EntryId>,
-    /// Levels, the first included.
+    /// Levels, including the first.
     pub(super) depth: Option<u32>,
 }
 
@@ -35,11 +35,11 @@ pub(super) async fn get(asker: &sessions::Asker<'_>, get: GetTree) -> Result<Rep
     tree(asker.app, &head, part, "rootId").await.map(Reply::Tree)
 }
 
-/// A part of a session's tree; `root_field` is what the root is called where it was asked for.
+/// Returns a part of a session's tree; `root_field` is the name of the root's field in the request.
 pub(super) async fn tree(app: &App, head: &SessionHead, part: Part, root_field: &str) -> Result<Tree, ErrorBody> {
     let depth = match part.depth {
         Some(0) => {
-            let message = "depth counts the first level too: it is at least 1";
+            let message = "depth includes the first level, so it must be at least 1";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("depth"));
         }
         Some(levels) => levels - 1,
@@ -47,7 +47,7 @@ pub(super) async fn tree(app: &App, head: &SessionHead, part: Part, root_field: 
     };
     let (store, session) = (app.registry.store(), &head.session);
     let leaf_id = app.registry.leaf(head).await?;
-    // One more than is told, to know whether there are more.
+    // One more than returned, to know whether there are more.
     let query = SubtreeQuery { root: part.root.clone(), depth, limit: NODES_MAX as u32 + 1, bytes_max: READ_BYTES_MAX };
     let mut found = store.subtree(session, query).await.map_err(|error| store_error(&error))?;
     if let Some(root) = part.root.filter(|_| found.is_empty()) {

@@ -1,8 +1,8 @@
-//! The v1 dialect: a translator at the edge. The inside knows one vocabulary.
+//! Protocol v1: a translator at the edge. Everything inside uses v2's vocabulary.
 //!
-//! What the original client needs: a turn is `loading_state true`, items, `loading_state false`, `context_info`,
-//! `agent_finished`, once and last, also after a failure; an item is sent whole, once, under its own id; nothing it
-//! does not know reaches it.
+//! The original client needs this: a turn is `loading_state true`, items, `loading_state false`, `context_info`, and
+//! `agent_finished` once, at the end, also after a failure; an item is sent complete, once, with its own id; nothing
+//! that it does not know is sent.
 
 use super::{
     closing::{End, Flow},
@@ -26,15 +26,15 @@ use std::collections::HashMap;
 /// Id of error frames.
 const ERROR_ID: &str = "s_error";
 
-/// What the translation of a turn's events must remember.
+/// State needed to translate a turn's events.
 #[derive(Default)]
 pub(super) struct Translator {
-    /// When each open call was made: v1 reports how long tools took. Bounded by a turn's open calls.
+    /// When each open call was made, because v1 reports the duration of tools. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     frames: u64,
 }
 
-/// A v1 error.
+/// Returns a v1 error frame.
 pub(super) fn error_frame(error: ErrorBody) -> String {
     let field = error.details.as_ref().and_then(|details| details["field"].as_str()).map(str::to_owned);
     let details = reseed_protocol::error::ErrorDetails {
@@ -46,18 +46,18 @@ pub(super) fn error_frame(error: ErrorBody) -> String {
     encode(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
 }
 
-/// Deals with a text frame.
+/// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     if connection.name.is_none() {
         let message = "send your token as `Authorization: Bearer` or a ticket as `?ticket=` when connecting";
         connection.send(error_frame(ErrorBody::new(ErrorCode::Unauthenticated, message))).await?;
         connection.flush().await?;
-        return Err(End::Close(CloseCode::Credentials, "credentials are due when connecting"));
+        return Err(End::Close(CloseCode::Credentials, "credentials must be sent when connecting"));
     }
     let (id, command) = match frame::parse_v1(text) {
         Ok(parsed) => parsed,
         Err(_) if frame::peek_type(text).as_deref() == Some("hello") => {
-            let message = "this connection has begun to speak v1; hello is the first frame of a connection";
+            let message = "this connection already uses v1; hello must be the first frame";
             return connection.refuse(None, ErrorBody::new(ErrorCode::AlreadyGreeted, message)).await;
         }
         Err(refused) => return connection.refuse(None, refused.error).await,
@@ -78,7 +78,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
             ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
         }
         v1::Command::ManualCompact if connection.joined.is_none() => {
-            let error = ErrorBody::new(ErrorCode::NothingToCompact, "nothing was said on this connection yet");
+            let error = ErrorBody::new(ErrorCode::NothingToCompact, "this connection has not sent any input yet");
             ("manual_compact", Err(error))
         }
         v1::Command::ManualCompact => {
@@ -86,7 +86,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
             ("manual_compact", hand_over(connection, id, Command::ManualCompact(ManualCompact::default())).await)
         }
         v1::Command::ApprovalResponse(_) => {
-            let error = ErrorBody::new(ErrorCode::NoPendingApproval, "no approval waits for an answer");
+            let error = ErrorBody::new(ErrorCode::NoPendingApproval, "no approval is pending");
             ("approval_response", Err(error))
         }
     };
@@ -97,14 +97,14 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     Ok(())
 }
 
-/// v1 ids are not idempotency keys: each command gets one of ours.
+/// Returns a new command id: v1 ids are not idempotency keys.
 fn fresh_id(connection: &mut Connection) -> CommandId {
     connection.v1.frames += 1;
     let text = format!("v1-{}-{}-command", connection.origin.0, connection.v1.frames);
     text.parse().expect("digits, letters and dashes are an id")
 }
 
-/// Says something, in a session that is made for the first thing said.
+/// Sends input to the session, which is created for the first input.
 async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
     if connection.joined.is_none() {
         if let Command::UserInput(input) = &command {
@@ -133,7 +133,7 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
 
 async fn hand_over(connection: &mut Connection, id: CommandId, command: Command) -> Result<(), ErrorBody> {
     let Some(joined) = &connection.joined else {
-        return Err(ErrorBody::new(ErrorCode::NoSession, "nothing was said on this connection yet"));
+        return Err(ErrorBody::new(ErrorCode::NoSession, "this connection has not sent any input yet"));
     };
     let (handle, name) = (joined.handle.clone(), command.name());
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
@@ -154,7 +154,7 @@ impl Translator {
         encode(&format!("s_{}", self.frames), event)
     }
 
-    /// A reply as v1 has it: only what was asked for, and refusals.
+    /// Translates a reply to v1: only requested context info, and errors.
     pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
         match reply {
             Reply::ContextInfo(info) => {
@@ -165,7 +165,7 @@ impl Translator {
         }
     }
 
-    /// A durable event as v1 has it.
+    /// Translates a durable event to v1.
     pub(super) fn durable(&mut self, body: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(body) else { return Vec::new() };
         match event {
@@ -190,12 +190,12 @@ impl Translator {
                 frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
                 frames
             }
-            // Only where a client asked for it.
+            // Only if a client requested it.
             Event::CompactionFailed(failed) if failed.command_id.is_some() => {
                 vec![error_frame(ErrorBody::new(failed.code, failed.message))]
             }
             Event::ContextCompacted(mut compacted) => {
-                // v1 has no such field.
+                // v1 does not have this field.
                 compacted.compact_at_tokens = None;
                 compacted.strategy = strategy_name(&compacted.strategy);
                 vec![self.frame(&v1::Event::ContextCompacted(compacted))]
@@ -209,7 +209,7 @@ impl Translator {
         }
     }
 
-    /// The items of a message: each part of an answer under an id of its own. The user's own words are not echoed.
+    /// Returns the items of a message: each part of an answer with its own id. User messages are not echoed.
     fn items(&mut self, entry: &str, at: Timestamp, message: &Message) -> Vec<ResponseItem> {
         let mut items = Vec::new();
         for (index, part) in message.content.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The v2 dialect: one reply for each command, events as they are stored.
+//! Protocol v2: one reply per command, events as they are stored.
 
 use super::{
     app::App,
@@ -24,19 +24,19 @@ use reseed_protocol::{
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
 };
 
-/// Id of error frames for frames without a usable id of their own.
+/// Id of error frames for frames without a usable id.
 const NAMELESS_ID: &str = "s_error";
 
 /// Id of the frame that tells a client that its role has changed.
 const ROLE_ID: &str = "s_role";
 
-/// Entries that `session_opened` carries where the client does not say.
+/// The default number of entries in `session_opened`.
 const ENTRIES_DEFAULT: u32 = 50;
 
 /// Longest `clientId`.
 const CLIENT_ID_CHARS_MAX: usize = 64;
 
-/// What this server can do beyond the least.
+/// The server's optional features.
 const FEATURES: &[&str] = &[
     "resume",
     "queue",
@@ -69,12 +69,12 @@ pub(super) fn reply_frame(id: &CommandId, reply: &Reply) -> String {
     frame::encode(id.as_str(), reply)
 }
 
-/// Tells one client that its role has changed.
+/// Returns the frame that tells a client that its role has changed.
 pub(super) fn role_frame(role: SessionRole) -> String {
     frame::encode(ROLE_ID, &EphemeralEvent::RoleChanged(RoleChanged { role }))
 }
 
-/// Deals with a text frame.
+/// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
     let (id, command) = match frame::parse_v2(text) {
         Ok(parsed) => parsed,
@@ -109,7 +109,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
         },
         Command::ListSessions(list) => {
             let watch = list.watch;
-            // Before the list is read: what changes meanwhile is told after it.
+            // Start the watch before reading the list: changes made meanwhile are reported after it.
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
             let listed = sessions::list(&asker(&app, &owner, session.as_ref()), list).await;
             if listed.is_ok() && watch.is_some() {
@@ -173,7 +173,7 @@ fn other_session(connection: &Connection, session: Option<&SessionId>) -> bool {
 
 async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greeted: bool) -> Flow {
     if greeted {
-        let error = ErrorBody::new(ErrorCode::AlreadyGreeted, "hello was answered before on this connection");
+        let error = ErrorBody::new(ErrorCode::AlreadyGreeted, "hello was already answered on this connection");
         return connection.refuse(Some(id), error).await;
     }
     if hello.protocol_version != PROTOCOL_VERSION {
@@ -182,7 +182,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         return connection.refuse(Some(id), error).await;
     }
     if hello.client_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > CLIENT_ID_CHARS_MAX) {
-        let message = format!("clientId has 1 to {CLIENT_ID_CHARS_MAX} characters");
+        let message = format!("clientId must have 1 to {CLIENT_ID_CHARS_MAX} characters");
         return connection
             .refuse(Some(id), ErrorBody::new(ErrorCode::InvalidField, message).with_field("clientId"))
             .await;
@@ -194,10 +194,10 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         (None, None) => connection.name.clone(),
     };
     let Some(name) = named else {
-        let error = ErrorBody::new(ErrorCode::Unauthenticated, "the credentials are missing, wrong or used up");
+        let error = ErrorBody::new(ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired");
         connection.send(error_frame(Some(id), error)).await?;
         connection.flush().await?;
-        return Err(End::Close(CloseCode::Credentials, "the credentials are missing, wrong or used up"));
+        return Err(End::Close(CloseCode::Credentials, "the credentials are missing, wrong or expired"));
     };
     connection.known_as(name);
     connection.client_id = hello.client_id;
@@ -227,7 +227,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
     connection.send(reply_frame(id, &Reply::Welcome(welcome))).await
 }
 
-/// Observers read, whichever session a command names.
+/// Refuses commands of observers that do more than read, whichever session they name.
 fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBody> {
     let observes = connection.joined.as_ref().is_some_and(|joined| joined.role == SessionRole::Observer);
     let reads = matches!(
@@ -242,12 +242,12 @@ fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBo
             | Command::CloseSession(_)
     );
     (observes && !reads).then(|| {
-        let message = format!("`{}` is the owner's; this connection observes", command.name());
+        let message = format!("only the owner may send `{}`; this connection is an observer", command.name());
         ErrorBody::new(ErrorCode::ReadOnly, message)
     })
 }
 
-/// Hands a command to the open session.
+/// Sends a command to the open session.
 async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command) -> Result<(), ErrorBody> {
     let Some(joined) = &connection.joined else { return Err(no_session()) };
     let (handle, name) = (joined.handle.clone(), command.name());
@@ -257,7 +257,8 @@ async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command
     Ok(())
 }
 
-/// Begins to fork the open session. What is durable is copied, so the session itself is not asked and may be busy.
+/// Starts a fork of the open session. Only durable data is copied, so the session itself is not involved and may be
+/// busy.
 fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) -> Result<(), ErrorBody> {
     let Some(joined) = &connection.joined else { return Err(no_session()) };
     let source = joined.handle.id.clone();
@@ -275,7 +276,7 @@ fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) 
     Ok(())
 }
 
-/// Hands a command to another session of this user's.
+/// Sends a command to another session of this user.
 async fn hand_to(
     connection: &mut Connection,
     session: &SessionId,
@@ -283,7 +284,7 @@ async fn hand_to(
     command: Command,
 ) -> Result<(), ErrorBody> {
     let owner = owner(connection);
-    // A session that leaves memory between being found and being asked is opened once more.
+    // A session that leaves memory between lookup and request is opened once more.
     for _ in 0..2 {
         let handle = connection.app.registry.open(session, &owner).await?;
         let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
@@ -292,7 +293,7 @@ async fn hand_to(
             return Ok(());
         }
     }
-    Err(ErrorBody::new(ErrorCode::StoreFailed, format!("session `{session}` could not be opened; try again")))
+    Err(ErrorBody::new(ErrorCode::StoreFailed, format!("cannot open session `{session}`; try again")))
 }
 
 async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<Box<SessionOpened>, ErrorBody> {
@@ -327,12 +328,12 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
                 let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
                 let asker = asker(&app, &owner, None);
                 let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
-                // Reading it may have found that nothing may be written any more.
+                // Reading may have found damage that makes the session read-only.
                 let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Owner);
                 match page.and_then(|page| damage.map_or(Ok(page), Err)) {
                     Ok(page) => Some(page),
                     Err(error) => {
-                        // Joined, but without what it should be told: it leaves again.
+                        // It has joined but lacks its entries, so it leaves again.
                         drop(attached);
                         handle.leave(connection.origin).await;
                         return Err(error);
@@ -344,18 +345,18 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
         connection.join(handle, role, open.deltas.unwrap_or(true), attached);
         return Ok(Box::new(opened));
     }
-    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened; try again"))
+    Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
 }
 
-/// What is wrong with the wish itself, found before a session is made or opened for it.
+/// Validates the command itself, before a session is created or opened for it.
 fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody> {
     if open.session_id.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
-        let message = "name the session: a new one has nothing to observe or to resume";
+        let message = "name the session: a new one has nothing to observe or resume";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
     }
     for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
         if is_there && role == SessionRole::Observer {
-            let message = format!("an observer offers no {field}");
+            let message = format!("an observer cannot offer {field}");
             return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
         }
     }

@@ -1,8 +1,8 @@
-//! The web page, embedded in the binary: nothing comes from any other address.
+//! The web page, embedded in the binary: it loads nothing from other addresses.
 //!
-//! Its many files become four when the page is first asked for: a script, a style sheet, the script that runs before the
-//! page is drawn, and the icon. What always holds:
-//! - an asset's name has the hash of its content, so a browser keeps it without ever asking again;
+//! Its many files are bundled into four when the page is first requested: a script, a style sheet, the script that runs
+//! before the page is drawn, and the icon. Invariants:
+//! - an asset's name contains the hash of its content, so a browser caches it without ever revalidating;
 //! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
 
 use super::bundle;
@@ -21,18 +21,18 @@ use std::{io::Write as _, sync::OnceLock};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An asset under a hashed name never changes. A year is the longest that caches care about.
+/// An asset with a hashed name never changes. A year is the longest that caches respect.
 const CACHE_ASSET: &str = "public, max-age=31536000, immutable";
 
-/// A new version of the server is a new version of the page: the browser asks whether it has changed.
+/// A new version of the server is a new version of the page: the browser revalidates it.
 const CACHE_PAGE: &str = "no-cache";
 
-/// Bytes of a hash in a name and an ETag: enough that no two versions of a file meet.
+/// Bytes of a hash in a name and an ETag: enough to avoid collisions between versions of a file.
 const HASH_BYTES: usize = 12;
 
 macro_rules! files {
     ($($name:literal)*) => {
-        /// Every file of the page but `index.html`, by name.
+        /// Every file of the page except `index.html`, by name.
         const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("web/", $name))),)*];
     };
 }
@@ -51,7 +51,7 @@ files! {
 const SHEETS: &[&str] =
     &["tokens.css", "layout.css", "chat.css", "panels.css", "tree.css", "context.css", "request.css"];
 
-/// One file as it is served.
+/// A file as it is served.
 struct Asset {
     name: String,
     kind: &'static str,
@@ -69,7 +69,7 @@ struct Site {
 
 static SITE: OnceLock<Site> = OnceLock::new();
 
-/// The page. Making it takes some milliseconds of processor time, which no socket should wait for.
+/// Returns the page. Building it takes some milliseconds of CPU time, which no socket should wait for.
 async fn site() -> &'static Site {
     if let Some(site) = SITE.get() {
         return site;
@@ -107,13 +107,13 @@ impl Site {
     }
 }
 
-/// A file of the page, by its name.
+/// Returns a file of the page by name.
 fn file(name: &str) -> &'static str {
     FILES.iter().find(|(known, _)| *known == name).expect("the name is one of those above").1
 }
 
 impl Asset {
-    /// An asset with the hash of its content in its name.
+    /// Creates an asset with the hash of its content in its name.
     fn hashed(name: &str, plain: Vec<u8>) -> Self {
         let (stem, kind) = name.rsplit_once('.').expect("every name has a kind");
         Self::new(format!("{stem}-{}.{kind}", hash(&plain)), CACHE_ASSET, plain)
@@ -133,7 +133,7 @@ impl Asset {
         Self { name, kind, cache, etag, plain: plain.into(), gzip: gzip.into() }
     }
 
-    /// The answer to a request with these headers.
+    /// Answers a request with these headers.
     fn answer(&self, request: &HeaderMap) -> Response {
         let gzip = takes_gzip(request);
         let known = is_known(request, &self.etag);
@@ -156,31 +156,31 @@ impl Asset {
     }
 }
 
-/// The page.
+/// Serves the page.
 pub(super) async fn index(request: &HeaderMap) -> Response {
     site().await.index.answer(request)
 }
 
-/// One of its files.
+/// Serves one of its assets.
 pub(super) async fn asset(Path(name): Path<String>, request: HeaderMap) -> Response {
     match site().await.assets.iter().find(|asset| asset.name == name) {
         Some(asset) => asset.answer(&request),
-        None => (StatusCode::NOT_FOUND, "there is no such file\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
 }
 
-/// The beginning of a SHA-256, as it may stand in an address.
+/// Returns the start of a SHA-256 in URL-safe base64.
 fn hash(content: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, content);
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&digest.as_ref()[..HASH_BYTES])
 }
 
-/// The elements of a header's lists.
+/// Returns the elements of a header's lists.
 fn elements(request: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
     request.get_all(name).iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
 }
 
-/// Returns true if the browser takes gzip, by name or by `*`.
+/// Returns true if the browser accepts gzip, by name or by `*`.
 fn takes_gzip(request: &HeaderMap) -> bool {
     let weight = |wanted: &str| {
         elements(request, header::ACCEPT_ENCODING).find_map(|element| {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use std::io::Read as _;
 
-    /// Files that are not joined to the others.
+    /// Files that are not bundled.
     const OTHERS: &[&str] = &["index.html"];
 
     #[test]

@@ -1,5 +1,5 @@
-//! How full a session's window is, and what its next request would send. What was said is shown only where operators may
-//! read content; who said it, the names of parts and tools, and what each costs are shown to all of them.
+//! How full a session's context is, and what its next request would send. Content is shown only if operators may read
+//! it; roles, the names of parts and tools, and token counts are shown to all operators.
 
 use super::{answer_of, refuse_strangers, session_id};
 use crate::{core::context::envelope::markdown, server::app::App};
@@ -23,19 +23,19 @@ pub(in crate::server) struct Wanted {
     ephemeral: Option<bool>,
 }
 
-/// The answer of `get_context`, with a word where it is not all of it.
+/// The reply of `get_context`, with a note if content is left out.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     #[serde(flatten)]
     context: Context,
-    /// What was said is left out.
+    /// True if content is left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_content: bool,
 }
 
-/// As the session's own client would be told, the same whether it is open or not: without a `format` how full the window
-/// is, else what the next request would send.
+/// Returns what the session's own client would get, whether the session is open or not: without a `format` the context
+/// info, else what the next request would send.
 pub(in crate::server) async fn session_context(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -52,7 +52,7 @@ pub(in crate::server) async fn session_context(
     let mut response = match wanted.format {
         None => answer_of(app.registry.peek(&id).await.map(|snapshot| snapshot.context_info)),
         Some(format) => {
-            // Text without content is made here, of what is left of the envelope.
+            // Text without content is rendered here, from what remains of the envelope.
             let asked = if app.operators_read_content { format } else { ContextFormat::Envelope };
             let get = GetContext { format: Some(asked), ephemeral: wanted.ephemeral };
             shown(&app, app.registry.next_request(&id, &get).await, format)
@@ -79,7 +79,7 @@ fn shown(app: &App, context: Result<Context, ErrorBody>, format: ContextFormat) 
     }
 }
 
-/// Leaves of an envelope its shape: who said something, how parts and tools are called, the options, and the counts.
+/// Reduces an envelope to its shape: roles, names of parts and tools, options and counts.
 fn leave_out_content(envelope: &mut ContextEnvelope) {
     envelope.system.compiled.clear();
     envelope.system.parts.iter_mut().for_each(|part| part.text.clear());
