@@ -80,7 +80,7 @@ pub fn mode(background: bool) -> &'static str {
 
 /// Returns the label value for why the circuit breaker is open.
 #[must_use]
-pub fn rest(reason: BreakerReason) -> &'static str {
+pub fn breaker_reason(reason: BreakerReason) -> &'static str {
     match reason {
         BreakerReason::Failures => "failures",
         BreakerReason::NoGain => "no_gain",
@@ -186,17 +186,17 @@ pub fn compaction_undone() {
 
 /// Counts a session in memory whose circuit breaker for automatic compaction is open, until dropped.
 #[derive(Debug)]
-pub struct RestingSession(BreakerReason);
+pub struct OpenBreaker(BreakerReason);
 
-impl RestingSession {
+impl OpenBreaker {
     /// Counts a session whose circuit breaker opens.
     #[must_use]
     pub fn new(reason: BreakerReason) -> Self {
         if reason != BreakerReason::Undone {
             // This reason comes from the log: it recurs each time the session is opened.
-            BREAKERS_OPENED_TOTAL.counter([rest(reason)]).increment(1);
+            BREAKERS_OPENED_TOTAL.counter([breaker_reason(reason)]).increment(1);
         }
-        BREAKERS_OPEN.gauge([rest(reason)]).increment(1.0);
+        BREAKERS_OPEN.gauge([breaker_reason(reason)]).increment(1.0);
         Self(reason)
     }
 
@@ -207,9 +207,9 @@ impl RestingSession {
     }
 }
 
-impl Drop for RestingSession {
+impl Drop for OpenBreaker {
     fn drop(&mut self) {
-        BREAKERS_OPEN.gauge([rest(self.0)]).decrement(1.0);
+        BREAKERS_OPEN.gauge([breaker_reason(self.0)]).decrement(1.0);
     }
 }
 
@@ -374,9 +374,9 @@ pub(super) mod tests {
     fn a_session_that_rests_is_counted_until_it_does_not() {
         check(
             || {
-                let first = RestingSession::new(BreakerReason::Failures);
-                drop(RestingSession::new(BreakerReason::NoGain));
-                std::mem::forget((first, RestingSession::new(BreakerReason::Undone)));
+                let first = OpenBreaker::new(BreakerReason::Failures);
+                drop(OpenBreaker::new(BreakerReason::NoGain));
+                std::mem::forget((first, OpenBreaker::new(BreakerReason::Undone)));
             },
             &[
                 r#"breakers_opened_total{reason="failures"} 1"#,

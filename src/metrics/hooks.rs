@@ -30,14 +30,14 @@ impl HookKind {
 
 /// A hook call in progress. Counted once, by its outcome; dropped without one, it counts as cancelled.
 #[derive(Debug)]
-pub struct AskedHook {
+pub struct HookCallMeter {
     kind: HookKind,
     point: HookPoint,
     began: Instant,
     ended: AtomicBool,
 }
 
-impl AskedHook {
+impl HookCallMeter {
     /// Starts a call.
     #[must_use]
     pub fn new(kind: HookKind, point: HookPoint) -> Self {
@@ -54,14 +54,14 @@ impl AskedHook {
     }
 }
 
-impl Drop for AskedHook {
+impl Drop for HookCallMeter {
     fn drop(&mut self) {
         self.ended(Outcome::Cancelled);
     }
 }
 
 /// Records that an observing hook was not called, because too many such calls are in progress.
-pub fn hook_passed_over(kind: HookKind, point: HookPoint) {
+pub fn hook_skipped(kind: HookKind, point: HookPoint) {
     HOOK_CALLS_TOTAL.counter([kind.label(), point.as_str(), "passed_over"]).increment(1);
 }
 
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn a_call_is_counted_once_by_its_first_word_and_as_cancelled_without_one() {
         let text = rendered(|| {
-            let asked = AskedHook::new(HookKind::Webhook, HookPoint::Message);
+            let asked = HookCallMeter::new(HookKind::Webhook, HookPoint::Message);
             asked.ended(Outcome::Error(ErrorCode::HookTimeout));
             asked.ended(Outcome::Ok);
             drop(asked);
-            drop(AskedHook::new(HookKind::Client, HookPoint::Context));
-            hook_passed_over(HookKind::Rust, HookPoint::ToolResult);
+            drop(HookCallMeter::new(HookKind::Client, HookPoint::Context));
+            hook_skipped(HookKind::Rust, HookPoint::ToolResult);
         });
         let counted: Vec<&str> = text.lines().filter(|line| line.starts_with("reseed_hook_calls_total")).collect();
         assert_eq!(counted.len(), 3, "{text}");

@@ -51,8 +51,8 @@ pub(super) fn record_all() {
     }));
     compaction::preview_shown();
     compaction::compaction_undone();
-    std::mem::forget(compaction::RestingSession::new(BreakerReason::NoGain));
-    drop(hooks::AskedHook::new(hooks::HookKind::Rust, HookPoint::Context));
+    std::mem::forget(compaction::OpenBreaker::new(BreakerReason::NoGain));
+    drop(hooks::HookCallMeter::new(hooks::HookKind::Rust, HookPoint::Context));
     store_committed(3, Duration::from_micros(400));
     store_commit_failed();
 }

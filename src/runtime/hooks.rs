@@ -9,7 +9,7 @@ use crate::{
     hooks::Session,
     metrics::{
         Outcome,
-        hooks::{AskedHook, HookKind, hook_passed_over},
+        hooks::{HookCallMeter, HookKind, hook_skipped},
     },
 };
 use reseed_protocol::{
@@ -49,7 +49,7 @@ pub(super) struct HookCalls {
 /// An awaited call.
 struct Awaited {
     deadline: Option<Timestamp>,
-    asked: Arc<AskedHook>,
+    asked: Arc<HookCallMeter>,
     task: AbortHandle,
 }
 
@@ -87,7 +87,7 @@ impl HookCalls {
 
     fn ask_and_wait(&mut self, at: usize, spec: &HookSpec, kind: HookKind, call: HookCall) {
         self.awaited.retain(|_, call| !call.task.is_finished());
-        let asked = Arc::new(AskedHook::new(kind, spec.point));
+        let asked = Arc::new(HookCallMeter::new(kind, spec.point));
         let (id, deadline) = (call.call_id.clone(), call.deadline);
         let room = self.awaited.len() < CALLS_MAX;
         let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
@@ -110,7 +110,7 @@ impl HookCalls {
 
     fn tell(&self, at: usize, spec: HookSpec, kind: HookKind, call: HookCall) {
         let Ok(permit) = self.observers.clone().try_acquire_owned() else {
-            hook_passed_over(kind, spec.point);
+            hook_skipped(kind, spec.point);
             tracing::warn!(session = %self.session, hook = spec.name, "skipped: the hook is too slow for its events");
             return;
         };
@@ -118,7 +118,7 @@ impl HookCalls {
         let (shared, session, handle) = (self.shared.clone(), self.session.clone(), self.handle(call.call_id.clone()));
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;
-            let asked = AskedHook::new(kind, spec.point);
+            let asked = HookCallMeter::new(kind, spec.point);
             let answer = timeout(limit, shared.hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
                 let message = format!("it took longer than {} ms", limit.as_millis());
                 Err(HookFault { code: ErrorCode::HookTimeout, message })

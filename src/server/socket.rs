@@ -6,6 +6,8 @@
 //! - a bad frame is answered, and the connection continues; where RFC 6455 requires closing, the connection closes with
 //!   the required code, which tungstenite does not send by itself.
 
+mod feed;
+
 use super::{
     alarm::{Alarm, Ring},
     app::App,
@@ -18,14 +20,12 @@ use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
     runtime::{
-        Attached, Cursor, Frame, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX,
-        watch::Watcher,
+        Attached, Cursor, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX, watch::Watcher,
     },
-    store::{Error, Part},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_protocol::{CloseCode, CommandId, command::SessionRole, event::EphemeralEvent, reply::Reply};
+use reseed_protocol::{CloseCode, CommandId, command::SessionRole, reply::Reply};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -37,15 +37,8 @@ use tokio::{
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-/// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a stalled reader
-/// holds besides its write buffer. In between, commands are handled.
-const BATCH_BYTES: usize = 16 * 1024;
-/// Events read from the store at once by a reader that is behind.
-const BEHIND_PAGE: u32 = 64;
 /// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
 const BAD_FRAMES_MAX: u32 = 50;
-/// Id of the frames that report changes of the session list: none is ever answered.
-const LIST_ID: &str = "s_l";
 /// Pings that may stay unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
@@ -360,104 +353,6 @@ impl Connection {
                 Err(End::Close(code, reason))
             }
         }
-    }
-
-    /// Writes what the session's feed has for this connection.
-    async fn pump(&mut self) -> Flow {
-        loop {
-            let Some(joined) = &mut self.joined else { return Ok(()) };
-            let frames = joined.feed.next(&mut joined.cursor, joined.deltas, BATCH_BYTES);
-            // A reply enters the channel before its events are published: send what is there first.
-            while let Ok(outgoing) = self.incoming.try_recv() {
-                self.outgoing(outgoing).await?;
-            }
-            if frames.is_empty() {
-                return self.flush().await;
-            }
-            for frame in frames {
-                match frame {
-                    Frame::Durable(seq, body) => self.durable(seq, &body).await?,
-                    Frame::Ephemeral(frame) => {
-                        // v1 has none of them.
-                        if let Speaks::V2 { .. } = self.speaks {
-                            self.send(frame.to_string()).await?;
-                        }
-                    }
-                    Frame::Delta(frame) => {
-                        self.send(frame).await?;
-                        self.alarm.look_in(TEXT_MAY_WAIT);
-                    }
-                    Frame::Behind { after, up_to } => Box::pin(self.catch_up(after, up_to)).await?,
-                    Frame::Closed(CloseCode::NoSuchSession) => {
-                        return Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"));
-                    }
-                    Frame::Closed(code) => return Err(End::Close(code, "the session was closed; open it again")),
-                }
-            }
-        }
-    }
-
-    /// Reports changes of the session list.
-    async fn tell_list(&mut self) -> Flow {
-        let Some(watcher) = &mut self.watching else { return Ok(()) };
-        let Ok(items) = watcher.take() else {
-            return Err(End::Close(
-                CloseCode::SlowReader,
-                "too many sessions changed without being read; list them again",
-            ));
-        };
-        for item in items {
-            let event = EphemeralEvent::SessionChanged(item);
-            self.send(reseed_protocol::frame::encode(LIST_ID, &event)).await?;
-        }
-        self.flush().await
-    }
-
-    /// Reads from the store what the feed no longer holds. The store may already hold more than was published, whose
-    /// replies are still to come.
-    async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
-        let Some(joined) = &self.joined else { return Ok(()) };
-        let id = joined.handle.id.clone();
-        let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
-        let read = self.app.registry.store().read_page(&id, after, limit, BATCH_BYTES).await;
-        // The feed has more, and logs have no gaps.
-        let read = read.and_then(|page| match page.first() {
-            Some(first) if first.seq == after + 1 => Ok(page),
-            _ => Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is missing" }),
-        });
-        let page = match read {
-            Ok(page) => page,
-            Err(error) => return self.unreadable(&error).await,
-        };
-        for record in page {
-            if let Some(joined) = &mut self.joined {
-                if record.seq != joined.cursor.seq + 1 || record.seq > up_to {
-                    break;
-                }
-                joined.cursor.seq = record.seq;
-            }
-            self.durable(record.seq, &record.body).await?;
-        }
-        Ok(())
-    }
-
-    /// Reports that the store cannot return what the client has missed; it reconnects for what is available.
-    async fn unreadable(&mut self, error: &Error) -> Flow {
-        let told = self.app.registry.fault(error);
-        if let Speaks::V2 { .. } = self.speaks {
-            self.send(v2::error_frame(None, told)).await?;
-        }
-        Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect and resume"))
-    }
-
-    async fn durable(&mut self, seq: u64, body: &str) -> Flow {
-        if let Speaks::V2 { .. } = self.speaks {
-            return self.send(reseed_protocol::frame::encode_stored(seq, body)).await;
-        }
-        for frame in self.v1.durable(body) {
-            self.send(frame).await?;
-        }
-        Ok(())
     }
 
     /// Adds a frame to the write buffer; a client that does not read for too long is disconnected.

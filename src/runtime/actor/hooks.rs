@@ -14,7 +14,7 @@ use crate::{
     },
     metrics::{
         Outcome,
-        hooks::{AskedHook, HookKind, hook_passed_over},
+        hooks::{HookCallMeter, HookKind, hook_skipped},
     },
     runtime::handle::{Outgoing, Private, REPLIES_MAX},
 };
@@ -50,7 +50,7 @@ const ASKED_MAX: usize = 256;
 pub(super) struct Host {
     client: Client,
     /// Calls waiting for its answer, with their metrics and deadlines; at most [`ASKED_MAX`].
-    asked: BTreeMap<CallId, (AskedHook, Option<Timestamp>)>,
+    asked: BTreeMap<CallId, (HookCallMeter, Option<Timestamp>)>,
 }
 
 impl Host {
@@ -63,7 +63,7 @@ impl Host {
         if let Some((_, last)) = self.asked.get_mut(&call_id) {
             *last = deadline;
         } else if self.asked.len() < ASKED_MAX {
-            self.asked.insert(call_id, (AskedHook::new(HookKind::Client, point), deadline));
+            self.asked.insert(call_id, (HookCallMeter::new(HookKind::Client, point), deadline));
         }
     }
 
@@ -140,8 +140,8 @@ impl Actor {
         }
         let point = call.event.point();
         match self.send_call(call) {
-            Ok(()) => AskedHook::new(HookKind::Client, point).ended(Outcome::Ok),
-            Err(_) => hook_passed_over(HookKind::Client, point),
+            Ok(()) => HookCallMeter::new(HookKind::Client, point).ended(Outcome::Ok),
+            Err(_) => hook_skipped(HookKind::Client, point),
         }
         None
     }
