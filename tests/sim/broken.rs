@@ -1,5 +1,5 @@
-//! Faults that the server must not have, each put between the server and the disk or between the server and a client.
-//! A suite that does not catch them could not catch the server's own.
+//! Deliberate faults, each injected between the server and the disk or between the server and a client. A suite that
+//! misses them could not find the server's own.
 
 use crate::disk::Road;
 use reseed::{
@@ -8,42 +8,42 @@ use reseed::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What is broken in a run.
+/// The injected fault of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Nothing: the server as it is.
+    /// None: the unmodified server.
     Nothing,
-    /// Appends are acknowledged before they are synced: a crash takes the newest.
+    /// Appends are acknowledged before they are synced: a crash loses the newest.
     AckBeforeSync,
-    /// Appends are acknowledged, and so published, a while before they are written.
+    /// Appends are acknowledged, and so published, some time before they are written.
     PublishBeforeWrite,
     /// A stale writer may write.
     IgnoreTerm,
-    /// A session that is opened again has no queue.
+    /// A reopened session has no queue.
     LoseQueue,
-    /// A client that resumes is taken to have seen nothing of the running answer.
+    /// A resuming client is treated as if it had seen nothing of the running answer.
     LoseOffset,
-    /// An event gets lost on its way to a client.
+    /// An event is lost on its way to a client.
     DropEvent,
-    /// An event comes twice.
+    /// An event is delivered twice.
     RepeatEvent,
-    /// Two events come in the wrong order.
+    /// Two events are delivered in the wrong order.
     SwapEvents,
-    /// The text of an event is another than the stored one.
+    /// The text of an event differs from the stored one.
     ChangeEvent,
 }
 
-/// How long an append is late that is acknowledged before it is written.
+/// How late an append is written that is acknowledged before.
 const LATE: Duration = Duration::from_millis(5);
 
 impl Broken {
-    /// The lease with which a server gets through to the disk.
+    /// Returns the lease that a server uses on the disk.
     pub(crate) fn claimed(self, lease: &Lease, newest_term: u64) -> Lease {
         let term = if self == Self::IgnoreTerm { newest_term } else { lease.term };
         Lease { term, ..lease.clone() }
     }
 
-    /// An append that is answered without being carried out as it should be.
+    /// Acknowledges an append without executing it properly.
     pub(crate) async fn append(
         self,
         road: &Road,
@@ -66,7 +66,7 @@ impl Broken {
         Some(Ok(()))
     }
 
-    /// What a server is told of a session that it opens.
+    /// Modifies what a server reads when it opens a session.
     pub(crate) fn opened(self, mut head: SessionHead) -> SessionHead {
         if self == Self::LoseQueue
             && let Ok(mut state) = serde_json::from_str::<serde_json::Value>(&head.head.state)
@@ -77,17 +77,17 @@ impl Broken {
         head
     }
 
-    /// How many of the newest appends a crash takes.
+    /// Returns how many of the newest appends a crash loses.
     pub(crate) fn lost_in_a_crash(self, rng: &mut fastrand::Rng) -> usize {
         if self == Self::AckBeforeSync { rng.usize(1..4) } else { 0 }
     }
 
-    /// What a client's wish to resume becomes.
+    /// Modifies a client's position when it resumes.
     pub(crate) fn left_off(self, left_off: LeftOff) -> LeftOff {
         if self == Self::LoseOffset { LeftOff { items: Vec::new(), ..left_off } } else { left_off }
     }
 
-    /// What becomes of frames on their way to a client.
+    /// Modifies frames on their way to a client.
     pub(crate) fn frames(self, mut frames: Vec<Frame>, rng: &mut fastrand::Rng) -> Vec<Frame> {
         let durable: Vec<usize> = (0..frames.len()).filter(|at| matches!(frames[*at], Frame::Durable(..))).collect();
         let Some(at) = rng.choice(&durable).copied().filter(|_| rng.u8(..8) == 0) else { return frames };

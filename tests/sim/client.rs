@@ -1,5 +1,5 @@
-//! A simulated client: joins, reads its feed at its own pace as the server's sockets do, sends commands, and is cut off at
-//! any moment. What it was given is noted in the history; what it makes of it is its view.
+//! A simulated client: joins, reads its feed at its own pace as the server's sockets do, sends commands, and is
+//! disconnected at any moment. What it receives is recorded in the history; its fold is its view.
 
 use crate::{
     disk::{Disk, Road},
@@ -34,20 +34,20 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Records or entries read at once from the store.
+/// Records or entries read per query.
 const PAGE: u32 = 200;
 
-/// How often a client reads what there is before it gives up on coming to an end.
+/// How often a client reads before it gives up on reaching the end.
 const READS_MAX: usize = 1_000;
 
-/// What every client of a run needs.
+/// State shared by every client of a run.
 pub(crate) struct Wire {
     pub(crate) rng: Rng,
     pub(crate) disk: Arc<Disk>,
     pub(crate) trace: Trace,
     pub(crate) history: History,
     pub(crate) session: SessionId,
-    /// Bodies that were read before: each is read by every client.
+    /// Parsed bodies, since each is read by every client.
     read: BTreeMap<u64, (Arc<str>, Arc<Event>)>,
     connections: u64,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Server {
     pub(crate) road: Arc<Road>,
 }
 
-/// How a client wants to join.
+/// How a client joins.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) role: SessionRole,
@@ -78,11 +78,11 @@ pub(crate) struct Client {
     pub(crate) view: View,
     pub(crate) connection: Option<Connection>,
     joining: Option<Joining>,
-    /// Commands that it has sent and that were not answered, also on connections that are gone.
+    /// Unanswered commands, including those on earlier connections.
     pub(crate) unanswered: Vec<(CommandId, Command)>,
-    /// The newest preview that it was shown.
+    /// The newest preview it received.
     pub(crate) preview: Option<JobId>,
-    /// Commands that were answered, to be repeated.
+    /// Answered commands, to be repeated.
     pub(crate) answered: Vec<(CommandId, Command)>,
 }
 
@@ -97,13 +97,13 @@ pub(crate) struct Connection {
     text: bool,
     incoming: mpsc::Receiver<Outgoing>,
     outgoing: mpsc::Sender<Outgoing>,
-    /// Commands of this connection that were not answered yet.
+    /// Unanswered commands of this connection.
     pub(crate) waiting: Vec<CommandId>,
-    /// Calls of its hooks that it has not looked at yet, oldest first.
+    /// Unhandled calls of its hooks, oldest first.
     pub(crate) calls: VecDeque<HookCall>,
 }
 
-/// A connection that is about to join. Joining runs to its end also when the client is gone by then, as in the server.
+/// A connection that is joining. Joining runs to completion even if the client has left, as in the server.
 struct Joining {
     number: u64,
     wish: Wish,
@@ -122,7 +122,7 @@ struct Place {
 struct Joined {
     handle: SessionHandle,
     attached: Attached,
-    /// The path to the leaf, where the client is given the whole state.
+    /// The path to the leaf, if the client receives the whole state.
     path: Vec<Entry>,
 }
 
@@ -170,7 +170,7 @@ impl Client {
         self.connection.as_ref().is_some_and(|connection| connection.role == SessionRole::Owner)
     }
 
-    /// Notes what the client was given, and takes it.
+    /// Records what the client receives, and applies it.
     fn take(&mut self, wire: &mut Wire, connection: u64, what: What) {
         match &what {
             What::Opened { replay, state, .. } => {
@@ -217,7 +217,7 @@ impl Client {
         wire.history.given.push(Given { client: self.number, connection, durable, what });
     }
 
-    /// Begins to join.
+    /// Starts joining.
     pub(crate) fn join(&mut self, wire: &mut Wire, server: &Server, wish: Wish) {
         wire.connections += 1;
         let number = wire.connections;
@@ -249,7 +249,7 @@ impl Client {
         });
     }
 
-    /// Looks whether it has joined by now.
+    /// Checks whether joining is complete.
     pub(crate) fn look(&mut self, wire: &mut Wire) {
         let Some(joining) = &self.joining else { return };
         let Some(joined) = joining.place.joined.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
@@ -286,7 +286,7 @@ impl Client {
         }
     }
 
-    /// The connection breaks.
+    /// Disconnects.
     pub(crate) fn cut(&mut self, wire: &mut Wire) {
         self.leave(wire, What::Cut);
     }
@@ -346,8 +346,8 @@ impl Client {
         }
     }
 
-    /// Reads what there is, up to about so many bytes; of these frames it gets only so many before it is cut off, if it
-    /// is. Returns whether there was anything.
+    /// Reads at most about `bytes_max` bytes; with a limit, it receives only that many frames before it is
+    /// disconnected. Returns true if there was anything.
     pub(crate) async fn read(&mut self, wire: &mut Wire, bytes_max: usize, cut_after: Option<usize>) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         let mut frames: VecDeque<Frame> =
@@ -356,7 +356,7 @@ impl Client {
             frames = wire.disk.broken.frames(frames.into(), &mut wire.rng).into();
         }
         let mut any = !frames.is_empty();
-        // A reply is put into the channel before its events are published: what is there now goes first.
+        // A reply enters the channel before its events are published: take what is there first.
         while let Some(connection) = &mut self.connection
             && let Ok(outgoing) = connection.incoming.try_recv()
         {
@@ -370,7 +370,7 @@ impl Client {
                 Outgoing::Event(event) => match serde_json::from_str(&event.frame) {
                     Ok(EphemeralEvent::HookCall(call)) => {
                         wire.trace.line(format_args!("client {}: its hook {} is asked", self.number, call.hook));
-                        // An observing one is told, and nobody waits for it.
+                        // An observing hook is only notified.
                         let is_new = !connection.calls.iter().any(|known| known.call_id == call.call_id);
                         connection.calls.extend(Some(*call).filter(|call| call.deadline.is_some() && is_new));
                     }
@@ -405,7 +405,7 @@ impl Client {
         wire.trace.line(format_args!("client {}: there is no end to what it is given", self.number));
     }
 
-    /// Takes one frame; `false` when the connection is over.
+    /// Handles one frame; returns `false` if the connection is over.
     async fn frame(&mut self, wire: &mut Wire, frame: Frame) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         let number = connection.number;
@@ -441,13 +441,13 @@ impl Client {
         }
     }
 
-    /// Where the session stands, as the server says.
+    /// Returns the session's state, according to the server.
     pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
         self.connection.as_ref()?.handle.snapshot().await.ok()
     }
 }
 
-/// The first word of a value's debug form: its variant.
+/// Returns the first word of a value's debug form: its variant.
 fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
 }
@@ -461,7 +461,7 @@ async fn join(
     resume: Option<LeftOff>,
     outgoing: mpsc::Sender<Outgoing>,
 ) -> Result<Joined, ErrorBody> {
-    // A session that leaves memory between being found and being joined is opened once more.
+    // A session that leaves memory between lookup and joining is opened once more.
     for _ in 0..2 {
         let handle = server.registry.open(session, "").await?;
         let attach = Attach {
@@ -506,7 +506,7 @@ async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Resu
     Ok(path)
 }
 
-/// Nobody waits for the connection any more.
+/// Leaves a connection that nobody waits for.
 fn give_up(origin: Origin, joined: Result<Joined, ErrorBody>) {
     if let Ok(Joined { handle, attached, .. }) = joined {
         drop(attached);

@@ -1,8 +1,8 @@
-//! The store of a run: one disk that all servers of a run write to, and each server's road to it.
+//! The store of a run: one disk shared by all servers of the run, and each server's access to it.
 //!
-//! The disk is the memory store, with a mirror of what it took. The road to it is slow at times, and fails at times before
-//! or after the write. A server that is dead gets no answer any more, so that a crash in the middle of an append leaves it
-//! written or not, and nobody told.
+//! The disk is the memory store, with a mirror of what it accepted. Access is slow at times, and fails at times before
+//! or after the write. A dead server gets no more responses, so that a crash in the middle of an append leaves it
+//! written or not, unknown to anyone.
 
 use crate::{
     broken::Broken,
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// What all servers of a run write to.
+/// The disk shared by all servers of a run.
 pub(crate) struct Disk {
     seed: u64,
     pub(crate) broken: Broken,
@@ -34,18 +34,18 @@ pub(crate) struct Disk {
 pub(crate) struct Inner {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) written: BTreeMap<SessionId, Vec<Written>>,
-    /// The session that was made first: the one that clients talk to. Others are its forks.
+    /// The session created first, which clients use. Others are its forks.
     first: Option<SessionId>,
-    /// Everything that was done to the store, so that it can be made again as it was before.
+    /// All operations, so that an earlier state can be recreated.
     done: Vec<Done>,
     /// The newest term of each session.
     terms: BTreeMap<SessionId, u64>,
-    /// Appends that are acknowledged and not yet written, on a disk that is broken so.
+    /// Appends acknowledged but not yet written, with that fault injected.
     pub(crate) late: VecDeque<(usize, Lease, u64, Append)>,
     rng: Rng,
-    /// How often something goes wrong, of a thousand; 0 for never.
+    /// Faults per thousand accesses; 0 for none.
     faults_per_mille: u32,
-    /// How often the way is long: once in so many accesses; 0 for never.
+    /// One in this many accesses is slow; 0 for none.
     slow_once_in: u8,
     pub(crate) faults: u64,
 }
@@ -57,13 +57,13 @@ enum Done {
     Append(Lease, u64, Box<Append>, usize),
 }
 
-/// What becomes of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Good,
-    /// It is not written, and its writer is not told.
+    /// Not written, and its writer does not know.
     FailsBefore,
-    /// It is written, and its writer is not told.
+    /// Written, and its writer does not know.
     FailsAfter,
 }
 
@@ -88,12 +88,12 @@ impl Disk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many records of a session are on the disk.
+    /// Returns the number of a session's records on the disk.
     pub(crate) fn durable(&self, session: &SessionId) -> u64 {
         self.lock().written.get(session).map_or(0, Vec::len) as u64
     }
 
-    /// The newest record of the session that clients talk to that a server wrote.
+    /// Returns the newest record that a server wrote to the clients' session.
     pub(crate) fn last_of(&self, node: usize) -> u64 {
         let inner = self.lock();
         let log = inner.first.as_ref().and_then(|first| inner.written.get(first));
@@ -101,19 +101,19 @@ impl Disk {
         place.map_or(0, |at| at as u64 + 1)
     }
 
-    /// From now on so many of a thousand accesses fail, and one in so many is slow.
+    /// Makes this many of a thousand accesses fail, and one in this many slow.
     pub(crate) fn trouble(&self, faults_per_mille: u32, slow_once_in: u8) {
         let mut inner = self.lock();
         inner.faults_per_mille = faults_per_mille;
         inner.slow_once_in = slow_once_in;
     }
 
-    /// From now on nothing goes wrong.
+    /// Stops all faults.
     pub(crate) fn heal(&self) {
         self.trouble(0, 0);
     }
 
-    /// Loses the newest appends, as a disk does that was not told to sync: the store as it was before them.
+    /// Loses the newest appends, like a disk that was not told to sync: restores the earlier state.
     pub(crate) async fn lose(&self, appends: usize) {
         let mut done = self.lock().done.clone();
         for _ in 0..appends {
@@ -159,7 +159,7 @@ impl Disk {
         Ok((lease, head))
     }
 
-    /// Writes, and keeps the mirror true.
+    /// Writes, and updates the mirror.
     pub(crate) async fn append(&self, node: usize, lease: &Lease, first_seq: u64, append: Append) -> Result<(), Error> {
         let newest = self.lock().terms.get(&lease.session).copied().unwrap_or(lease.term);
         let claimed = self.broken.claimed(lease, newest);
@@ -179,12 +179,12 @@ impl Disk {
     }
 }
 
-/// An event's type, for the trace.
+/// Returns an event's type, for the trace.
 fn kind(body: &str) -> &str {
     body.split('"').nth(3).unwrap_or("?")
 }
 
-/// One server's road to the disk.
+/// One server's access to the disk.
 pub(crate) struct Road {
     pub(crate) disk: Arc<Disk>,
     pub(crate) node: usize,
@@ -192,14 +192,14 @@ pub(crate) struct Road {
 }
 
 impl Road {
-    /// A dead server gets no answer.
+    /// A dead server gets no response.
     async fn answered(&self) {
         if !self.alive.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The way there or back, which takes a while at times.
+    /// A delay on the way there or back, at times.
     async fn travel(&self) {
         let millis = {
             let mut inner = self.disk.lock();
@@ -226,7 +226,7 @@ impl Road {
         fate
     }
 
-    /// Does something there and comes back.
+    /// Executes an operation on the disk, with delays.
     async fn asked<T>(&self, what: &str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         self.travel().await;
         let fate = self.fate(what);

@@ -1,5 +1,5 @@
-//! What one run leaves behind, as plain data: the log, what clients sent and were given, what the model was asked.
-//! The checkers in `checks` read this and nothing else.
+//! The history of a run, as plain data: the log, what clients sent and received, what the model was sent. The checks in
+//! `checks` read only this.
 
 use crate::{hooks::Asked as HooksAsked, view::View};
 use reseed::{
@@ -21,46 +21,46 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A run, as it was seen from outside the server.
+/// A run, as observed from outside the server.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The session that clients talk to.
+    /// The session that clients use.
     pub(crate) session: Option<SessionId>,
-    /// What the disk took, in order, by session.
+    /// What the disk accepted, in order, by session.
     pub(crate) written: BTreeMap<SessionId, Vec<Written>>,
-    /// The log as the store gives it in the end.
+    /// The final log, as the store returns it.
     pub(crate) log: Vec<StoredRecord>,
-    /// The same log, read.
+    /// The same log, parsed.
     pub(crate) events: Vec<Event>,
-    /// The sessions that were made out of it, as they are listed in the end.
+    /// The forks of the session, as finally listed.
     pub(crate) forks: BTreeMap<SessionId, Vec<Event>>,
-    /// The commands, in the order in which they were sent; a repeated one stands here twice.
+    /// The commands, in the order in which they were sent; a repeated one appears twice.
     pub(crate) sent: Vec<Sent>,
-    /// What clients were given, in order.
+    /// What clients received, in order.
     pub(crate) given: Vec<Given>,
-    /// What the model was asked, in order.
+    /// What the model was sent, in order.
     pub(crate) asked: Vec<Asked>,
-    /// Where clients stood in the end; the first is the undisturbed observer.
+    /// The final views of clients; the first is the undisturbed observer.
     pub(crate) views: Vec<View>,
-    /// Why the session did not come to rest, if it did not.
+    /// Why the session did not become idle, if it did not.
     pub(crate) restless: Option<String>,
     /// What panicked.
     pub(crate) panics: Vec<String>,
-    /// What became of the calls of hooks.
+    /// The outcomes of hook calls.
     pub(crate) hooks: HooksAsked,
-    /// Faults of the disk that were met.
+    /// The number of disk faults.
     pub(crate) faults: u64,
-    /// Where the session stood in the end, and once more after the server was started anew.
+    /// The final state of the session, and its state after a restart of the server.
     pub(crate) ends: Option<(Snapshot, Snapshot)>,
 }
 
-/// A record as the disk took it.
+/// A record as accepted by the disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Written {
     pub(crate) body: Arc<str>,
     /// The term that the writer claimed.
     pub(crate) term: u64,
-    /// The newest term that was given out by then.
+    /// The newest term issued by then.
     pub(crate) newest_term: u64,
     pub(crate) node: usize,
 }
@@ -71,11 +71,11 @@ pub(crate) struct Sent {
     pub(crate) connection: u64,
     pub(crate) id: CommandId,
     pub(crate) command: Command,
-    /// How much all clients had been given by then.
+    /// How much all clients had received by then.
     pub(crate) given: usize,
 }
 
-/// Something that a client was given.
+/// Something that a client received.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     pub(crate) client: usize,
@@ -85,10 +85,10 @@ pub(crate) struct Given {
     pub(crate) what: What,
 }
 
-/// What it was.
+/// What a client received.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    /// It joined. `from` is the last event that it need not be given any more.
+    /// It joined. `from` is the last event that it need not receive any more.
     Opened { from: u64, replay: bool, state: Box<View> },
     /// A durable event.
     Durable { seq: u64, body: Arc<str> },
@@ -109,8 +109,8 @@ pub(crate) struct Asked {
     /// The newest record that its node had written by then.
     pub(crate) as_of: u64,
     pub(crate) request: ModelRequest,
-    /// Whether another request of the same node for the same purpose was being answered: a summary may be made beside a
-    /// turn, nothing else.
+    /// True if another request of the same node for the same purpose was in progress: only a summary may run beside a
+    /// turn.
     pub(crate) overlaps: bool,
 }
 
@@ -133,18 +133,18 @@ impl History {
         }
     }
 
-    /// The events of a log, those that are none left out.
+    /// Returns the events of a log, leaving out records that are not events.
     pub(crate) fn events(log: &[StoredRecord]) -> Vec<Event> {
         log.iter().filter_map(|record| serde_json::from_str(&record.body).ok()).collect()
     }
 
-    /// What was written for the session that clients talk to.
+    /// Returns what was written for the clients' session.
     pub(crate) fn written(&self) -> &[Written] {
         self.session.as_ref().and_then(|session| self.written.get(session)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The lines of a run, shared by all who write them. Clones write to the same trace.
+/// The trace of a run. Clones write to the same trace.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace(Arc<Mutex<Vec<String>>>);
 

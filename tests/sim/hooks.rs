@@ -1,5 +1,5 @@
-//! The hooks of a run, the server's and those that clients host: they answer, change what they are asked about, take their
-//! time, fail, say what nobody can use, and hang. Half of the runs have none.
+//! The hooks of a run, the server's and the clients': they answer, change what they are called for, take time, fail,
+//! return unusable answers, and hang. Half of the runs have none.
 
 use crate::history::Trace;
 use fastrand::Rng;
@@ -22,18 +22,18 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// What becomes of calls, in numbers.
+/// Counts of hook calls by outcome.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// Calls of the server's hooks.
     pub(crate) server: u64,
-    /// Calls that clients were given.
+    /// Calls that clients received.
     pub(crate) clients: u64,
-    /// Those that were answered with a change.
+    /// Calls answered with a change.
     pub(crate) changed: u64,
-    /// Those that were answered with a failure, or with what nobody can use.
+    /// Calls answered with a failure, or with an unusable answer.
     pub(crate) failed: u64,
-    /// Those that were never answered.
+    /// Calls that were never answered.
     pub(crate) hung: u64,
 }
 
@@ -46,23 +46,23 @@ pub(crate) struct Habits {
 struct Inner {
     rng: Rng,
     calm: bool,
-    /// Of a hundred calls, those that go wrong.
+    /// The percentage of calls that go wrong.
     wrong: u8,
     specs: Vec<HookSpec>,
     asked: Asked,
     said: u64,
 }
 
-/// What a hook does about a call.
+/// What a hook does with a call.
 enum Plan {
-    /// It says this.
+    /// Answers with this.
     Says(Value),
     Fails,
     Hangs,
 }
 
 impl Habits {
-    /// Hooks as this seed has them; `plain` has none.
+    /// Creates the hooks of this seed; `plain` has none.
     pub(crate) fn new(seed: u64, plain: bool, trace: Trace) -> Arc<Self> {
         let mut rng = Rng::with_seed(seed ^ 0x400c5);
         let wrong = [10, 30][rng.usize(..2)];
@@ -78,17 +78,17 @@ impl Habits {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on each is answered at once, with nothing.
+    /// Makes every call be answered at once, without a change.
     pub(crate) fn calm_down(&self) {
         self.lock().calm = true;
     }
 
-    /// What became of all calls.
+    /// Returns the outcomes of all calls.
     pub(crate) fn asked(&self) -> Asked {
         self.lock().asked
     }
 
-    /// The hooks of a server.
+    /// Returns the hooks of a server.
     pub(crate) fn of_server(self: &Arc<Self>) -> Hooks {
         let hooks = self.lock().specs.iter().map(|spec| self.hook(spec.clone())).collect();
         Hooks::new(hooks).expect("hooks that may be so")
@@ -123,7 +123,7 @@ impl Habits {
         (plan, millis)
     }
 
-    /// What a client offers when it joins; nothing in a run without hooks.
+    /// Returns what a client offers when it joins; `None` in a run without hooks.
     pub(crate) fn offers(&self) -> Option<Vec<HookOffer>> {
         let mut inner = self.lock();
         if inner.calm || inner.specs.is_empty() || inner.rng.u8(..3) > 0 {
@@ -143,7 +143,7 @@ impl Habits {
         Some(specs.into_iter().map(|spec| offer(spec, rng)).collect())
     }
 
-    /// What a client says to a call; `None`: nothing, for ever.
+    /// Returns a client's answer to a call; `None` if it never answers.
     pub(crate) fn client_says(&self, call: &HookCall) -> Option<Value> {
         let mut inner = self.lock();
         inner.asked.clients += 1;
@@ -185,12 +185,12 @@ fn some_specs(rng: &mut Rng) -> Vec<HookSpec> {
     specs.into_iter().map(&mut made).collect()
 }
 
-/// An op that may be applied to this envelope: any of all.
+/// Returns a random op that may be applied to this envelope.
 fn some_op(rng: &mut Rng, envelope: &ContextEnvelope, is_ephemeral: bool, words: &str) -> Value {
     let reason = "a run";
     let cached = &envelope.messages.cached;
     let is_summary = |message: &Message| unseed(&message.text()).is_some();
-    // Something said long enough ago: neither a summary nor a call nor its result, and not the newest.
+    // A message old enough: neither a summary nor a call nor its result, and not the newest.
     let plain = |sent: &&ContextMessage| {
         let is_text = |part: &Part| matches!(part, Part::Text { .. });
         sent.entry_id.is_some() && sent.message.content.iter().all(is_text) && !is_summary(&sent.message)
@@ -219,12 +219,12 @@ fn some_op(rng: &mut Rng, envelope: &ContextEnvelope, is_ephemeral: bool, words:
         }
         (10, Some(about)) => json!({ "op": "messages_cached_edit", "edits": [{ "entryId": about.entry_id }],
             "invalidateCacheReason": reason }),
-        // A replacement that names a summary means something else once its compaction is taken back.
+        // A replacement that names a summary means something else once its compaction is undone.
         (11..14, Some(about)) if !cached.iter().any(|sent| is_summary(&sent.message)) => {
             let mut messages: Vec<Value> = cached.iter().map(|sent| json!(sent)).collect();
             let at = cached.iter().position(|sent| sent.entry_id == about.entry_id).unwrap_or_default();
-            // Left out. One that is moved would be carried by a compaction without its entry, which is all that the checks
-            // know a message by; what moves is for the random patches of `core/context`.
+            // Removed. A moved message would be carried by a compaction without its entry, by which the checks identify
+            // messages; the random patches of `core/context` cover moves.
             messages.remove(at);
             messages.insert(0, json!({ "role": "user", "content": words }));
             json!({ "op": "messages_cached_replace", "scope": "cached", "messages": messages,

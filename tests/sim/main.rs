@@ -1,20 +1,21 @@
-//! A simulated world around the server's own actors and core: clients, a model, a disk and time, with what goes wrong among
-//! them, all of it decided by one seed. The promises of the server are checked on what each run leaves behind.
+//! A simulated world around the server's own actors and core: clients, a model, a disk and time, with faults in all of
+//! them, determined by one seed. The server's guarantees are checked on the history of each run.
 //!
 //! - `SEED=72 cargo test --test sim` runs one seed and prints its trace; `SEEDS=20000 cargo test --test sim` runs more
-//! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model's server,
-//!   `hooks` are those of servers and clients, `disk` is the store of all servers of a run, `history` is what a run leaves behind, `checks` are the promises
-//! - `races` are scenarios of their own: what happens while a compaction is made in the background
-//! - `broken` holds faults that the server must not have, each of which the promises must catch
+//! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model
+//!   server, `hooks` are those of servers and clients, `disk` is the store of all servers of a run, `history` is the
+//!   result of a run, `checks` are the guarantees
+//! - `races` are separate scenarios: what happens during a background compaction
+//! - `broken` holds deliberate faults, each of which a guarantee must detect
 //!
 //! # Reading a trace
 //!
-//! Each step begins with `-- step N at M ms`, where M is the time of day since the beginning of the run. What stands
-//! between two such lines happened in this order: `world:` something broke, `client N:` a client did something or was given
-//! something, `disk:` a server reached the disk (`node 2 term 3 at 17: turn_finished` is server 2 writing record 17 under
-//! its lease of term 3), `model:` a server asked the model. A client `is given event 17` when it reads it, which may be long
-//! after it was written. The promises that were broken stand in the failure itself; look in the trace for the seq, command
-//! or connection that they name.
+//! Each step starts with `-- step N at M ms`, where M is the time since the start of the run. What follows until the
+//! next such line happened in this order: `world:` a fault, `client N:` a client did or received something, `disk:` a
+//! server accessed the disk (`node 2 term 3 at 17: turn_finished` is server 2 writing record 17 under its lease of term
+//! 3), `model:` a server sent a request to the model. A client `is given event 17` when it reads it, which may be long
+//! after it was written. The violated guarantees are in the failure itself; search the trace for the seq, command or
+//! connection that they name.
 
 mod broken;
 mod checks;
@@ -43,13 +44,13 @@ use std::{
 /// Seeds of the normal run.
 const SEEDS: u64 = 1_000;
 
-/// Seeds within which a fault that was put in must be caught.
+/// Number of seeds within which an injected fault must be detected.
 const CAUGHT_WITHIN: u64 = 150;
 
-/// Runs that fail before the others are not tried any more.
+/// Failing runs after which no more are tried.
 const FAILURES_MAX: usize = 8;
 
-/// Lines of a failing run's trace that are printed with it: its end. The whole is printed by `SEED=`.
+/// Trace lines of a failing run that are printed, from its end. `SEED=` prints the whole trace.
 const TAIL_LINES: usize = 60;
 
 /// What happened in all runs together: a suite in which nothing happens proves nothing.
@@ -149,7 +150,7 @@ impl Tally {
     }
 }
 
-/// Whether an error is of a hook's making.
+/// Returns true if a hook caused this error.
 pub(crate) fn is_of_hook(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -157,7 +158,7 @@ pub(crate) fn is_of_hook(code: ErrorCode) -> bool {
     )
 }
 
-/// A run that broke a promise.
+/// A run that violated a guarantee.
 struct Failure {
     seed: u64,
     promises: Vec<(&'static str, String)>,
@@ -239,7 +240,7 @@ fn whatever_happens_the_promises_hold() {
         panic!("{first}\n{}", others.join("\n"));
     }
     eprintln!("{seeds} seeds: {tally:?}");
-    // Few seeds may happen to lack something.
+    // A few seeds may happen to lack something.
     if seeds >= SEEDS {
         let least = [
             ("turns", tally.turns, 4.0),
@@ -272,7 +273,7 @@ fn whatever_happens_the_promises_hold() {
     }
 }
 
-/// Each fault that the server must not have, and the promise by which it is found out at the latest.
+/// Each injected fault, and a guarantee that must detect it.
 const FAULTS: &[(Broken, &str)] = &[
     (Broken::AckBeforeSync, "nothing acknowledged is lost or doubled"),
     (Broken::PublishBeforeWrite, "nothing is published before it is written"),

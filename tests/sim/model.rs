@@ -1,6 +1,6 @@
-//! The scripted model of a run: it answers in pieces, calls tools, fails before or after its first word, refuses requests
-//! as too large, says nothing, and hangs. It notes every request and whether another one of its kind was still being
-//! answered. A race holds its summaries back until the moment has come.
+//! The scripted model of a run: it answers in pieces, calls tools, fails before or after its first text, refuses
+//! requests as too large, says nothing, and hangs. It records every request and whether another one of its kind was in
+//! progress. A race holds its summaries back.
 
 use crate::{
     disk::Disk,
@@ -24,30 +24,30 @@ use std::{
 };
 use tokio::{sync::watch, task::yield_now, time::sleep};
 
-/// How long a model that hangs does so: longer than any other wait of a run.
+/// How long a hanging model hangs: longer than any other wait of a run.
 const HANG: Duration = Duration::from_secs(300);
 
-/// In how many pieces a text comes at most.
+/// Most pieces of a text.
 const PIECES_MAX: usize = 8;
 
-/// What all models of a run share.
+/// State shared by all models of a run.
 pub(crate) struct Script {
     trace: Trace,
     inner: Mutex<Inner>,
-    /// Summaries wait.
+    /// Summaries are held back.
     held: watch::Sender<bool>,
 }
 
 struct Inner {
     rng: Rng,
     calm: bool,
-    /// It says little, and counts nothing.
+    /// Answers are short, without reported usage.
     plain: bool,
-    /// The next turn's answer calls so many tools.
+    /// The next turn's answer calls this many tools.
     calls: usize,
     answers: u64,
     asked: Vec<Asked>,
-    /// Nodes of the requests that are being answered, and what for.
+    /// The nodes and purposes of requests in progress.
     open: Vec<(usize, Purpose)>,
 }
 
@@ -59,7 +59,7 @@ enum Plan {
         stop_reason: StopReason,
         usage: Option<ReportedUsage>,
     },
-    /// It shows so much and fails.
+    /// Shows this much and fails.
     Fail {
         shown: String,
         fault: ModelFault,
@@ -81,34 +81,34 @@ impl Script {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on it answers every request, at once.
+    /// Makes it answer every request, at once.
     pub(crate) fn calm_down(&self) {
         self.lock().calm = true;
     }
 
-    /// From now on it answers every request in few words of which it reports no count: what is sent is what counts.
+    /// Makes it answer every request briefly and report no usage, so that only sent text is counted.
     pub(crate) fn be_plain(&self) {
         let mut inner = self.lock();
         (inner.calm, inner.plain) = (true, true);
     }
 
-    /// The next turn's answer calls so many tools at once.
+    /// Makes the next turn's answer call this many tools at once.
     pub(crate) fn call_next(&self, calls: usize) {
         self.lock().calls = calls;
     }
 
-    /// Summaries wait from now on, or no more.
+    /// Holds summaries back, or releases them.
     pub(crate) fn hold_summaries(&self, held: bool) {
         self.trace.line(format_args!("model: summaries are {}", if held { "held back" } else { "let go" }));
         self.held.send_replace(held);
     }
 
-    /// Summaries that were asked for so far.
+    /// Returns the number of summaries requested so far.
     pub(crate) fn summaries(&self) -> usize {
         self.lock().asked.iter().filter(|asked| !asked.is_turn()).count()
     }
 
-    /// What it was asked, in order.
+    /// Takes the requests received, in order.
     pub(crate) fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.lock().asked)
     }
@@ -193,7 +193,7 @@ fn some_call(rng: &mut Rng) -> Part {
     Part::ToolCall { call_id: "call_0".parse().expect("an id"), name: name.into(), arguments: arguments.into() }
 }
 
-/// A call that can be answered.
+/// Returns a call that can be answered.
 fn good_call(at: usize) -> Part {
     let call_id = format!("call_{at}").parse().expect("an id");
     Part::ToolCall { call_id, name: "look".into(), arguments: r#"{"at":"x"}"#.into() }
@@ -207,7 +207,7 @@ pub(crate) struct Model {
     pub(crate) alive: Arc<AtomicBool>,
 }
 
-/// A request that is being answered, until it is answered or dropped.
+/// A request in progress, until answered or dropped.
 struct Answering<'a>(&'a Model, Purpose);
 
 impl Drop for Answering<'_> {

@@ -1,7 +1,7 @@
-//! Races: what happens while a compaction is made in the background. Each is run for many seeds, which decide who is there,
-//! how much is said and when things happen; afterwards every promise is checked, and what this race is about.
+//! Races: what happens during a background compaction. Each runs for many seeds, which decide who is connected, how
+//! much is said and when things happen; then every guarantee is checked, and what the race is about.
 //!
-//! The model holds its summaries back until the race has been run, so a compaction is at work for as long as it takes.
+//! The model holds its summaries back until the race is over, so a compaction runs as long as needed.
 
 use crate::{
     TAIL_LINES,
@@ -19,16 +19,16 @@ use std::{ops::RangeInclusive, time::Duration};
 
 const SEEDS: RangeInclusive<u64> = 1..=60;
 
-/// Who sends the commands: the first that is let in as the owner.
+/// The client that sends the commands: the first one admitted as owner.
 const OWNER: usize = 1;
 
-/// Inputs after which the window must be nearly full.
+/// Inputs within which the window must be nearly full.
 const INPUTS_MAX: usize = 60;
 
-/// How often is looked whether something has come about.
+/// How often to check for a condition.
 const LOOKS_MAX: usize = 400;
 
-/// Runs a race for every seed; `check` is given what the race returned and what the run left behind.
+/// Runs a race for every seed; `check` receives the race's result and the run's history.
 fn race<T>(run: impl AsyncFn(&mut World) -> T, check: impl Fn(&T, &History) -> Result<(), String>) {
     for seed in SEEDS {
         let (told, history, trace) = run_scenario(seed, &run);
@@ -43,7 +43,7 @@ fn race<T>(run: impl AsyncFn(&mut World) -> T, check: impl Fn(&T, &History) -> R
     }
 }
 
-/// Waits until something is so.
+/// Waits for a condition.
 async fn until(world: &mut World, what: &str, is_so: impl AsyncFn(&World) -> bool) {
     for _ in 0..LOOKS_MAX {
         world.pass(Duration::from_millis(5)).await;
@@ -54,7 +54,7 @@ async fn until(world: &mut World, what: &str, is_so: impl AsyncFn(&World) -> boo
     panic!("it does not come about that {what}");
 }
 
-/// Has everyone come in.
+/// Connects all clients.
 async fn gather(world: &mut World) {
     until(world, "everyone is in", async |world| {
         world.clients[OWNER].owns() && world.clients.iter().all(|client| client.connection.is_some())
@@ -66,13 +66,13 @@ async fn tell(world: &mut World, name: &str, payload: Value) {
     send(world, OWNER, make(name, payload)).await;
 }
 
-/// Says so many words, and more with a turn's time.
+/// Sends an input of this many words, and lets a turn's time pass.
 async fn input(world: &mut World, words: usize) {
     let number = world.commands + 1;
     send(world, OWNER, say(&format!("input {number}: {}", "word ".repeat(words)), None)).await;
 }
 
-/// Every command is answered, no turn is running and nothing waits.
+/// Returns true if every command is answered, no turn is running and nothing is queued.
 fn is_quiet(world: &World) -> bool {
     let client = &world.clients[OWNER];
     client.unanswered.is_empty() && client.view.turn.is_none() && client.view.queue.is_empty()
@@ -82,18 +82,18 @@ async fn quiet(world: &mut World) {
     until(world, "the session is quiet", async |world| is_quiet(world)).await;
 }
 
-/// The compaction that is made in the background.
+/// Returns the compaction running in the background.
 async fn at_work(world: &World) -> Option<JobId> {
     let compaction = world.clients[OWNER].snapshot().await?.compaction?;
     compaction.background.then_some(compaction.job_id)
 }
 
-/// Tokens of the next request.
+/// Returns the tokens of the next request.
 async fn tokens(world: &World) -> u64 {
     world.clients[OWNER].snapshot().await.map_or(0, |snapshot| snapshot.context_info.token_count)
 }
 
-/// Talks until a compaction is made in the background, and holds it there.
+/// Talks until a background compaction starts, and holds it there.
 async fn fill(world: &mut World) -> JobId {
     world.script.hold_summaries(true);
     gather(world).await;
@@ -108,7 +108,7 @@ async fn fill(world: &mut World) -> JobId {
     panic!("{INPUTS_MAX} inputs and no compaction in the background");
 }
 
-/// Lets the summaries go, and waits until no compaction is at work.
+/// Releases the summaries, and waits until no compaction is running.
 async fn finish(world: &mut World) {
     world.script.hold_summaries(false);
     until(world, "the compaction is over", async |world| {
@@ -118,7 +118,7 @@ async fn finish(world: &mut World) {
     .await;
 }
 
-/// The same, and talks on until what is held is committed.
+/// Like [`finish`], and talks on until the held compaction is committed.
 async fn commit(world: &mut World) {
     finish(world).await;
     for _ in 0..INPUTS_MAX {
@@ -141,7 +141,7 @@ fn made(history: &History) -> Vec<&ContextCompacted> {
     made.collect()
 }
 
-/// With what code a job came to nothing, as the log says.
+/// Returns the error code of a job that was not committed, from the log.
 fn failed(history: &History, job: &JobId) -> Option<ErrorCode> {
     history.events.iter().find_map(|event| match event {
         Event::CompactionFailed(failed) if failed.job_id == *job => Some(failed.code),
@@ -153,7 +153,7 @@ fn ensure(right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if right { Ok(()) } else { Err(why()) }
 }
 
-/// Nothing but this job was committed, for which nobody had to wait.
+/// Checks that only this job was committed, without a pause for anybody.
 fn only_in_the_background(job: &JobId, history: &History) -> Result<(), String> {
     let made = made(history);
     let right = match made.as_slice() {
@@ -163,7 +163,7 @@ fn only_in_the_background(job: &JobId, history: &History) -> Result<(), String> 
     ensure(right, || format!("not `{job}` alone, without a pause, but {made:?}"))
 }
 
-/// Nothing was committed, and everybody was told why.
+/// Checks that nothing was committed, and that everybody was told why.
 fn came_to_nothing(job: &JobId, history: &History, code: ErrorCode) -> Result<(), String> {
     let (made, failed) = (made(history), failed(history, job));
     ensure(made.is_empty(), || format!("a compaction was made: {made:?}"))?;
@@ -182,7 +182,7 @@ fn crossing_with_many_items_gives_one_compaction() {
             }
             let held = world.wire.rng.bool();
             world.script.hold_summaries(held);
-            // One turn with several calls, and a full line behind it: all of it arrives at once.
+            // One turn with several calls, and a full queue behind it, all arriving at once.
             let calls = world.wire.rng.usize(3..6);
             world.script.call_next(calls);
             input(world, 10).await;
@@ -220,7 +220,7 @@ fn input_during_a_background_compaction() {
                     quiet(world).await;
                 }
             }
-            // The turns end although no summary is given yet.
+            // The turns end although no summary has arrived.
             quiet(world).await;
             let still = at_work(world).await;
             commit(world).await;
@@ -241,7 +241,7 @@ fn cancel_during_a_background_compaction() {
             let named = if world.wire.rng.bool() { json!({ "jobId": job }) } else { json!({}) };
             tell(world, "cancel_compaction", named).await;
             if world.wire.rng.bool() {
-                // The summary comes at the very moment.
+                // The summary arrives at this very moment.
                 world.script.hold_summaries(false);
             }
             finish(world).await;
@@ -479,7 +479,7 @@ fn a_preview_of_open_calls_is_not_applied_over_their_results() {
                 quiet(world).await;
             }
         },
-        // What is lost is found by what every request must hold.
+        // A loss is detected by what every request must contain.
         |(), _| Ok(()),
     );
 }

@@ -13,10 +13,10 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// Commands that one connection may have unanswered: below what its channel of replies holds.
+/// Unanswered commands that one connection may have: fewer than its reply channel holds.
 const WAITING_MAX: usize = 8;
 
-/// The undisturbed observer's number: it reads, is never cut off by itself, and writes nothing.
+/// The number of the undisturbed observer: it reads, never disconnects by itself, and writes nothing.
 pub(crate) const UNDISTURBED: usize = 0;
 
 pub(crate) fn owner_takes_over() -> Wish {
@@ -34,9 +34,9 @@ fn look() -> ToolOffer {
     ToolOffer { name: "look".into(), description: "Looks.".into(), parameters, timeout_ms: None, idempotent: None }
 }
 
-/// Some client does something.
+/// Makes some client do something.
 pub(crate) async fn act(world: &mut World) {
-    // Whoever owns the session has more to do than the others.
+    // The owner has more to do than the others.
     let owner = world.clients.iter().position(Client::owns).filter(|_| world.wire.rng.u8(..100) < 65);
     let number = owner.unwrap_or_else(|| world.wire.rng.usize(..world.clients.len()));
     if world.clients[number].is_away() {
@@ -46,7 +46,7 @@ pub(crate) async fn act(world: &mut World) {
         return;
     }
     if world.clients[number].connection.is_none() {
-        // It waits to be let in; at times it does not wait any longer.
+        // It waits to join, and sometimes stops waiting.
         if number != UNDISTURBED && world.wire.rng.u8(..100) < world.profile.cuts {
             world.clients[number].cut(&mut world.wire);
         }
@@ -59,7 +59,7 @@ pub(crate) async fn act(world: &mut World) {
             world.clients[number].read(&mut world.wire, 64 * 1024, Some(frames)).await;
         }
         world.clients[number].cut(&mut world.wire);
-        // Twice in a row: it comes back and is cut off again before it has read a word.
+        // Twice in a row: it reconnects and disconnects again before it has read anything.
         if world.wire.rng.u8(..4) == 0 {
             join(world, number);
         }
@@ -97,7 +97,7 @@ fn join(world: &mut World, number: usize) {
     world.clients[number].join(&mut world.wire, &server, wish);
 }
 
-/// An owner sends a command: a new one, one of which it does not know what became, or one that was answered before.
+/// Makes an owner send a command: a new one, one of unknown outcome, or an answered one.
 async fn write(world: &mut World, number: usize) {
     if answer_hook(world, number).await {
         return;
@@ -111,7 +111,7 @@ async fn write(world: &mut World, number: usize) {
         let answered: Vec<_> = client.answered.iter().collect();
         let again = rng.choice(&open).or(rng.choice(&answered)).map(|(id, command)| (id.clone(), command.clone()));
         if let Some((id, command)) = again {
-            // The same id with other content, at times.
+            // Sometimes the same id with different content.
             let command = if rng.u8(..6) == 0 { say("something else", None) } else { command };
             world.clients[number].send(&mut world.wire, id, command).await;
         }
@@ -221,7 +221,7 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     })
 }
 
-/// Mostly one that compacts by itself.
+/// Mostly one that compacts automatically.
 fn some_strategy(rng: &mut Rng) -> &'static str {
     const STRATEGIES: &[&str] = &[
         "threshold",
@@ -254,7 +254,7 @@ pub(crate) fn make(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
 }
 
-/// A client looks at the oldest call of its hooks, if there is one: it answers, or does not.
+/// Makes a client handle the oldest call of its hooks, if any: it answers, or does not.
 async fn answer_hook(world: &mut World, number: usize) -> bool {
     let calls = world.clients[number].connection.as_mut().map(|connection| &mut connection.calls);
     let Some(call) = calls.and_then(VecDeque::pop_front) else { return false };
@@ -265,7 +265,7 @@ async fn answer_hook(world: &mut World, number: usize) -> bool {
     true
 }
 
-/// The owner's tools answer, so that no turn waits for them, and what waits for a move that came to nothing is let go.
+/// Makes the owner's tools answer, so that no turn waits for them, and releases what waits for a failed move.
 pub(crate) async fn answer_calls(world: &mut World) {
     let Some(number) = world.clients.iter().position(Client::owns) else { return };
     while answer_hook(world, number).await {}

@@ -1,5 +1,5 @@
-//! A client as PROTOCOL asks for it: a fold. It takes the state that it was given when it joined, applies events in the
-//! order of `seq`, and puts streamed text where its offset says. Written against the protocol, not against the server.
+//! A client's view as the protocol defines it: a fold. It takes the state received on joining, applies events in the
+//! order of `seq`, and inserts streamed text at its offset. Written against the protocol, not against the server.
 
 use reseed::runtime::{LeftOff, Seen};
 use reseed_protocol::{
@@ -10,10 +10,10 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Failures of each kind that PROTOCOL says the server tells of.
+/// Failures of each kind that the server reports, according to the protocol.
 const FAILURES_MAX: usize = 16;
 
-/// Where a session stands, as a client knows it.
+/// A session's state, as a client knows it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct View {
     pub(crate) epoch: String,
@@ -33,11 +33,11 @@ pub(crate) struct View {
     pub(crate) pins: Vec<Pin>,
     pub(crate) undone: Vec<EntryId>,
     pub(crate) entries: BTreeMap<EntryId, Entry>,
-    /// The answer that is being streamed, as far as it was shown.
+    /// The answer being streamed, as far as it was shown.
     pub(crate) streamed: Option<Streamed>,
 }
 
-/// An answer that is being streamed: its parts' texts.
+/// An answer being streamed: the texts of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Streamed {
     pub(crate) item: EntryId,
@@ -45,7 +45,7 @@ pub(crate) struct Streamed {
 }
 
 impl View {
-    /// The fold of a whole log.
+    /// Folds a whole log.
     pub(crate) fn of(epoch: &str, events: &[Event]) -> Self {
         let mut view = Self { epoch: epoch.to_owned(), ..Self::default() };
         for event in events {
@@ -54,7 +54,7 @@ impl View {
         view
     }
 
-    /// Takes the next durable event.
+    /// Applies the next durable event.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.seq += 1;
         match event {
@@ -137,10 +137,10 @@ impl View {
         }
     }
 
-    /// Takes an ephemeral event.
+    /// Applies an ephemeral event.
     ///
     /// # Errors
-    /// A piece of text that does not go where the text ends.
+    /// Text that does not continue where the text ends.
     pub(crate) fn decorate(&mut self, event: &EphemeralEvent) -> Result<(), String> {
         match event {
             EphemeralEvent::ItemStarted(started) => {
@@ -169,7 +169,7 @@ impl View {
         Ok(())
     }
 
-    /// From where a client goes on that has seen this.
+    /// Returns the position from which a client with this view resumes.
     pub(crate) fn left_off(&self) -> LeftOff {
         let parts = self.streamed.iter().flat_map(|streamed| {
             streamed.parts.iter().map(|(part, text)| Seen {
@@ -181,7 +181,7 @@ impl View {
         LeftOff { epoch: self.epoch.clone(), seq: self.seq, items: parts.collect() }
     }
 
-    /// The path to the leaf, oldest first, as far as its entries are known.
+    /// Returns the path to the leaf, oldest first, as far as its entries are known.
     pub(crate) fn path(&self) -> Vec<&Entry> {
         let mut path = Vec::new();
         let mut walked = BTreeSet::new();
@@ -196,8 +196,8 @@ impl View {
     }
 }
 
-/// The first thing in which two states differ, field by field; but for entries that one of them was never given: whoever
-/// joined late knows the path as it was then, and asks for more when the session moves elsewhere.
+/// Returns the first difference between two states, field by field; except for entries that one of them never received:
+/// a client that joined late knows the path as it was then, and requests more when the session moves elsewhere.
 pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
     let fields = |view: &View| {
         [
@@ -228,7 +228,7 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
     differing.or((mine != theirs).then(|| "the path".to_owned()))
 }
 
-/// The texts of an entry's parts, at their places.
+/// Returns the texts of an entry's parts, with their indices.
 pub(crate) fn texts(content: &[Part]) -> impl Iterator<Item = (u32, &str)> {
     content.iter().zip(0..).filter_map(|(part, at)| match part {
         Part::Text { text } | Part::Reasoning { text, .. } => Some((at, text.as_str())),

@@ -1,8 +1,7 @@
-//! The world of a run: servers over one disk, clients, a model, and what goes wrong among them. One seed decides all of
-//! it.
+//! The world of a run: servers over one disk, clients, a model, and faults. One seed determines all of it.
 //!
-//! The world is stepped: each step does one thing (a client acts, time passes, something breaks) and then lets the
-//! server's tasks run for a few turns of the scheduler. Time is tokio's, paused: it passes only when everyone waits.
+//! The world is stepped: each step does one thing (a client acts, time passes, a fault) and then runs the server's
+//! tasks for a few turns of the scheduler. Time is tokio's, paused: it passes only when everyone waits.
 
 use crate::{
     broken::Broken,
@@ -38,13 +37,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Steps of a run, at least and at most.
+/// Steps of a run, minimum and maximum.
 const STEPS: std::ops::Range<usize> = 60..220;
 
-/// When every run begins.
+/// The start time of every run.
 const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
 
-/// How often a session may be looked at before it must have come to rest.
+/// How often a session is checked before it must be idle.
 const REST_LOOKS_MAX: usize = 400;
 
 /// A run.
@@ -60,32 +59,32 @@ pub(crate) struct World {
     nodes: usize,
 }
 
-/// A server that is up.
+/// A running server.
 struct Up {
     server: Server,
     alive: Arc<AtomicBool>,
 }
 
-/// What a run is about: each seed tries other things more than others.
+/// The emphasis of a run: each seed stresses different things.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// Of a thousand accesses to the disk.
+    /// Disk faults per thousand accesses.
     pub(crate) disk_faults: u32,
-    /// One in so many accesses to the disk is slow.
+    /// One in this many disk accesses is slow.
     pub(crate) disk_slow: u8,
-    /// Of a hundred steps.
+    /// Faults per hundred steps.
     pub(crate) troubles: u8,
-    /// Of a hundred things that a client does.
+    /// Disconnects per hundred client actions.
     pub(crate) cuts: u8,
     /// Nobody watches the whole time, so that the session may be alone and leave memory.
     pub(crate) alone: bool,
     /// The longest input, in words.
     pub(crate) words: usize,
-    /// Most turns of the scheduler after a step.
+    /// Most scheduler turns after a step.
     pub(crate) turns: u32,
 }
 
-/// The time of day, which follows tokio's and is set back or forth at times.
+/// The time of day, which follows tokio's and sometimes jumps back or forth.
 struct SimClock {
     began: Instant,
     off_by: AtomicI64,
@@ -99,11 +98,11 @@ impl Clock for SimClock {
 }
 
 thread_local! {
-    /// What panicked in the run of this thread. tokio catches panics of tasks, and the server goes on without them.
+    /// Panics in the run of this thread. tokio catches panics of tasks, and the server continues without them.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has panics noted, besides what is done with them anyway.
+/// Installs a hook that records panics.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -116,7 +115,7 @@ fn note_panics() {
     PANICS.take();
 }
 
-/// Runs one seed, and returns what it leaves behind with its trace.
+/// Runs one seed, and returns its history and trace.
 pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
     note_panics();
     let trace = Trace::default();
@@ -134,8 +133,8 @@ pub(crate) fn run(seed: u64, broken: Broken) -> (History, String) {
     (history, trace.text())
 }
 
-/// Runs a scenario in a world in which nothing breaks by itself and the model answers every request, and returns what
-/// it leaves behind with its trace. The seed decides the rest: who is there, and when things happen.
+/// Runs a scenario in a world without faults, in which the model answers every request, and returns its history and
+/// trace. The seed determines the rest: who is connected, and when things happen.
 pub(crate) fn run_scenario<T>(seed: u64, scenario: impl AsyncFnOnce(&mut World) -> T) -> (T, History, String) {
     note_panics();
     let trace = Trace::default();
@@ -175,7 +174,7 @@ impl World {
             words: [20, 80, 160][rng.usize(..3)],
             turns: [2, 6, 20][rng.usize(..3)],
         };
-        // What is broken must be caught, whatever else happens: hooks would only be in the way.
+        // An injected fault must be detected whatever else happens: hooks would only interfere.
         let habits = Habits::new(seed, broken != Broken::Nothing, trace.clone());
         Self::with_profile(seed, rng, profile, habits, broken, trace).await
     }
@@ -205,7 +204,7 @@ impl World {
         world
     }
 
-    /// The newest server, to which clients connect.
+    /// Returns the newest server, to which clients connect.
     pub(crate) fn server(&self) -> Server {
         self.servers.last().expect("there is always a server").server.clone()
     }
@@ -270,7 +269,7 @@ impl World {
         }
     }
 
-    /// Something breaks.
+    /// Causes a fault.
     async fn trouble(&mut self) {
         match self.wire.rng.u8(..10) {
             8.. if self.profile.alone => {
@@ -290,7 +289,7 @@ impl World {
                 let grace = Duration::from_millis(self.wire.rng.u64(0..2_000));
                 self.wire.trace.line(format_args!("world: the server stops within {} ms", grace.as_millis()));
                 self.server().registry.stop(grace).await;
-                // Every socket is closed with the server; what was published by then is in its buffer.
+                // Every socket closes with the server; what was published by then is in its buffer.
                 for client in &mut self.clients {
                     client.read_all(&mut self.wire).await;
                     client.cut(&mut self.wire);
@@ -311,7 +310,7 @@ impl World {
         }
     }
 
-    /// The machine goes down with every server on it.
+    /// Crashes the machine with all of its servers.
     pub(crate) async fn crash(&mut self) {
         self.wire.trace.line("world: the machine goes down");
         self.bury();
@@ -324,7 +323,7 @@ impl World {
         }
     }
 
-    /// What a server does before it takes commands: it decides about what a crash left half done.
+    /// Settles what a crash left unfinished, as a server does before it accepts commands.
     async fn settle_forks(&mut self) {
         if let Err(error) = fork::settle(&self.server().registry).await {
             self.wire.trace.line(format_args!("world: forks are not settled: {error}"));
@@ -337,14 +336,14 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, the model answers, every client comes back and reads to the end: the session must
-    /// come to rest.
+    /// Stops all faults, makes the model answer, and reconnects every client, which reads to the end: the session must
+    /// become idle.
     async fn settle(&mut self) {
         self.wire.trace.line("-- the world settles");
         self.wire.disk.heal();
         self.script.calm_down();
         self.habits.calm_down();
-        // Of several servers only the newest is reached; those that did not know of it are gone.
+        // Of several servers only the newest is reachable; others that did not know of it are gone.
         let newest = self.servers.pop();
         let newest_node = newest.as_ref().map(|up| up.server.node);
         self.bury();
@@ -354,12 +353,12 @@ impl World {
                 client.cut(&mut self.wire);
             }
         }
-        // Whoever does not know what became of a command sends it again.
+        // A client that does not know the outcome of a command sends it again.
         for number in 1..self.clients.len() {
             self.clear_up(number).await;
         }
         for look in 0..REST_LOOKS_MAX {
-            // Late ones are long: a queue of turns may wait at several points each for hooks whose client is gone.
+            // Late waits are long: each of several queued turns may wait for hooks of an absent client.
             let millis = match look {
                 ..20 => 10,
                 20..200 => 2_000,
@@ -370,7 +369,7 @@ impl World {
             let snapshot = self.clients[1].snapshot().await;
             let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
                 let idle = snapshot.turn.is_none() && snapshot.compaction.is_none() && snapshot.queue.is_empty();
-                // A preview is its client's own business: nobody else is told that it is being made.
+                // A preview is only its client's business: nobody else is told that it is being made.
                 let is_answered = |client: &Client| client.connection.as_ref().is_some_and(|c| c.waiting.is_empty());
                 let read = |client: &Client| is_answered(client) && client.view.seq == snapshot.seq;
                 idle && self.clients.iter().all(read)
@@ -383,7 +382,7 @@ impl World {
         self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
     }
 
-    /// A client becomes the owner and sends what was not answered.
+    /// Makes a client the owner, which repeats its unanswered commands.
     async fn clear_up(&mut self, number: usize) {
         for _ in 0..20 {
             if self.clients[number].owns() {
@@ -411,7 +410,7 @@ impl World {
         self.wire.trace.line(format_args!("client {number}: was never answered: {left:?}"));
     }
 
-    /// Lets time pass, brings back who is away, and has everyone read all there is.
+    /// Lets time pass, reconnects absent clients, and makes everyone read everything.
     pub(crate) async fn pass(&mut self, time: Duration) {
         sleep(time).await;
         let server = self.server();
@@ -426,7 +425,7 @@ impl World {
         }
     }
 
-    /// Writes down where everything stands, and where it stands once more after everything was started anew.
+    /// Records the final states, and the state after a restart of everything.
     async fn end(mut self) -> History {
         let session = self.wire.session.clone();
         let live = self.clients[1].snapshot().await;

@@ -1,4 +1,4 @@
-//! The real binary, run as its users run it: in a folder of its own, on a free port, with an environment of its own.
+//! The real binary, run as users run it: in its own directory, on a free port, with its own environment.
 
 use std::{ffi::OsStr, fs, path::Path, process::Stdio, time::Duration};
 use tokio::{
@@ -7,24 +7,24 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the binary may take on a machine that is busy with other tests; reached only by a test that fails.
+/// How long the binary may take on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The file in the server's folder that its log goes to.
+/// The log file in the server's directory.
 pub(crate) const LOG: &str = "log";
 
-/// A running server. Dropped, it is killed.
+/// A running server; killed on drop.
 pub(crate) struct Binary {
     /// `127.0.0.1:PORT`.
     pub(crate) address: String,
-    /// The line that named the address.
+    /// The line with the address.
     pub(crate) start_line: String,
     child: Child,
-    /// Kept, so that what the server prints later has somewhere to go.
+    /// Kept so that later output has somewhere to go.
     printed: Lines<BufReader<ChildStdout>>,
 }
 
-/// A command of the binary that came to its end.
+/// The result of a finished command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -45,7 +45,7 @@ fn configured(mut command: Command, folder: &Path, settings: &[(&str, &str)]) ->
     command
 }
 
-/// Runs `reseed ARGUMENTS…` to its end.
+/// Runs `reseed ARGUMENTS…` to completion.
 pub(crate) async fn run(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Ended {
     let output = timeout(PATIENCE, command(folder, arguments, settings).output());
     let output = output.await.unwrap_or_else(|_| panic!("{arguments:?} with {settings:?} did not end")).unwrap();
@@ -57,15 +57,15 @@ pub(crate) async fn run(folder: &Path, arguments: &[&str], settings: &[(&str, &s
 }
 
 impl Binary {
-    /// Starts a server in this folder and waits for the line that names its address.
+    /// Starts a server in this directory and waits for the line with its address.
     pub(crate) async fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
         Self::started(folder, command(folder, &[], settings)).await
     }
 
-    /// The same for a server whose files cannot grow beyond so many KiB, as on a full disk.
+    /// Like [`Self::start`], with a limit on the size of files in KiB, as on a full disk.
     pub(crate) async fn start_with_file_limit(folder: &Path, settings: &[(&str, &str)], kib: u64) -> Self {
-        // Without the trap the signal that the system sends would end the process; so, the write fails. In POSIX shells
-        // the limit counts blocks of 512 bytes.
+        // Without the trap the system's signal would end the process; with it, the write fails. POSIX shells count the
+        // limit in blocks of 512 bytes.
         let script = format!("trap '' XFSZ; ulimit -f {} && exec \"$0\"", kib * 2);
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_reseed")]);
@@ -83,18 +83,18 @@ impl Binary {
         Self { address, start_line, child, printed }
     }
 
-    /// The socket's address.
+    /// Returns the socket's address.
     pub(crate) fn ws(&self) -> String {
         format!("ws://{}/ws", self.address)
     }
 
-    /// The next line that it prints behind the start line.
+    /// Returns the next line printed after the start line.
     pub(crate) async fn next_line(&mut self) -> String {
         let line = timeout(PATIENCE, self.printed.next_line()).await.expect("it prints a line in time");
         line.unwrap().expect("it prints more lines")
     }
 
-    /// The process's number.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
     }
@@ -105,7 +105,7 @@ impl Binary {
         assert!(sent.unwrap().success());
     }
 
-    /// Lets the files of a server that was started with a limit grow to so many KiB from now on, at most to that limit.
+    /// Sets the file size limit in KiB of a server started with one, at most to that limit.
     pub(crate) async fn limit_files(&self, kib: u64) {
         let limit = format!("--fsize={}:", kib * 1024);
         let set = Command::new("prlimit").args(["--pid", &self.pid().to_string(), &limit]).status().await;
@@ -123,13 +123,13 @@ impl Binary {
         assert_eq!(self.ended().await, Some(0));
     }
 
-    /// Kills it where it stands.
+    /// Kills it immediately.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 }
 
-/// Everything that servers in this folder logged.
+/// Returns everything that servers in this directory logged.
 pub(crate) fn logged(folder: &Path) -> String {
     fs::read_to_string(folder.join(LOG)).unwrap()
 }

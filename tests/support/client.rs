@@ -1,5 +1,5 @@
-//! A client that speaks frames: it sends JSON and waits for the frame it is asked for. What does not come in time fails
-//! the test with everything that came instead.
+//! A client that exchanges frames: it sends JSON and waits for a given frame. If that does not arrive in time, the test
+//! fails and shows what arrived instead.
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -10,21 +10,21 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest, protocol::CloseFrame},
 };
 
-/// How long a frame may take on a machine that is busy with other tests; reached only by a test that fails.
+/// How long a frame may take on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    /// Frames that came while another one was waited for.
+    /// Frames that arrived while another one was awaited.
     waiting: VecDeque<Value>,
-    /// Every frame that came, for the message of a failure.
+    /// Every frame received, for the message of a failure.
     pub(crate) seen: Vec<Value>,
     next: u64,
     name: String,
 }
 
 impl Client {
-    /// Connects and says nothing.
+    /// Connects without sending anything.
     pub(crate) async fn connect(url: &str) -> Self {
         Self::connect_with(url, &[]).await
     }
@@ -40,7 +40,7 @@ impl Client {
         Self { socket, waiting: VecDeque::new(), seen: Vec::new(), next: 0, name }
     }
 
-    /// Connects and says hello.
+    /// Connects and sends hello.
     pub(crate) async fn v2(url: &str) -> Self {
         let mut client = Self::connect(url).await;
         let welcome = client.ask("hello", json!({ "protocolVersion": 2 })).await;
@@ -48,7 +48,7 @@ impl Client {
         client
     }
 
-    /// Connects, says hello and opens a new session; also returns `session_opened`'s payload.
+    /// Connects, sends hello and opens a new session; also returns `session_opened`'s payload.
     pub(crate) async fn v2_session(url: &str) -> (Self, Value) {
         let mut client = Self::v2(url).await;
         let opened = client.ask("open_session", json!({})).await;
@@ -56,13 +56,13 @@ impl Client {
         (client, opened["payload"].clone())
     }
 
-    /// A new command id.
+    /// Returns a new command id.
     pub(crate) fn id(&mut self) -> String {
         self.next += 1;
         format!("{}-test-{:06}", self.name, self.next)
     }
 
-    /// Sends text as it is.
+    /// Sends text unchanged.
     pub(crate) async fn send_raw(&mut self, text: impl Into<String>) {
         self.send_message(Message::text(text.into())).await;
     }
@@ -84,30 +84,30 @@ impl Client {
         self.send_raw(json!({ "id": id, "type": kind, "payload": payload }).to_string()).await;
     }
 
-    /// Sends a command and waits for its reply; events that come before it are kept.
+    /// Sends a command and waits for its reply; earlier events are kept.
     pub(crate) async fn ask(&mut self, kind: &str, payload: Value) -> Value {
         let id = self.send(kind, payload).await;
         self.until(|frame| frame["id"] == id.as_str()).await
     }
 
-    /// Says something on v2 and waits for the turn's end; returns `turn_finished`'s payload.
+    /// Sends input on v2 and waits for the turn's end; returns `turn_finished`'s payload.
     pub(crate) async fn turn(&mut self, text: &str) -> Value {
         let accepted = self.ask("user_input", json!({ "input": text })).await;
         assert_eq!(accepted["type"], "accepted", "{accepted}");
         self.event("turn_finished").await["payload"].clone()
     }
 
-    /// Waits for an event of this type; others that come before it are kept.
+    /// Waits for an event of this type; other events before it are kept.
     pub(crate) async fn event(&mut self, kind: &str) -> Value {
         self.until(|frame| frame["type"] == kind).await
     }
 
-    /// Lets go of the frames that came and were not waited for; returns those of this type.
+    /// Drops the frames that arrived unawaited; returns those of this type.
     pub(crate) fn forget(&mut self, kind: &str) -> Vec<Value> {
         self.waiting.drain(..).filter(|frame| frame["type"] == kind).collect()
     }
 
-    /// Waits for the next frame, whatever it is; `None` when the socket is closed.
+    /// Waits for the next frame of any type; `None` if the socket is closed.
     pub(crate) async fn next_frame(&mut self) -> Option<Value> {
         if let Some(frame) = self.waiting.pop_front() {
             return Some(frame);
@@ -115,7 +115,7 @@ impl Client {
         self.receive().await.ok()
     }
 
-    /// Waits for a frame that `wanted` accepts; others that come before it are kept.
+    /// Waits for a frame that `wanted` accepts; earlier ones are kept.
     pub(crate) async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.waiting.iter().position(&wanted) {
             return self.waiting.remove(at).unwrap();
@@ -129,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Waits until the server closes; returns the code, 1006 where it sent none.
+    /// Waits until the server closes; returns the code, or 1006 without one.
     pub(crate) async fn closed(&mut self) -> u16 {
         loop {
             if let Err(close) = self.receive().await {
@@ -138,13 +138,13 @@ impl Client {
         }
     }
 
-    /// Hangs up without a word.
+    /// Disconnects without a close frame.
     pub(crate) fn hang_up(self) {
         drop(self);
     }
 
     async fn receive(&mut self) -> Result<Value, Option<CloseFrame>> {
-        // One limit for all of it: the server's pings come more often than that.
+        // One limit for all of it: the server's pings arrive more often than that.
         let received = tokio::time::timeout(PATIENCE, text_or_end(&mut self.socket)).await;
         let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
         let text = received?;
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// The next text frame, or how the server closed.
+/// Returns the next text frame, or how the server closed.
 async fn text_or_end(socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>) -> Result<String, Option<CloseFrame>> {
     loop {
         match socket.next().await {

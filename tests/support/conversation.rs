@@ -1,21 +1,21 @@
-//! A conversation of many turns in either dialect: it says something, answers the tools that the model calls, and waits
-//! until the turn is over.
+//! A conversation of many turns in either protocol version: sends input, answers the model's tool calls, and waits
+//! until the turn ends.
 
 use super::client::Client;
 use serde_json::{Value, json};
 
-/// What a client can speak.
+/// The protocol version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     V1,
     V2,
 }
 
-/// Answers the calls of a tool; it is given the call's number, from 0.
+/// Answers a tool's calls; receives the number of the call, from 0.
 type Tool = Box<dyn FnMut(u64) -> String + Send>;
 
-/// A client in the middle of a conversation. It takes the frames in the order in which they come; those of the last turn
-/// and before are in [`Client::seen`].
+/// A client during a conversation. It reads frames in order; those of the last turn and earlier are in
+/// [`Client::seen`].
 pub(crate) struct Conversation {
     pub(crate) client: Client,
     pub(crate) dialect: Dialect,
@@ -26,9 +26,9 @@ pub(crate) struct Conversation {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ended {
-    /// `None` where it was completed, else the code and the message of its error.
+    /// `None` if it completed, else the code and message of its error.
     pub(crate) error: Option<(String, String)>,
-    /// How full the window was then.
+    /// The context info at that time.
     pub(crate) info: Value,
 }
 
@@ -42,7 +42,7 @@ impl Conversation {
         Self { client, dialect, tool: None, calls: 0 }
     }
 
-    /// Offers the model the tool `look` and answers its calls with this; only on v2.
+    /// Offers the model the tool `look` and answers its calls with this function; only on v2.
     pub(crate) async fn offer(&mut self, tool: impl FnMut(u64) -> String + Send + 'static) {
         let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
         let ok = self.client.ask("register_tools", json!({ "tools": [look] })).await;
@@ -50,7 +50,7 @@ impl Conversation {
         self.tool = Some(Box::new(tool));
     }
 
-    /// Sends a message of the user's, and waits for nothing.
+    /// Sends a user message without waiting.
     pub(crate) async fn send(&mut self, text: &str) {
         let input = match self.dialect {
             Dialect::V1 => json!([{ "type": "message", "role": "user", "content": text }]),
@@ -59,20 +59,20 @@ impl Conversation {
         self.client.send("user_input", json!({ "input": input })).await;
     }
 
-    /// Says something and waits until its turn is over.
+    /// Sends input and waits until its turn ends.
     pub(crate) async fn say(&mut self, text: &str) -> Ended {
         self.send(text).await;
         self.turn_end().await
     }
 
-    /// The same for a turn that must be completed; returns how full the window is then.
+    /// Like [`Self::say`], for a turn that must complete; returns the context info.
     pub(crate) async fn talk(&mut self, text: &str) -> Value {
         let ended = self.say(text).await;
         assert_eq!(ended.error, None, "{:?} after {text:?}", self.dialect);
         ended.info
     }
 
-    /// Waits until a turn is over.
+    /// Waits until a turn ends.
     pub(crate) async fn turn_end(&mut self) -> Ended {
         let (mut error, mut info) = (None, Value::Null);
         loop {
@@ -81,7 +81,7 @@ impl Conversation {
             match frame["type"].as_str().unwrap() {
                 "tool_call" => self.answer(&payload["callId"]).await,
                 "context_info" => info = payload.clone(),
-                // On v1 a turn's error comes before its end; a frame that was refused begins no turn.
+                // On v1 a turn's error precedes its end; a refused frame starts no turn.
                 "error" if self.dialect == Dialect::V1 => error = Some(told(&payload["details"]["code"], payload)),
                 "error" => panic!("{frame}"),
                 "agent_finished" => return Ended { error, info },
@@ -102,12 +102,12 @@ impl Conversation {
         self.client.send("tool_result", json!({ "callId": call_id, "output": output })).await;
     }
 
-    /// How full the window is.
+    /// Returns the context info.
     pub(crate) async fn info(&mut self) -> Value {
         self.client.ask("get_context_info", json!({})).await["payload"].clone()
     }
 
-    /// The payloads of the frames of this type that came so far.
+    /// Returns the payloads of the frames of this type so far.
     pub(crate) fn came(&self, kind: &str) -> Vec<Value> {
         let frames = self.client.seen.iter().filter(|frame| frame["type"] == kind);
         frames.map(|frame| frame["payload"].clone()).collect()

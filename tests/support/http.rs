@@ -1,4 +1,4 @@
-//! HTTP by hand, so that a test chooses every header, `Host` too.
+//! A minimal HTTP client, so that a test controls every header, including `Host`.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::{
     net::TcpStream,
 };
 
-/// How long an answer may take on a machine that is busy with other tests; reached only by a test that fails.
+/// How long a response may take on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server answered.
+/// A server's response.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -20,23 +20,23 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// Asks `GET` of an address.
+/// Sends a `GET` request.
 pub(crate) async fn get(address: &str, path: &str) -> Answered {
     ask(address, "GET", path, &[]).await
 }
 
-/// Asks `GET` with a token.
+/// Sends a `GET` request with a token.
 pub(crate) async fn get_as(address: &str, path: &str, token: &str) -> Answered {
     ask(address, "GET", path, &[("Authorization", &format!("Bearer {token}"))]).await
 }
 
-/// Asks with these headers; `Host` is the address unless they say otherwise.
+/// Sends a request with these headers; `Host` is the address unless they say otherwise.
 pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
     let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: 0\r\n");
     if !headers.iter().any(|(name, _)| *name == "Host") {

@@ -1,8 +1,8 @@
-//! Reads JSON so that an absent field fails the test.
+//! JSON accessors that fail the test if a field is absent.
 //!
-//! `a["x"] == b["x"]` holds when both fields are gone, and in `a.as_u64() < b.as_u64()` an absent left side is less
-//! than everything. `tests/it/tidy/absent.rs` refuses such comparisons; one side of an equality that goes through here
-//! is enough.
+//! `a["x"] == b["x"]` holds if both fields are absent, and in `a.as_u64() < b.as_u64()` an absent left side is less
+//! than everything. `tests/it/tidy/absent.rs` rejects such comparisons; one side of an equality that uses these
+//! functions is enough.
 
 use serde_json::Value;
 
@@ -16,10 +16,10 @@ pub(crate) fn present(value: &Value) -> &Value {
     value
 }
 
-/// Returns this whole number.
+/// Returns this integer.
 ///
 /// # Panics
-/// It is absent, or no whole number.
+/// It is absent or not an integer.
 #[track_caller]
 pub(crate) fn whole(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a whole number was expected, found {value}"))
@@ -28,7 +28,7 @@ pub(crate) fn whole(value: &Value) -> u64 {
 /// Returns this number.
 ///
 /// # Panics
-/// It is absent, or no number.
+/// It is absent or not a number.
 #[track_caller]
 pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("a number was expected, found {value}"))

@@ -1,4 +1,4 @@
-//! What the tests share: a server in this process, the real binary, clients, a model's server, and what they talk of.
+//! Shared by the tests: an in-process server, the real binary, clients, a model server, and test conversations.
 
 pub(crate) mod binary;
 pub(crate) mod client;

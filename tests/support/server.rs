@@ -1,4 +1,4 @@
-//! A whole server in this process: real sockets on a free port, a store and a provider of the test's choice.
+//! A complete server in this process: real sockets on a free port, with a given store and provider.
 
 use reseed::{
     cli::serve::{self, Service},
@@ -9,18 +9,18 @@ use reseed::{
 };
 use std::sync::Arc;
 
-/// A running server. Dropped with the test's runtime.
+/// A running server; stops with the test's runtime.
 pub(crate) struct Server {
     pub(crate) service: Service,
 }
 
 impl Server {
-    /// A server over memory with these settings beside the usual ones of a test.
+    /// Starts a server over memory with these settings in addition to the tests' usual ones.
     pub(crate) async fn start(provider: impl Provider + 'static, settings: &[(&str, &str)]) -> Self {
         Self::over(provider, Arc::new(MemoryStore::new()), settings).await
     }
 
-    /// The same over a store of the test's.
+    /// Like [`Self::start`], over a given store.
     pub(crate) async fn over(
         provider: impl Provider + 'static,
         store: Arc<dyn SessionStore>,
@@ -29,7 +29,7 @@ impl Server {
         Self::of(&read(settings), Arc::new(provider), store).await
     }
 
-    /// A server over memory that asks these hooks.
+    /// Starts a server over memory with these hooks.
     pub(crate) async fn with_hooks(
         provider: impl Provider + 'static,
         hooks: Vec<Arc<dyn Hook>>,
@@ -38,7 +38,7 @@ impl Server {
         Self::over_with_hooks(provider, Arc::new(MemoryStore::new()), hooks, settings).await
     }
 
-    /// The same over a store of the test's.
+    /// Like [`Self::with_hooks`], over a given store.
     pub(crate) async fn over_with_hooks(
         provider: impl Provider + 'static,
         store: Arc<dyn SessionStore>,
@@ -49,19 +49,19 @@ impl Server {
         Self { service: service.unwrap_or_else(|error| panic!("{error:#}")) }
     }
 
-    /// A server that asks the model's server at this address, through the provider that the settings name.
+    /// Starts a server that uses the model server at this address, through the provider that the settings name.
     pub(crate) async fn facing(base_url: &str, settings: &[(&str, &str)]) -> Self {
         Self::facing_over(base_url, Arc::new(MemoryStore::new()), settings).await
     }
 
-    /// The same over a store of the test's.
+    /// Like [`Self::facing`], over a given store.
     pub(crate) async fn facing_over(base_url: &str, store: Arc<dyn SessionStore>, settings: &[(&str, &str)]) -> Self {
         let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());
         let provider = serve::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
         Self::of(&settings, provider, store).await
     }
 
-    /// A server with settings that are read already.
+    /// Starts a server with parsed settings.
     pub(crate) async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
         let service = serve::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));
         Self { service }
@@ -72,7 +72,7 @@ impl Server {
         self.service.running.address.to_string()
     }
 
-    /// The socket's address.
+    /// Returns the socket's address.
     pub(crate) fn ws(&self) -> String {
         format!("ws://{}/ws", self.address())
     }

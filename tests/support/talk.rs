@@ -1,5 +1,4 @@
-//! What conversations in tests are made of: texts of a known length, facts, summaries of the form that is taken, and a
-//! model that talks for as long as it is asked.
+//! Building blocks of test conversations: texts of known length, facts, valid summaries, and a model that talks.
 
 use super::upstream;
 use reseed::{
@@ -16,13 +15,13 @@ const WORDS: [&str; 20] = [
     "bridge", "carpet", "mirror", "needle", "orange", "pillow", "rocket", "saddle", "timber",
 ];
 
-/// A text of so many common words; another `seed` gives another text.
+/// Returns a text of this many common words; another `seed` gives another text.
 pub(crate) fn words(seed: u64, count: usize) -> String {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..count).map(|_| WORDS[rng.usize(..WORDS.len())]).collect::<Vec<_>>().join(" ")
 }
 
-/// A summary with all its sections, and these points under the last.
+/// Returns a summary with all of its sections, and these points in the last.
 pub(crate) fn summary<T: AsRef<str>>(points: &[T]) -> String {
     let points: Vec<String> = points.iter().map(|point| format!("- {}", point.as_ref())).collect();
     let points = if points.is_empty() { "- none".to_owned() } else { points.join("\n") };
@@ -33,7 +32,7 @@ pub(crate) fn summary<T: AsRef<str>>(points: &[T]) -> String {
     )
 }
 
-/// The facts in a text, each once: what stands from the word FACT to the end of its line.
+/// Returns the facts in a text, each once: from the word FACT to the end of its line.
 pub(crate) fn facts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -47,7 +46,7 @@ pub(crate) fn facts(text: &str) -> Vec<String> {
     found
 }
 
-/// Everything that a request says, its system prompt left out.
+/// Returns all text of a request except its system prompt.
 pub(crate) fn text_of(request: &ModelRequest) -> String {
     let mut texts: Vec<&str> = Vec::new();
     for message in request.messages() {
@@ -63,12 +62,12 @@ pub(crate) fn text_of(request: &ModelRequest) -> String {
     texts.join("\n")
 }
 
-/// How many of these requests were for summaries.
+/// Returns how many of these requests were for summaries.
 pub(crate) fn summaries(requests: &[ModelRequest]) -> usize {
     requests.iter().filter(|request| request.purpose == Purpose::Summary).count()
 }
 
-/// A model that answers with so many words, summarises by keeping facts, and reports no usage.
+/// Returns a model that answers with this many words, summarises by keeping facts, and reports no usage.
 pub(crate) fn talker(answer_words: usize) -> Scripted {
     let mut asked = 0;
     Scripted::answering(move |request| {
@@ -80,7 +79,7 @@ pub(crate) fn talker(answer_words: usize) -> Scripted {
     })
 }
 
-/// Returns true if a model's server is asked for a summary, or for the sections that one lacks.
+/// Returns true if this requests a summary, or sections that one lacks.
 pub(crate) fn is_summary(asked: &upstream::Asked) -> bool {
     let last = asked.last_user_text();
     read_prompt(&last).is_some()
@@ -89,13 +88,13 @@ pub(crate) fn is_summary(asked: &upstream::Asked) -> bool {
             .any(|head| last.starts_with(head))
 }
 
-/// Whether a model's server is asked for a summary behind the conversation itself.
+/// Returns true if this requests a summary at the end of the conversation itself.
 pub(crate) fn rides(asked: &upstream::Asked) -> bool {
     read_in_place(&asked.last_user_text()).is_some()
 }
 
-/// The answer of a model's server: so many words, and to a request for a summary one that keeps the facts. `number`
-/// gives each answer other words.
+/// Returns a model server's reply: this many words, or a summary that keeps the facts. `number` varies the words of
+/// answers.
 pub(crate) fn reply_to(asked: &upstream::Asked, number: u64, answer_words: usize) -> upstream::Reply {
     upstream::Reply::text(match asked {
         asked if is_summary(asked) => summary(&facts(&asked.last_user_text())),

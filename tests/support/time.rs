@@ -1,15 +1,15 @@
-//! Time that stands still, for tests with a paused clock and real sockets.
+//! Stopped time, for tests with a paused clock and real sockets.
 
 use std::{sync::mpsc, time::Duration};
 
-/// Stops time, which otherwise jumps to whatever is due next while a frame is still on its way between two sockets.
-/// From now on only [`tokio::time::advance`] moves it. Dropped, it lets time go on as before.
+/// Stops time, which otherwise jumps to whatever is due next while a frame is still between two sockets. Only
+/// [`tokio::time::advance`] moves it then. Dropping this lets time continue as before.
 pub(crate) struct StoppedTime(Option<mpsc::Sender<()>>);
 
 impl StoppedTime {
     pub(crate) fn new() -> Self {
         let (sender, receiver) = mpsc::channel();
-        // While a blocking task is at work the runtime does not advance a paused clock by itself.
+        // While a blocking task is running, the runtime does not advance a paused clock by itself.
         tokio::task::spawn_blocking(move || receiver.recv());
         Self(Some(sender))
     }

@@ -1,9 +1,9 @@
-//! A model's server on a port of its own, over raw TCP, that does what a test tells it to and checks what it is asked.
+//! A model server on its own port, over raw TCP, scripted by the test; it also checks each request.
 //!
-//! It speaks Chat Completions, Responses and the model list, streams in pieces, waits at gates instead of sleeping, and
-//! can break off in every way that a network can. Each request is held against the rules of [`check`]; what breaks them
-//! is remembered and fails the test at [`Upstream::assert_clean`]. With a window, requests that do not fit are refused as
-//! OpenAI refuses them, before the script is asked, and answers report what the request cost.
+//! It supports Chat Completions, Responses and the model list, streams in pieces, waits at gates instead of sleeping,
+//! and can break off in every way that a network can. Each request is checked against the rules of [`check`];
+//! violations are recorded and fail the test at [`Upstream::assert_clean`]. With a window, requests that do not fit are
+//! refused as OpenAI refuses them, before the script is called, and answers report usage.
 
 mod check;
 mod reply;
@@ -23,14 +23,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How the server is set up.
+/// The options of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// The window in tokens, if it has one.
+    /// The window in tokens, if any.
     pub(crate) window_tokens: Option<u64>,
     /// Counts a request's tokens.
     pub(crate) count: fn(&Value) -> u64,
-    /// What `GET /models` answers.
+    /// The response to `GET /models`.
     pub(crate) models: Value,
 }
 
@@ -41,28 +41,28 @@ impl Default for Setup {
     }
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Which API it was for.
+    /// Its API.
     pub(crate) api: Api,
     /// Header names in lower case, and values.
     pub(crate) headers: Vec<(String, String)>,
     /// The body.
     pub(crate) body: Value,
-    /// The body as its bytes came.
+    /// The body as received.
     pub(crate) raw: Arc<str>,
-    /// How many tokens it has, by the setup's count.
+    /// Its tokens, by the configured count.
     pub(crate) tokens: u64,
 }
 
 impl Asked {
-    /// A header's value.
+    /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The system prompt.
+    /// Returns the system prompt.
     pub(crate) fn system(&self) -> &str {
         match self.api {
             Api::Chat if self.body["messages"][0]["role"] == "system" => self.body["messages"][0]["content"].as_str(),
@@ -72,40 +72,40 @@ impl Asked {
         .unwrap_or_default()
     }
 
-    /// The messages or items, the system prompt left out.
+    /// Returns the messages or items without the system prompt.
     pub(crate) fn messages(&self) -> &[Value] {
         let name = if self.api == Api::Chat { "messages" } else { "input" };
         let all = self.body[name].as_array().map_or(&[][..], Vec::as_slice);
         if all.first().is_some_and(|first| first["role"] == "system") { &all[1..] } else { all }
     }
 
-    /// The text of the last message of the user.
+    /// Returns the text of the last user message.
     pub(crate) fn last_user_text(&self) -> String {
         self.messages().iter().rfind(|message| message["role"] == "user").map(check::text).unwrap_or_default()
     }
 
-    /// Whether the last message is the result of a tool.
+    /// Returns true if the last message is a tool result.
     pub(crate) fn ends_with_result(&self) -> bool {
         self.messages().last().is_some_and(|last| last["role"] == "tool" || last["type"] == "function_call_output")
     }
 
-    /// Every text of the request, one below the other.
+    /// Returns all texts of the request, one per line.
     pub(crate) fn text(&self) -> String {
         check::strings(&self.body).join("\n")
     }
 
-    /// Whether a text stands anywhere in the request.
+    /// Returns true if a text is anywhere in the request.
     pub(crate) fn contains(&self, text: &str) -> bool {
         check::strings(&self.body).iter().any(|found| found.contains(text))
     }
 
-    /// Whether tools are on offer.
+    /// Returns true if tools are offered.
     pub(crate) fn offers_tools(&self) -> bool {
         self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
     }
 }
 
-/// The running server; it stops when this is dropped.
+/// The running server; it stops on drop.
 pub(crate) struct Upstream {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -146,7 +146,7 @@ impl Upstream {
         Self::start_with(Setup::default(), script).await
     }
 
-    /// Starts a server that gives these replies in order, and an error afterwards.
+    /// Starts a server that sends these replies in order, then an error.
     pub(crate) async fn replying(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies = replies.into_iter().collect::<Vec<_>>().into_iter();
         Self::start(move |_| replies.next().unwrap_or_else(|| Reply::error(400, "no reply is left"))).await
@@ -172,27 +172,27 @@ impl Upstream {
         Self { shared, address, accepting }
     }
 
-    /// The address, as `OPENAI_BASE_URL` takes it.
+    /// Returns the address for `OPENAI_BASE_URL`.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The requests for answers, in order of arrival.
+    /// Returns the requests for answers, in order of arrival.
     pub(crate) fn requests(&self) -> Vec<Asked> {
         locked(&self.shared.seen).requests.clone()
     }
 
-    /// How many requests did not fit into the window.
+    /// Returns how many requests did not fit into the window.
     pub(crate) fn refused(&self) -> usize {
         locked(&self.shared.seen).refused
     }
 
-    /// What broke the rules so far.
+    /// Returns the violations so far.
     pub(crate) fn violations(&self) -> Vec<String> {
         locked(&self.shared.seen).violations.clone()
     }
 
-    /// Panics if any request broke the rules.
+    /// Panics if any request violated the rules.
     pub(crate) fn assert_clean(&self) {
         let violations = self.violations();
         assert!(
@@ -202,17 +202,17 @@ impl Upstream {
         );
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until this many requests have arrived.
     pub(crate) async fn wait_for_requests(&self, asked: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.asked >= asked).await;
     }
 
-    /// Waits until so many answers were hung up on before their end.
+    /// Waits until the client disconnected during this many answers.
     pub(crate) async fn wait_for_hang_ups(&self, hung_up: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.hung_up >= hung_up).await;
     }
 
-    /// How many connections were opened.
+    /// Returns how many connections were opened.
     pub(crate) fn connections(&self) -> usize {
         self.shared.counts.borrow().connected
     }
@@ -236,7 +236,7 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Reads the request line, the headers and the body; `None`: the connection has ended.
+/// Reads the request line, the headers and the body; `None` if the connection ended.
 async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let head = loop {
@@ -265,7 +265,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, St
 }
 
 impl Shared {
-    /// Decides, checks and remembers.
+    /// Chooses the reply, checks and records the request.
     fn reply(&self, line: &str, headers: Vec<(String, String)>, body: &[u8]) -> Vec<Step> {
         let api = match line.split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", "/v1/chat/completions"] => Api::Chat,
@@ -299,7 +299,7 @@ impl Shared {
 }
 
 enum Played {
-    /// The connection can take another request.
+    /// The connection can be reused.
     Whole,
     /// The client closed it before the end of the answer, or we did.
     HungUp,
@@ -344,7 +344,7 @@ async fn play(steps: Vec<Step>, socket: &mut TcpStream) -> Played {
     }
 }
 
-/// Waits until the client has closed the connection; it has nothing to say while it waits for an answer.
+/// Waits until the client closes the connection; it sends nothing while it waits for an answer.
 async fn closed(socket: &mut TcpStream) {
     let mut byte = [0];
     let _ = socket.read(&mut byte).await;

@@ -1,4 +1,4 @@
-//! A webhook in this process, and the file that names it.
+//! An in-process webhook, and the file that lists it.
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// A secret of the form that the specification gives.
+/// A secret in the format of the specification.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 type Script = dyn Fn(&Value) -> (u16, Value) + Send + Sync;
 
-/// The script, and what it was asked.
+/// The script, and the calls received.
 type Asked = (Arc<Script>, Arc<Mutex<Vec<Value>>>);
 
-/// A webhook that answers as a test says. It runs as long as the test's runtime.
+/// A scripted webhook. It runs as long as the test's runtime.
 pub(crate) struct Webhook {
     pub(crate) url: String,
     calls: Arc<Mutex<Vec<Value>>>,
@@ -35,7 +35,7 @@ impl Webhook {
         Self { url, calls }
     }
 
-    /// What it was asked, in order.
+    /// Returns the calls received, in order.
     pub(crate) fn calls(&self) -> Vec<Value> {
         self.calls.lock().unwrap().clone()
     }
@@ -47,12 +47,12 @@ async fn asked(State((script, calls)): State<Asked>, Json(call): Json<Value>) ->
     (StatusCode::from_u16(status).unwrap(), Json(answer))
 }
 
-/// A hook of the file: asked here for these events.
+/// Returns a hook for the file: called at this address for these events.
 pub(crate) fn hook(name: &str, url: &str, events: Value) -> Value {
     json!({ "name": name, "url": url, "events": events, "secret": SECRET })
 }
 
-/// Writes a file of these hooks; returns what `HOOKS_FILE` is to be.
+/// Writes a file with these hooks; returns the value for `HOOKS_FILE`.
 pub(crate) fn file(folder: &Path, hooks: &[Value]) -> String {
     let file = folder.join("hooks.json");
     fs::write(&file, json!({ "hooks": hooks }).to_string()).unwrap();

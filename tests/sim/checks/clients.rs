@@ -1,4 +1,4 @@
-//! What clients are given, and where they end.
+//! Checks of what clients receive, and of their final state.
 
 use crate::{
     history::{History, What},
@@ -11,7 +11,7 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Persist, then publish.
+/// Events are persisted before they are published.
 pub(crate) fn published_after_written(history: &History) -> Result<(), String> {
     for given in &history.given {
         if let What::Durable { seq, .. } = given.what
@@ -23,7 +23,7 @@ pub(crate) fn published_after_written(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Each client is given every event after the one it left off at, once, in order; on a replay it leaves off where it was.
+/// Each client receives every event after its position, once, in order; after a replay it continues where it was.
 pub(crate) fn events_have_no_gap(history: &History) -> Result<(), String> {
     let mut last: BTreeMap<usize, u64> = BTreeMap::new();
     for given in &history.given {
@@ -44,7 +44,7 @@ pub(crate) fn events_have_no_gap(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// An event is the same for everyone, for ever.
+/// An event is the same for everyone, at all times.
 pub(crate) fn given_what_the_log_says(history: &History) -> Result<(), String> {
     for given in &history.given {
         let What::Durable { seq, body } = &given.what else { continue };
@@ -56,7 +56,7 @@ pub(crate) fn given_what_the_log_says(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Text goes on where it ended, across any number of connections, and is the beginning of what its entry says.
+/// Text continues where it ended, across any number of connections, and is a prefix of its entry.
 pub(crate) fn streams_go_on(history: &History) -> Result<(), String> {
     let mut streams: BTreeMap<usize, Option<Streamed>> = BTreeMap::new();
     for given in &history.given {
@@ -108,7 +108,7 @@ pub(crate) fn streams_go_on(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever was cut off, however often, ends with exactly the state of the one that never was; and that is the log's.
+/// A client that was disconnected, however often, ends in exactly the state of one that never was, which is the log's.
 pub(crate) fn end_alike(history: &History) -> Result<(), String> {
     let Some(undisturbed) = history.views.first() else { return Err("nobody was there".to_owned()) };
     let folded = View::of(&undisturbed.epoch, &history.events);

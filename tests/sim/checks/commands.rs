@@ -1,4 +1,4 @@
-//! What becomes of commands: one reply each, before their events; nothing that was acknowledged is lost or doubled.
+//! Checks of commands: one reply each, before their events; nothing acknowledged is lost or duplicated.
 
 use crate::{
     checks::log::taken_out,
@@ -12,11 +12,11 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Errors that say nothing of what became of the command, or that another time it may go otherwise.
+/// Errors that do not say what happened to the command, or that may not recur.
 const PASSING: &[ErrorCode] =
     &[ErrorCode::StoreFailed, ErrorCode::ReadOnly, ErrorCode::ShuttingDown, ErrorCode::Overloaded, ErrorCode::Internal];
 
-/// The commands that caused an event.
+/// Returns the commands that caused an event.
 fn causes(event: &Event) -> Vec<&CommandId> {
     match event {
         Event::EntryAppended(appended) => appended.command_id.iter().collect(),
@@ -29,7 +29,7 @@ fn causes(event: &Event) -> Vec<&CommandId> {
     }
 }
 
-/// On the connection that sent a command first, the reply comes before what the command caused.
+/// On the connection that sent a command first, the reply precedes what the command caused.
 pub(crate) fn replies_precede_events(history: &History) -> Result<(), String> {
     let mut sent = history.sent.iter().peekable();
     let mut known: BTreeSet<&CommandId> = BTreeSet::new();
@@ -82,7 +82,7 @@ pub(crate) fn answered_once(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// The replies to each command, by its id.
+/// Returns the replies to each command, by id.
 fn replies(history: &History) -> BTreeMap<&CommandId, Vec<&Reply>> {
     let mut replies: BTreeMap<&CommandId, Vec<&Reply>> = BTreeMap::new();
     for given in &history.given {
@@ -93,7 +93,7 @@ fn replies(history: &History) -> BTreeMap<&CommandId, Vec<&Reply>> {
     replies
 }
 
-/// What was sent under each id.
+/// Returns what was sent under each id.
 fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
     let mut contents: BTreeMap<&CommandId, Vec<&Command>> = BTreeMap::new();
     for sent in &history.sent {
@@ -105,7 +105,7 @@ fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
     contents
 }
 
-/// Each reply with the command that it answers. A connection has one command of an id under way at a time.
+/// Returns each reply with the command that it answers. A connection has one command per id in progress at a time.
 fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
     let mut open: BTreeMap<(u64, &CommandId), VecDeque<&Command>> = BTreeMap::new();
     for sent in &history.sent {
@@ -122,7 +122,7 @@ fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
     answers
 }
 
-/// A reply that says that something was done, without its mark of a repeated one, and whether it has it.
+/// Returns a successful reply without its duplicate mark, and whether it had one.
 fn done(reply: &Reply) -> Option<(Reply, bool)> {
     let mut plain = reply.clone();
     let mark = match &mut plain {
@@ -136,19 +136,19 @@ fn done(reply: &Reply) -> Option<(Reply, bool)> {
     Some((plain, repeated))
 }
 
-/// A command that was done is not done again, and is answered as it was; only other content is a conflict, and always
-/// is.
+/// A command that was executed is not executed again, and gets the same reply; only different content is a conflict,
+/// and always is.
 pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String> {
     for (id, answers) in answers(history) {
         let mut first: Option<(&Command, Reply)> = None;
         for (command, reply) in answers {
-            // A tool's answer may come again without having been written again, and the call may be far back by then.
+            // A tool result may be repeated without being written again, and its call may be far back by then.
             if !command.writes() || matches!(command, Command::ToolResult(_)) {
                 continue;
             }
             match (&first, done(reply)) {
-                // Of an input that a hook changed only the kind is kept, so that nothing tells what it was: another of
-                // that kind under its id counts as the same.
+                // Of an input changed by a hook only the kind is stored, so that nothing reveals its text: another
+                // input of that kind with the same id counts as the same.
                 (Some((first, _)), Some((_, true)))
                     if *first != command
                         && history.hooks.server > 0
@@ -174,7 +174,7 @@ pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String
     Ok(())
 }
 
-/// How often a command stands in the log as what it asked for, or waits in the queue, or was taken out of it; `None`
+/// Counts how often a command is in the log as what it requested, waits in the queue, or was removed from it; `None`
 /// for commands that leave no trace of their own.
 fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Result<usize, String>> {
     let entries: Vec<&EntryData> = history
@@ -215,7 +215,7 @@ fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Re
                 false => Some(Err(format!("`{id}` says something else in the log than it was sent with"))),
             }
         }
-        // Another content under the same id may be of another kind.
+        // Different content under the same id may be of another kind.
         _ if commands.len() > 1 => None,
         Command::SetModel(_)
         | Command::SetContextStrategy(_)
@@ -237,12 +237,12 @@ fn says(command: &Command, content: &[Part]) -> bool {
         | Command::AppendCustomMessage(AppendCustomMessage { content: InputContent::Text(text), .. }) => text,
         _ => return false,
     };
-    // A hook may have put its own words in their place, before anybody saw them.
+    // A hook may have replaced its text before anybody saw it.
     let is_hooks = |text: &str| text.starts_with("hook ");
     matches!(content, [Part::Text { text }] if said == text || is_hooks(text))
 }
 
-/// What was acknowledged is in the log or in the queue, once; what was not is there once at most.
+/// Whatever was acknowledged is in the log or in the queue, once; everything else is there at most once.
 pub(crate) fn nothing_acknowledged_is_lost(history: &History) -> Result<(), String> {
     let replies = replies(history);
     for (id, commands) in contents(history) {

@@ -1,4 +1,4 @@
-//! What compactions leave: the one entry that each of them is, what must stay, and nothing of those that came to nothing.
+//! Checks of compactions: each is one entry, keeps what must stay, and leaves nothing if it was not committed.
 
 use super::context::Log;
 use crate::history::History;
@@ -8,8 +8,8 @@ use reseed_protocol::{
 };
 use std::collections::BTreeSet;
 
-/// A compaction is one entry and one event, made once for its job and its command; and between two that the server makes
-/// by itself something has changed that may have made the second necessary.
+/// A compaction is one entry and one event, once for its job and its command; and between two automatic ones something
+/// changed that may have made the second necessary.
 pub(crate) fn made_once(history: &History) -> Result<(), String> {
     let mut jobs: BTreeSet<&JobId> = BTreeSet::new();
     let mut commands: BTreeSet<&CommandId> = BTreeSet::new();
@@ -58,8 +58,7 @@ pub(crate) fn made_once(history: &History) -> Result<(), String> {
     }
 }
 
-/// What is held is committed without a pause, or dropped: one that was dropped, or that another took the place of, is never
-/// committed.
+/// A held compaction is committed without a pause, or dropped; one that was dropped or replaced is never committed.
 pub(crate) fn what_is_held_is_committed_or_dropped(history: &History) -> Result<(), String> {
     let mut held: Option<&JobId> = None;
     let mut gone: BTreeSet<&JobId> = BTreeSet::new();
@@ -89,7 +88,7 @@ pub(crate) fn what_is_held_is_committed_or_dropped(history: &History) -> Result<
     Ok(())
 }
 
-/// Of what failed, was stopped or became void nothing is written.
+/// Nothing is written of a compaction that failed, was cancelled or became void.
 pub(crate) fn nothing_is_left_of_what_failed(history: &History) -> Result<(), String> {
     let made: BTreeSet<&JobId> = history
         .events
@@ -110,7 +109,7 @@ pub(crate) fn nothing_is_left_of_what_failed(history: &History) -> Result<(), St
     Ok(())
 }
 
-/// Around each compaction, what is pinned and what the user said last stay word for word.
+/// Each compaction keeps pinned entries and the user's last message verbatim.
 pub(crate) fn keep_what_must_stay(history: &History) -> Result<(), String> {
     let log = Log::read(&history.events);
     for (seq, event) in (1..).zip(&history.events) {

@@ -1,7 +1,7 @@
-//! What the model is sent, compared with what follows from the log alone. The rules are written down here once more, from
-//! DESIGN: the path to the leaf; the newest compaction on it that was not undone puts its summary first, then what it keeps
-//! and what is pinned, then what followed; the tool results that it cleared are shown as a note and their beginning. Patches
-//! are applied at their places, and those for one request at the end.
+//! Checks what the model is sent against what follows from the log alone. The rules are restated here independently:
+//! the path to the leaf; the newest compaction on it that was not undone puts its summary first, then the kept and
+//! pinned entries, then what followed; cleared tool results are shown as a note with their beginning. Patches are
+//! applied at their positions, and those for a single request at the end.
 
 use crate::history::{History, What};
 use reseed::core::session::tree::CLEARED;
@@ -18,15 +18,15 @@ use std::{
     rc::Rc,
 };
 
-/// A log, so that it can be asked what the context was at each of its places.
+/// A log that returns the context at each of its positions.
 pub(super) struct Log<'a> {
     events: &'a [Event],
     entries: BTreeMap<&'a EntryId, (u64, &'a Entry)>,
-    /// How it stood after so many events.
+    /// The state after each event.
     stands: Vec<Stand<'a>>,
 }
 
-/// How a session stands, as far as the model's context depends on it.
+/// The state of a session, as far as the model's context depends on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stand<'a> {
     pub(super) leaf: Option<&'a EntryId>,
@@ -34,7 +34,7 @@ pub(super) struct Stand<'a> {
     marks: Marks<'a>,
 }
 
-/// What is pinned, and which compactions were undone.
+/// The pins and the undone compactions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marks<'a> {
     pins: &'a [Pin],
@@ -46,7 +46,7 @@ impl Marks<'_> {
         self.pins.iter().any(|pin| pin.entry_id == *id)
     }
 
-    /// Whether an entry is a compaction that was not undone.
+    /// Returns true if an entry is a compaction that was not undone.
     fn compacts(&self, entry: &Entry) -> bool {
         matches!(entry.data, EntryData::Compaction(_)) && !self.undone.contains(&entry.entry_id)
     }
@@ -59,14 +59,14 @@ pub(super) struct Seen<'a> {
     pub(super) entries: Vec<&'a Entry>,
     /// Tool results of which only the beginning is shown.
     pub(super) cleared: BTreeSet<&'a EntryId>,
-    /// What is sent in the place of what was said: what hooks made of it.
+    /// Messages replaced by hooks.
     edited: BTreeMap<&'a EntryId, &'a Message>,
-    /// What the newest requests alone were made with, since the last entry of another kind.
+    /// Patches for single requests since the last entry of another kind.
     ephemeral: Vec<&'a [PatchOp]>,
 }
 
 impl<'a> Seen<'a> {
-    /// Applies an op as far as what it names is there. Messages that no entry holds are not looked at.
+    /// Applies an op to the messages that exist. Messages without an entry are ignored.
     fn apply(&mut self, op: &'a PatchOp) {
         match op {
             PatchOp::MessagesCachedEdit { edits, .. } => {
@@ -99,7 +99,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Whether an op is on messages that a compaction keeps.
+/// Returns true if an op changes messages that a compaction keeps.
 fn settles(op: &PatchOp) -> bool {
     matches!(op, PatchOp::MessagesCachedEdit { .. } | PatchOp::MessagesCachedReplace { .. })
 }
@@ -130,12 +130,12 @@ impl<'a> Log<'a> {
         Self { events, entries, stands }
     }
 
-    /// How the session stood after so many events.
+    /// Returns the state after this many events.
     pub(super) fn stand(&self, seq: u64) -> &Stand<'a> {
         &self.stands[place(seq)]
     }
 
-    /// Whether the marks may be others after the next event.
+    /// Returns true if the next event may change the marks.
     fn is_marked_at(&self, seq: u64) -> bool {
         match self.events.get(place(seq)) {
             Some(Event::SessionUpdated(updated)) => updated.pins.is_some(),
@@ -144,17 +144,17 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The marks after so many events.
+    /// Returns the marks after this many events.
     pub(super) fn marks(&self, seq: u64) -> &Marks<'a> {
         &self.stand(seq).marks
     }
 
-    /// What the model sees after so many events.
+    /// Returns what the model sees after this many events.
     pub(super) fn seen(&self, seq: u64) -> Seen<'a> {
         self.seen_from(self.stand(seq).leaf, seq, self.marks(seq))
     }
 
-    /// What the model would see from this entry on, marked so.
+    /// Returns what the model would see from this entry on, with these marks.
     fn seen_from(&self, leaf: Option<&'a EntryId>, seq: u64, marks: &Marks<'a>) -> Seen<'a> {
         let mut path: Vec<&Entry> = Vec::new();
         let mut next = leaf;
@@ -174,7 +174,8 @@ impl<'a> Log<'a> {
             seen.cleared.extend(&compaction.cleared_entry_ids);
             let first_kept = compaction.first_kept_entry_id.as_ref();
             let from = path[..newest].iter().position(|entry| Some(&entry.entry_id) == first_kept).unwrap_or(newest);
-            // Where patches had changed messages, what was pinned out of sight does not come back as it was said.
+            // If patches had changed messages, a pinned entry that was replaced does not come back in its original
+            // form.
             let settled = compaction.carried_patch.iter().any(settles);
             let kept = |entry: &&&Entry| {
                 compaction.kept_entry_ids.contains(&entry.entry_id) || !settled && marks.is_pinned(&entry.entry_id)
@@ -202,8 +203,8 @@ impl<'a> Log<'a> {
         seen
     }
 
-    /// Whether these messages are what follows from the log after so many events; what differs otherwise. Of what was for
-    /// one request alone the newest counts: an earlier request may have failed.
+    /// Compares messages with what follows from the log after this many events, and returns the difference. Of patches
+    /// for single requests the newest applies: an earlier request may have failed.
     fn compare(&self, seq: u64, messages: &[&ContextMessage]) -> Result<(), String> {
         let newest = self.seen(seq).ephemeral.len();
         let mut compared = self.compare_with(seq, messages, newest);
@@ -213,7 +214,7 @@ impl<'a> Log<'a> {
         compared
     }
 
-    /// The same, with so many of the newest patches for one request.
+    /// Like [`Self::compare`], with this many of the newest patches for single requests.
     fn compare_with(&self, seq: u64, messages: &[&ContextMessage], newest: usize) -> Result<(), String> {
         let mut seen = self.seen(seq);
         let ephemeral = std::mem::take(&mut seen.ephemeral);
@@ -221,7 +222,7 @@ impl<'a> Log<'a> {
         let Seen { entries: mut seen, cleared, edited, ephemeral: _ } = seen;
         let mut sent: Vec<&ContextMessage> =
             messages.iter().copied().filter(|message| message.entry_id.is_some()).collect();
-        // The results of one answer's calls come in the order of the log, or in that of the calls where one has no result.
+        // The results of one answer's calls come in log order, or in the order of the calls if one has no result.
         let is_result =
             |entry: &&Entry| matches!(&entry.data, EntryData::Message(message) if message.role == Role::Tool);
         for results in seen.chunk_by_mut(|a, b| is_result(a) && is_result(b)) {
@@ -269,12 +270,12 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Whether a message says this summary. What would end it before its time is written otherwise.
+/// Returns true if a message contains this summary. Text that would end it early is escaped.
 fn holds(message: &Message, summary: &str) -> bool {
     message.text().replace("<\\", "<").contains(summary.trim())
 }
 
-/// Whether this is a tool's answer with a note and its beginning in the place of its words.
+/// Returns true if this is a tool result replaced by a note and its beginning.
 fn is_cleared(was: &Message, sent: &Message) -> bool {
     let same = |(was, sent): (&Part, &Part)| match (was, sent) {
         (
@@ -295,7 +296,7 @@ fn place(seq: u64) -> usize {
     usize::try_from(seq).unwrap_or(usize::MAX)
 }
 
-/// Whether an entry is something that a model is sent.
+/// Returns true if an entry is sent to the model.
 fn is_sent(entry: &Entry) -> bool {
     match &entry.data {
         EntryData::Message(_) | EntryData::CustomMessage(_) => true,
@@ -305,7 +306,7 @@ fn is_sent(entry: &Entry) -> bool {
     }
 }
 
-/// Every call has its result right behind it, and there is no result without a call.
+/// Every call is followed by its result, and there is no result without a call.
 fn paired(messages: &[&ContextMessage]) -> Result<(), String> {
     let mut open: BTreeSet<&CallId> = BTreeSet::new();
     let mut told: BTreeSet<&CallId> = BTreeSet::new();
@@ -330,8 +331,8 @@ fn paired(messages: &[&ContextMessage]) -> Result<(), String> {
     if open.is_empty() { Ok(()) } else { Err(format!("calls without results at the end: {open:?}")) }
 }
 
-/// Events that change neither what the model sees nor which model: they may be written between the moment in which a
-/// request is made and the moment in which it is asked.
+/// Returns true for events that change neither what the model sees nor the model: they may be written between the
+/// moment when a request is built and the moment when it is sent.
 fn is_beside(event: &Event) -> bool {
     match event {
         Event::QueueChanged(_) => true,
@@ -341,14 +342,14 @@ fn is_beside(event: &Event) -> bool {
     }
 }
 
-/// The entries that the model would see in the end.
+/// Returns the entries that the model would see in the end.
 pub(crate) fn seen_in_the_end(events: &[Event]) -> Vec<EntryId> {
     let seen = Log::read(events).seen(events.len() as u64);
     seen.entries.iter().map(|entry| entry.entry_id.clone()).collect()
 }
 
-/// Each request is exactly what the log said when it was made, to the model that the log said: exactly the old context or
-/// exactly the new one around every compaction, navigation and change.
+/// Each request is exactly what the log said when it was made, to the model in the log: exactly the old or exactly the
+/// new context around every compaction, navigation and change.
 pub(crate) fn requests_are_what_the_log_says(history: &History) -> Result<(), String> {
     let log = Log::read(&history.events);
     for asked in history.asked.iter().filter(|asked| asked.is_turn()) {
@@ -368,7 +369,7 @@ pub(crate) fn requests_are_what_the_log_says(history: &History) -> Result<(), St
     Ok(())
 }
 
-/// What a client is told of the next request is exactly what the log said at some moment up to then.
+/// What a client is told of the next request is exactly what the log said at some earlier moment.
 pub(crate) fn reports_are_what_the_log_says(history: &History) -> Result<(), String> {
     let log = Log::read(&history.events);
     for given in &history.given {
@@ -378,7 +379,7 @@ pub(crate) fn reports_are_what_the_log_says(history: &History) -> Result<(), Str
         let messages: Vec<&ContextMessage> =
             envelope.messages.cached.iter().chain(&envelope.messages.uncached).collect();
         let latest = given.durable.min(history.events.len() as u64);
-        // A call whose result is not there yet is told with a note in its place, so only entries are compared.
+        // A call without a result yet is shown with a placeholder, so only entries are compared.
         let known = (0..=latest).rev().any(|seq| log.compare(seq, &messages).is_ok());
         if !known {
             let why = log.compare(latest, &messages).err().unwrap_or_default();
@@ -388,8 +389,8 @@ pub(crate) fn reports_are_what_the_log_says(history: &History) -> Result<(), Str
     Ok(())
 }
 
-/// A fork that was acknowledged is listed, once, and the model sees in it what it saw at the entry where it was made; one that
-/// was not is listed once at most.
+/// An acknowledged fork is listed once, and the model sees in it what it saw at the forked entry; an unacknowledged one
+/// is listed at most once.
 pub(crate) fn forks_are_whole(history: &History) -> Result<(), String> {
     let log = Log::read(&history.events);
     let latest = history.events.len() as u64;
@@ -423,7 +424,7 @@ pub(crate) fn forks_are_whole(history: &History) -> Result<(), String> {
         let want =
             |marked| -> Vec<_> { log.seen_from(end, latest, log.marks(marked)).entries.iter().map(told).collect() };
         let have: Vec<_> = copy.seen(events.len() as u64).entries.iter().map(told).collect();
-        // Made at some moment, with the pins and the undone compactions of then.
+        // Made at some moment, with the pins and undone compactions at that time.
         let right = want(latest) == have || (0..latest).any(|marked| log.is_marked_at(marked) && want(marked) == have);
         if !right {
             return Err(format!("the fork of `{id}` says {have:?}, its source {:?}", want(latest)));

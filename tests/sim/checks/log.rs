@@ -1,4 +1,4 @@
-//! What the log must look like by itself, and that a session follows from it.
+//! Checks of the log by itself, and that a session follows from it.
 
 use crate::history::History;
 use reseed_protocol::{
@@ -9,12 +9,12 @@ use reseed_protocol::{
 };
 use std::collections::HashSet;
 
-/// A task that panics is a bug, also where the session is opened again and nobody notices.
+/// A task that panics is a bug, even if the session is reopened and nobody notices.
 pub(crate) fn nothing_panics(history: &History) -> Result<(), String> {
     history.panics.first().map_or(Ok(()), |panic| Err(panic.clone()))
 }
 
-/// What the store gives back is what it took, and each record is an event.
+/// The store returns what it accepted, and each record is an event.
 pub(crate) fn what_was_written(history: &History) -> Result<(), String> {
     let written: Vec<&str> = history.written().iter().map(|record| &*record.body).collect();
     let log: Vec<&str> = history.log.iter().map(|record| &*record.body).collect();
@@ -27,7 +27,7 @@ pub(crate) fn what_was_written(history: &History) -> Result<(), String> {
     }
 }
 
-/// A parent stands in the log before its child, an id stands for one entry, and the leaf is an entry.
+/// A parent is in the log before its child, an id identifies one entry, and the leaf is an entry.
 pub(crate) fn tree_is_well_formed(history: &History) -> Result<(), String> {
     well_formed(&history.events)?;
     history.forks.iter().try_for_each(|(fork, events)| well_formed(events).map_err(|why| format!("fork {fork}: {why}")))
@@ -57,12 +57,12 @@ fn well_formed(events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// Turns do not overlap, end once each, and in the end none is open. What belongs to a turn stands within it, and each
-/// of its calls is resolved once before it ends.
+/// Turns do not overlap, end once each, and none remains open. What belongs to a turn is within it, and each of its
+/// calls is resolved once before it ends.
 pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     let mut seen: HashSet<&TurnId> = HashSet::new();
     let mut open: Option<&TurnId> = None;
-    // The entry that a turn answers stands just before its beginning.
+    // The entry that a turn answers is just before its start.
     let mut asked: Option<&TurnId> = None;
     let mut calls: HashSet<&CallId> = HashSet::new();
     for (seq, event) in (1..).zip(&history.events) {
@@ -111,15 +111,15 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     }
 }
 
-/// How the queue changed.
+/// A change of the queue.
 enum Change<'a> {
-    /// This item was put in line.
+    /// This item was queued.
     Added(&'a QueueItem),
-    /// These items left the line and are said.
+    /// These items left the queue and were sent.
     Said(Vec<&'a QueueItem>),
-    /// What waited for a move waits for it no more.
+    /// Inputs that waited for a move no longer wait for it.
     Released,
-    /// A client took items out, or put them in another order.
+    /// A client removed items or reordered them.
     Edited { removed: Vec<&'a CommandId>, order: Vec<&'a CommandId> },
 }
 
@@ -127,7 +127,7 @@ fn ids(items: &[QueueItem]) -> Vec<&CommandId> {
     items.iter().map(|item| &item.command_id).collect()
 }
 
-/// The changes of the queue: its place in the log, the queue before it and after it, and what it was.
+/// Returns the changes of the queue: the position in the log, the queue before and after, and the change.
 fn changes(events: &[Event]) -> impl Iterator<Item = (usize, &[QueueItem], &[QueueItem], Change<'_>)> {
     let mut queue: &[QueueItem] = &[];
     (1..).zip(events).filter_map(move |(seq, event)| {
@@ -152,7 +152,7 @@ fn changes(events: &[Event]) -> impl Iterator<Item = (usize, &[QueueItem], &[Que
     })
 }
 
-/// The inputs that clients took out of the line.
+/// Returns the inputs that clients removed from the queue.
 pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
     let edits = changes(events).filter_map(|(_, _, _, change)| match change {
         Change::Edited { removed, .. } => Some(removed),
@@ -161,7 +161,7 @@ pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
     edits.flatten().collect()
 }
 
-/// What waits is said in its order: steered before queued, each first in, first out, unless a client edits the line.
+/// Queued inputs are sent in order: steered before queued, each first in, first out, unless a client edits the queue.
 pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
     for (seq, before, items, change) in changes(&history.events) {
         match change {
@@ -176,7 +176,7 @@ pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
             Change::Said(said) => {
                 let left: Vec<&QueueItem> = before.iter().filter(|item| !said.contains(item)).collect();
                 let place = |item: &QueueItem| before.iter().position(|other| other.command_id == item.command_id);
-                // Who waits for a move is overtaken; steered items overtake those that are not.
+                // An item that waits for a move is overtaken; steered items overtake others.
                 let longer = |item: &&QueueItem, other: &&&QueueItem| {
                     place(other) < place(item) && other.after.is_none() && (other.steer || !item.steer)
                 };
@@ -215,7 +215,7 @@ pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// A turn that a hook has ended says which.
+/// A turn that a hook ended names the hook.
 pub(crate) fn hooks_are_named(history: &History) -> Result<(), String> {
     for (seq, event) in (1..).zip(&history.events) {
         let Event::TurnFinished(finished) = event else { continue };
@@ -228,7 +228,7 @@ pub(crate) fn hooks_are_named(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// One turn's request at a time on each server, and one summary beside it; only the newest writer writes; generations
+/// One turn request at a time on each server, and one summary in parallel; only the newest writer writes; generations
 /// grow by one.
 pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
     if let Some(asked) = history.asked.iter().find(|asked| asked.overlaps) {
@@ -260,15 +260,15 @@ pub(crate) fn one_live_loop(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Once nothing goes wrong any more, whatever was running ends.
+/// Once faults stop, whatever was running ends.
 pub(crate) fn comes_to_rest(history: &History) -> Result<(), String> {
     history.restless.clone().map_or(Ok(()), Err)
 }
 
-/// Read from the log by a new server, the session stands where the old one had it.
+/// A new server reads the session from the log in the state in which the old one left it.
 pub(crate) fn opened_as_it_was_left(history: &History) -> Result<(), String> {
     let Some((left, opened)) = &history.ends else { return Err("it could not be looked at".to_owned()) };
-    // Counts are reckoned, and a server that was up for a while reckons better.
+    // Counts are estimates, and a server that was up for a while estimates better.
     let mut opened = opened.clone();
     opened.context_info = left.context_info.clone();
     if let (Some(opened), Some(left)) = (&mut opened.held, &left.held) {

@@ -1,10 +1,10 @@
-//! The promises, each as a function of what a run leaves behind. `Err` says where the promise was broken.
+//! The server's guarantees, each a function of a run's history. `Err` says where it was violated.
 //!
-//! - `log`: what the log must look like by itself
-//! - `clients`: what clients are given, and where they end
-//! - `commands`: what becomes of commands
+//! - `log`: the log by itself
+//! - `clients`: what clients receive, and their final state
+//! - `commands`: replies and effects of commands
 //! - `context`: what the model is sent
-//! - `receipts`: what answers say of their requests
+//! - `receipts`: the cache diagnostics of answers
 //! - `compactions`: what compactions leave, and that there is one where one is needed
 
 mod clients;
@@ -18,10 +18,10 @@ pub(crate) use context::seen_in_the_end;
 
 use crate::history::History;
 
-/// A promise.
+/// A guarantee.
 pub(crate) type Check = fn(&History) -> Result<(), String>;
 
-/// Every promise by its name.
+/// Every guarantee by name.
 pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("nothing panics", log::nothing_panics),
     ("the log is what was written", log::what_was_written),
@@ -51,7 +51,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("a session is opened again as it was left", log::opened_as_it_was_left),
 ];
 
-/// The promises that a run broke, with where.
+/// Returns the guarantees that a run violated, with the position.
 pub(crate) fn broken(history: &History) -> Vec<(&'static str, String)> {
     CHECKS.iter().filter_map(|(name, check)| Some((*name, check(history).err()?))).collect()
 }

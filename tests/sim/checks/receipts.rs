@@ -1,4 +1,4 @@
-//! What answers say of their requests, compared with what the model was asked.
+//! Checks the receipts of answers against the requests that the model received.
 
 use crate::history::{Asked, History};
 use reseed_protocol::{
@@ -7,7 +7,7 @@ use reseed_protocol::{
     receipt::{BreakReason, Receipt},
 };
 
-/// The answers of turns with the record that each is.
+/// Returns the answers of turns with their records.
 fn answers(history: &History) -> impl Iterator<Item = (u64, &Message, &Receipt)> {
     (1..).zip(&history.events).filter_map(|(seq, event)| {
         let Event::EntryAppended(appended) = event else { return None };
@@ -16,7 +16,7 @@ fn answers(history: &History) -> impl Iterator<Item = (u64, &Message, &Receipt)>
     })
 }
 
-/// Whether a request begins with all of an earlier one, as a provider's cache reads them.
+/// Returns true if a request starts with all of an earlier one, as a provider's cache compares them.
 fn begins_with(request: &Asked, earlier: &Asked) -> bool {
     let (request, earlier) = (&request.request, &earlier.request);
     let says = |message: &Message| (message.role, message.content.clone());
@@ -27,20 +27,20 @@ fn begins_with(request: &Asked, earlier: &Asked) -> bool {
         && earlier.messages().all(|one| messages.next() == Some(says(&one.message)))
 }
 
-/// Whether pins were changed since the answer before this one: after a restart nobody knows of those that were let go of.
+/// Returns true if pins changed since the previous answer: after a restart removed pins are unknown.
 fn lets_go_before(history: &History, seq: u64) -> bool {
     let before = answers(history).map(|(at, _, _)| at).take_while(|at| *at < seq).last().unwrap_or(0);
     let since = (1..).zip(&history.events).filter(|(at, _)| (before..seq).contains(at));
     since.into_iter().any(|(_, event)| matches!(event, Event::SessionUpdated(updated) if updated.pins.is_some()))
 }
 
-/// Whether what a request shares with the one before it is what its answer says; and where it is not all, why.
+/// Each receipt states what its request shares with the previous one, and why not more.
 ///
-/// The one before is the last that was answered, or after a restart that of the newest answer on the path: a receipt is
-/// right about one of those that were asked.
+/// The previous request is the last answered one, or after a restart that of the newest answer on the path: a receipt
+/// must be right about one of the requests sent.
 pub(super) fn receipts_are_what_was_asked(history: &History) -> Result<(), String> {
     let mut turns: Vec<&Asked> = history.asked.iter().filter(|asked| asked.is_turn()).collect();
-    // A server that does not know yet that it was replaced may ask late, about what stood long before.
+    // A server that does not know yet that it was replaced may send a late request, about a much older state.
     turns.sort_by_key(|asked| asked.as_of);
     for (seq, _, receipt) in answers(history) {
         let Some(at) = turns.iter().rposition(|asked| asked.as_of < seq) else {

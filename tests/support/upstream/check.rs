@@ -1,23 +1,23 @@
-//! The rules that every request must keep, whatever the test is about.
+//! The rules that every request must follow, whatever the test is about.
 
 use reseed::provider::openai::Api;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What we send; nothing else goes to a server that is not OpenAI's own.
+/// The fields we send; a server that is not OpenAI's gets no others.
 const CHAT_FIELDS: &[&str] =
     &["model", "messages", "tools", "stream", "stream_options", "temperature", "max_tokens", "reasoning_effort"];
 const RESPONSES_FIELDS: &[&str] =
     &["model", "instructions", "input", "tools", "stream", "temperature", "max_output_tokens", "reasoning"];
 
-/// A rough count of a request: a token for each four characters of anything in it, and four for each message.
+/// Returns a rough token count of a request: one per four characters of anything in it, and four per message.
 pub(crate) fn tokens(body: &Value) -> u64 {
     let characters: usize = strings(body).iter().map(|text| text.chars().count()).sum();
     let messages = ["messages", "input"].iter().filter_map(|name| body[*name].as_array()).map(Vec::len).sum::<usize>();
     (characters.div_ceil(4) + messages * 4) as u64
 }
 
-/// Every text of a value.
+/// Returns every text in a value.
 pub(crate) fn strings(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -27,7 +27,7 @@ pub(crate) fn strings(value: &Value) -> Vec<&str> {
     }
 }
 
-/// The text of a message in either dialect.
+/// Returns the text of a message in either dialect.
 pub(crate) fn text(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
@@ -39,7 +39,7 @@ pub(crate) fn text(message: &Value) -> String {
     }
 }
 
-/// The rules that a request breaks.
+/// Returns the rules that a request violates.
 pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
     let (fields, list) = match api {
         Api::Chat => (CHAT_FIELDS, "messages"),
@@ -98,7 +98,7 @@ fn item(item: &Value) -> Option<&'static str> {
     }
 }
 
-/// Each call has exactly one result, which comes before anybody else speaks, and no result is without its call.
+/// Each call has exactly one result, before any other message, and no result lacks its call.
 fn pairs(messages: &[Value]) -> Vec<String> {
     let (mut open, mut known, mut found) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for (at, message) in messages.iter().enumerate() {

@@ -3,35 +3,35 @@
 use reseed::provider::{openai::Api, scripted::Gate};
 use serde_json::{Value, json};
 
-/// One thing that is done to the connection.
+/// One operation on the connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// Sends these bytes as they are.
+    /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Waits until the gate is open.
     Wait(Gate),
-    /// Says nothing more, with the connection open.
+    /// Sends nothing more, with the connection open.
     Hang,
-    /// Breaks the connection with a reset.
+    /// Resets the connection.
     Reset,
-    /// Closes the connection in the middle of what was promised.
+    /// Closes the connection before the promised end.
     Close,
 }
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// Whole: `tool_calls` where there are calls, else `stop`.
+    /// Complete: `tool_calls` if there are calls, else `stop`.
     Whole,
-    /// Whole, cut at the output limit.
+    /// Complete, cut at the output limit.
     Length,
-    /// Whole, cut by a filter.
+    /// Complete, cut by a filter.
     ContentFilter,
-    /// The body ends well, without its terminal event.
+    /// The body ends properly, but without its terminal event.
     NoEnd,
     /// The connection is reset after the last delta.
     Reset,
-    /// Nothing more comes after the last delta.
+    /// Nothing follows the last delta.
     Hang,
     /// An error event instead of the end.
     Error,
@@ -42,7 +42,7 @@ pub(crate) enum Finish {
 pub(crate) enum Reply {
     /// A streamed answer.
     Answer(Box<Answer>),
-    /// A whole body.
+    /// A complete body.
     Plain {
         /// The HTTP status.
         status: u16,
@@ -53,7 +53,7 @@ pub(crate) enum Reply {
         /// The body.
         body: String,
     },
-    /// An event stream of this text, written as it stands, then these steps.
+    /// An event stream of this exact text, followed by these steps.
     Stream(String, Vec<Step>),
     /// Steps from the first byte on.
     Raw(Vec<Step>),
@@ -81,7 +81,7 @@ enum Usage {
 }
 
 impl Reply {
-    /// A text, in one delta, with the usage that the server counts.
+    /// Returns a text, in one delta, with the usage that the server counts.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Answer(Box::new(Answer {
             reasoning: String::new(),
@@ -96,22 +96,22 @@ impl Reply {
         }))
     }
 
-    /// A call of a tool; `arguments` is JSON text.
+    /// Returns a tool call; `arguments` is JSON text.
     pub(crate) fn call(name: &str, arguments: &str) -> Self {
         Self::text("").and_call(name, arguments)
     }
 
-    /// A JSON body.
+    /// Returns a JSON body.
     pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::error(status, &body.to_string())
     }
 
-    /// A body with an error, which is called JSON whatever it is.
+    /// Returns a body with an error, declared as JSON whatever it is.
     pub(crate) fn error(status: u16, body: &str) -> Self {
         Self::Plain { status, headers: Vec::new(), kind: "application/json", body: body.to_owned() }
     }
 
-    /// The refusal of a request that does not fit, as OpenAI words it.
+    /// Returns the refusal of a request that does not fit, as worded by OpenAI.
     pub(crate) fn overflow(tokens: u64, window_tokens: u64) -> Self {
         let message = format!(
             "This model's maximum context length is {window_tokens} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
@@ -121,7 +121,7 @@ impl Reply {
         Self::json(400, &json!({ "error": error }))
     }
 
-    /// Nothing, not even a head.
+    /// Returns silence: not even a response head.
     pub(crate) fn silence() -> Self {
         Self::Raw(vec![Step::Hang])
     }
@@ -134,12 +134,12 @@ impl Reply {
         self
     }
 
-    /// Sends the text in so many deltas.
+    /// Sends the text in this many deltas.
     pub(crate) fn in_pieces(self, pieces: usize) -> Self {
         self.change(|answer| answer.pieces = pieces.max(1))
     }
 
-    /// Thinks before it answers.
+    /// Reasons before it answers.
     pub(crate) fn with_reasoning(self, text: &str) -> Self {
         self.change(|answer| text.clone_into(&mut answer.reasoning))
     }
@@ -154,12 +154,12 @@ impl Reply {
         self.change(|answer| answer.usage = Usage::Given(input_tokens, output_tokens))
     }
 
-    /// Reports that so many of the tokens sent came from its cache.
+    /// Reports that this many of the sent tokens came from the cache.
     pub(crate) fn with_cached(self, tokens: u64) -> Self {
         self.change(|answer| answer.cached_tokens = Some(tokens))
     }
 
-    /// Reports that so many of the tokens sent were written to the cache.
+    /// Reports that this many of the sent tokens were written to the cache.
     pub(crate) fn with_cache_write(self, tokens: u64) -> Self {
         self.change(|answer| answer.cache_write_tokens = Some(tokens))
     }
@@ -169,12 +169,12 @@ impl Reply {
         self.change(|answer| answer.usage = Usage::Silent)
     }
 
-    /// Waits before the last delta of the text, or before the end where it has at most one.
+    /// Waits before the last delta of the text, or before the end if it has at most one.
     pub(crate) fn held_by(self, gate: &Gate) -> Self {
         self.change(|answer| answer.gate = Some(gate.clone()))
     }
 
-    /// Ends like this.
+    /// Ends this way.
     pub(crate) fn ending(self, finish: Finish) -> Self {
         self.change(|answer| answer.finish = finish)
     }
@@ -186,7 +186,7 @@ impl Reply {
         self
     }
 
-    /// The steps of this reply. `fill`: the request's tokens, and the window's.
+    /// Returns the steps of this reply. `fill`: the request's tokens and the window's.
     pub(crate) fn steps(self, api: Api, fill: (u64, u64)) -> Vec<Step> {
         match self {
             Self::Answer(answer) => answer.steps(api, fill),
@@ -268,7 +268,7 @@ impl Answer {
         steps
     }
 
-    /// The events before the text, the text's, and those after it.
+    /// Returns the events before the text, those of the text, and those after it.
     fn chat(&self, texts: &[&str], usage: Option<(u64, u64)>) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
         let chunk = |delta: Value, finish: Value| {
             let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
@@ -281,7 +281,7 @@ impl Answer {
         let deltas = texts.iter().map(|text| chunk(json!({ "content": text }), Value::Null)).collect();
         let mut after = Vec::new();
         for (index, (name, arguments)) in self.calls.iter().enumerate() {
-            // The ids start again in each answer, as those of some servers do.
+            // Ids start again in each answer, as on some servers.
             let function = json!({ "name": name, "arguments": "" });
             let call =
                 json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
@@ -337,7 +337,7 @@ impl Answer {
         }
         for (name, arguments) in &self.calls {
             let index = output.len();
-            // Item ids start again in each answer, as those of some servers do.
+            // Item ids start again in each answer, as on some servers.
             let (id, call_id) = (format!("fc_{index}"), format!("call_{index}"));
             let item = |arguments: &str| json!({ "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments });
             after.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item("") }));
@@ -370,7 +370,7 @@ impl Answer {
     }
 }
 
-/// Cuts a text into at most so many pieces, none of them empty.
+/// Cuts a text into at most this many non-empty pieces.
 fn cut(text: &str, pieces: usize) -> Vec<&str> {
     let size = text.chars().count().div_ceil(pieces).max(1);
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).step_by(size).chain([text.len()]).collect();
