@@ -1,7 +1,7 @@
-//! Writes what other languages read: JSON Schema, TypeScript and the page of error codes, all from the Rust types.
+//! Generates the files for other languages from the Rust types: JSON Schema, TypeScript and the page of error codes.
 //!
-//! The files are committed. `tests/generated.rs` compares them with what this module says; `UPDATE=1 cargo test -p
-//! reseed-protocol` writes them anew. Nothing of this is in the server.
+//! The files are committed. `tests/generated.rs` compares them with the output of this module; `UPDATE=1 cargo test -p
+//! reseed-protocol` regenerates them. None of this is in the server.
 
 mod errors;
 mod layout;
@@ -10,10 +10,10 @@ mod typescript;
 
 use serde_json::Value;
 
-/// Stands at the head of each generated file that can hold a remark.
+/// The notice at the head of each generated file that can contain one.
 const NOTICE: &str = "Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.";
 
-/// Which reply answers a command that was not refused. A refused one is answered by `error`.
+/// The reply to each command that succeeds. A refused command is answered by `error`.
 pub const REPLIES: &[(&str, &str)] = &[
     ("hello", "welcome"),
     ("open_session", "session_opened"),
@@ -53,31 +53,31 @@ pub const REPLIES: &[(&str, &str)] = &[
     ("hook_result", "ok"),
 ];
 
-/// What kind of message a frame holds.
+/// The kind of a frame's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Client to server.
     Command,
-    /// The answer to a command.
+    /// The reply to a command.
     Reply,
     /// A stored event, with `seq`.
     DurableEvent,
-    /// Any other event; all of v1's.
+    /// Any other event; all events of v1.
     Event,
 }
 
-/// A message of a dialect.
+/// A message of a protocol version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its `type`.
     pub name: String,
-    /// The sentence of its doc comment.
+    /// The first sentence of its doc comment.
     pub description: String,
 }
 
-/// A dialect: its schema and every message in it, in the order of the types.
+/// A protocol version: its schema and its messages, in the order of the types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dialect {
     /// JSON Schema, draft 2020-12, of a frame in either direction.
@@ -86,19 +86,19 @@ pub struct Dialect {
     pub messages: Vec<Message>,
 }
 
-/// The dialect v1.
+/// Returns protocol v1.
 #[must_use]
 pub fn v1() -> Dialect {
     schema::v1()
 }
 
-/// The dialect v2.
+/// Returns protocol v2.
 #[must_use]
 pub fn v2() -> Dialect {
     schema::v2()
 }
 
-/// Every generated text file: its path below `protocol/` and what it holds.
+/// Returns every generated text file: its path below `protocol/` and its content.
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
     let mut files = vec![

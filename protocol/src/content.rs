@@ -1,14 +1,14 @@
-//! One content model for the wire, the tree and the store.
+//! The content model of the wire, the tree and the store.
 
 use crate::{CallId, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A person, or what stands in a person's place (a summary, a note).
+    /// A person, or text in a person's place (a summary, a note).
     User,
     /// The model.
     Assistant,
@@ -26,7 +26,7 @@ pub enum Part {
         /// The text.
         text: String,
     },
-    /// A picture, by address or as a `data:` URL.
+    /// An image, by address or as a `data:` URL.
     Image {
         /// `https:` or `data:` URL.
         url: String,
@@ -35,31 +35,31 @@ pub enum Part {
         #[cfg_attr(feature = "codegen", ts(optional))]
         detail: Option<String>,
     },
-    /// What the model thought before it answered.
+    /// The model's reasoning before it answered.
     Reasoning {
-        /// The readable part, empty where the provider hides it.
+        /// The readable part; empty if the provider hides it.
         text: String,
         /// The provider's own item, sent back to it unchanged; opaque to everyone else.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional, type = "unknown"))]
         payload: Option<serde_json::Value>,
     },
-    /// The model asks for a tool.
+    /// A tool call by the model.
     ToolCall {
-        /// Names this call; its result carries the same id.
+        /// Identifies this call; its result carries the same id.
         call_id: CallId,
         /// The tool's name.
         name: String,
-        /// The arguments as the model wrote them: JSON text, perhaps malformed.
+        /// The arguments as the model wrote them: JSON text, possibly malformed.
         arguments: String,
     },
-    /// What a tool answered.
+    /// The result of a tool.
     ToolResult {
-        /// The call that this answers.
+        /// The call that it answers.
         call_id: CallId,
-        /// The answer, as text for the model.
+        /// The output, as text for the model.
         output: String,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(optional, as = "Option<bool>"))]
         is_error: bool,
@@ -71,100 +71,100 @@ pub enum Part {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The model was done.
+    /// The model finished.
     Stop,
-    /// The output limit cut it.
+    /// The output limit cut it off.
     Length,
     /// It waits for tools.
     ToolCalls,
-    /// The provider's filter cut it.
+    /// The provider's filter cut it off.
     ContentFilter,
     /// The user cancelled it.
     Cancelled,
 }
 
-/// Where a count comes from.
+/// The source of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
     /// The provider reported it.
     Reported,
-    /// We reckoned it.
+    /// Estimated by the server.
     Estimated,
 }
 
-/// Tokens that one request cost.
+/// Tokens of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Tokens sent, the cached ones included.
+    /// Tokens sent, including cached ones.
     pub input_tokens: u64,
-    /// Of these, tokens the provider took from its cache.
+    /// Of these, tokens read from the provider's cache.
     pub cached_tokens: u64,
-    /// Of these, tokens the provider wrote to its cache, where it says so.
+    /// Of these, tokens written to the provider's cache, if it reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
-    /// Tokens answered, the reasoning included.
+    /// Tokens of the answer, including reasoning.
     pub output_tokens: u64,
-    /// Of these, reasoning.
+    /// Of these, reasoning tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// Of the tokens sent, as counted before, the longest beginning that the request shares with the session's request
-    /// before it: what the provider could have had in its cache. Absent for summaries, and in older logs.
+    /// Of the tokens sent, the longest prefix shared with the session's previous request, as counted before sending:
+    /// what the provider could have cached. Absent for summaries, and in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_tokens: Option<u64>,
-    /// What it cost, in billionths of a US dollar; absent where the model's price is not known.
+    /// The cost in billionths of a US dollar; absent if the model's price is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
-    /// Reported by the provider or reckoned by us.
+    /// Reported by the provider, or estimated.
     pub source: UsageSource,
 }
 
 impl Usage {
-    /// Tokens sent and answered together.
+    /// Returns the tokens sent and answered together.
     #[must_use]
     pub fn total_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 }
 
-/// What one side said.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// Who said it.
+    /// Its author.
     pub role: Role,
-    /// What was said, in order.
+    /// Its content, in order.
     pub content: Vec<Part>,
     /// The model that answered; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the request cost; on assistant messages.
+    /// The usage of its request; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Names the system prompt, the tools and the messages that were sent with the request, so that its `usage` is
-    /// known to be stale when they change; on assistant messages.
+    /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
+    /// be stale when they change; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope_key: Option<String>,
-    /// What the request was made of; on assistant messages.
+    /// Cache diagnostics of its request; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Receipt>>,
     /// Why the answer ended; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    /// The answer was cut off by a cancel: this is what had been shown.
+    /// The answer was cut off by a cancellation: this is what had been shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
     pub incomplete: bool,
 }
 
 impl Message {
-    /// A message that is neither an answer nor measured.
+    /// Creates a message without the fields of an answer.
     #[must_use]
     pub fn new(role: Role, content: Vec<Part>) -> Self {
         Self {
@@ -179,13 +179,13 @@ impl Message {
         }
     }
 
-    /// A user message of one text.
+    /// Creates a user message of one text.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, vec![Part::Text { text: text.into() }])
     }
 
-    /// The texts of this message, joined by newlines; reasoning, calls and results left out.
+    /// Returns the texts of this message, joined by newlines; without reasoning, calls and results.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
@@ -199,7 +199,7 @@ impl Message {
         texts.join("\n")
     }
 
-    /// The calls that this message makes, in order.
+    /// Returns this message's tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = (&CallId, &str, &str)> {
         self.content.iter().filter_map(|part| match part {
             Part::ToolCall { call_id, name, arguments } => Some((call_id, name.as_str(), arguments.as_str())),
@@ -208,7 +208,7 @@ impl Message {
     }
 }
 
-/// The length of a text as JavaScript counts it, the unit of every text position on the wire.
+/// Returns the length of a text in UTF-16 code units, the unit of every text position on the wire.
 #[must_use]
 pub fn utf16_len(text: &str) -> u64 {
     text.chars().map(|c| c.len_utf16() as u64).sum()

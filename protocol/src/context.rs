@@ -1,19 +1,19 @@
-//! How full the window is, and exactly what the next request would send.
+//! The size of a session's context, and exactly what the next request would send.
 
 use crate::{EntryId, Message, SessionId, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where the token count of a request comes from.
+/// The source of a request's token count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum CountSource {
-    /// The provider's own report covers all of it.
+    /// The provider's report covers all of it.
     Reported,
-    /// Reckoned by us.
+    /// Estimated by the server.
     Estimated,
-    /// A report for the prefix, an estimate for the rest.
+    /// Reported for the prefix, estimated for the rest.
     Mixed,
 }
 
@@ -26,24 +26,24 @@ pub struct Breakdown {
     pub system: u64,
     /// The tool definitions.
     pub tools: u64,
-    /// The summary that stands for what was compacted.
+    /// The summary of what was compacted.
     pub summary: u64,
-    /// What the user said, pending input included.
+    /// The user's messages, including pending input.
     pub user: u64,
-    /// What the model said, its tool calls included.
+    /// The model's messages, including its tool calls.
     pub assistant: u64,
-    /// What the model thought, where it is sent back.
+    /// The model's reasoning, if it is sent back.
     pub reasoning: u64,
-    /// What tools answered.
+    /// Tool results.
     pub tool_results: u64,
-    /// Pictures.
+    /// Images.
     pub images: u64,
     /// Messages outside the cached prefix.
     pub uncached: u64,
 }
 
 impl Breakdown {
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.system
@@ -58,15 +58,15 @@ impl Breakdown {
     }
 }
 
-/// How full the window is. The first five fields are v1's; every number is finite.
+/// The size of the context. The first five fields are v1's; every number is finite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ContextInfo {
-    /// Tokens of the exact next request, without the output reserve.
+    /// Tokens of the exact next request, without the reserve for the answer.
     pub token_count: u64,
-    /// `tokenCount / maxTokens` in percent, held within 0 to 100.
+    /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
     pub usage_percent: f64,
     /// Messages in the next request.
     pub transcript_length: u64,
@@ -74,35 +74,36 @@ pub struct ContextInfo {
     pub max_tokens: u64,
     /// The strategy: its short name on v2, its class-style name on v1.
     pub strategy: String,
-    /// A sentence for the user from 90 % on.
+    /// A sentence for the user, from 90 % on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// `tokenCount / maxTokens`, not held within anything.
+    /// `tokenCount / maxTokens`, not clamped.
     pub usage_ratio: f64,
-    /// Where `tokenCount` comes from.
+    /// The source of `tokenCount`.
     pub source: CountSource,
-    /// Of `tokenCount`, what the provider reported.
+    /// Of `tokenCount`, the part reported by the provider.
     pub usage_tokens: u64,
-    /// Of `tokenCount`, what we reckoned for what came after the report.
+    /// Of `tokenCount`, the part estimated for what came after the report.
     pub trailing_tokens: u64,
     /// The entry whose report was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_usage_entry_id: Option<EntryId>,
-    /// By how much `tokenCount` may be wrong, in tokens either way.
+    /// The possible error of `tokenCount`, in tokens in either direction.
     pub error_bound_tokens: u64,
     /// Tokens left free for an answer.
     pub reserved_tokens: u64,
-    /// The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does.
+    /// The strategy compacts automatically before it sends a request with more tokens than this; absent if it never
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
-    /// Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on
+    /// The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule. Not in
     /// v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_at_rule: Option<CompactAtRule>,
-    /// Above this count a compaction is prepared while turns go on; absent where none is.
+    /// Above this count a compaction is prepared in the background; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_at_tokens: Option<u64>,
-    /// Of the last request, tokens that the provider took from its cache.
+    /// Of the last request, tokens read from the provider's cache.
     pub cached_tokens: u64,
     /// How often the loop was seeded.
     pub generation: u64,
@@ -110,61 +111,62 @@ pub struct ContextInfo {
     pub compactions: u64,
     /// The session.
     pub session_id: SessionId,
-    /// The entry from which the session goes on; `null` before the first.
+    /// The session's leaf, from which it continues; `null` before the first entry.
     #[cfg_attr(feature = "codegen", ts(optional = false))]
     pub leaf_id: Option<EntryId>,
-    /// Why automatic compaction rests, where it does.
+    /// The open circuit breaker of automatic compaction, if it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
     /// Tokens by kind; they add up to `tokenCount`.
     pub breakdown: Breakdown,
 }
 
-/// Which rule decides from which count on a compaction is due: the one that gives the smaller count.
+/// The rule that decides when a compaction is due: the one with the smallest count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum CompactAtRule {
     /// The threshold's share of the window.
     Threshold,
-    /// The window less `reserveTokens`, at most half of the window.
+    /// The window minus `reserveTokens`, at most half of the window.
     ReserveTokens,
-    /// The window less the longest answer that `maxOutputTokens` allows, at most three quarters of the window.
+    /// The window minus the longest answer that `maxOutputTokens` allows, at most three quarters of the window.
     MaxOutputTokens,
-    /// The window less 2 % of it, at least 512 tokens and at most a fifth of the window.
+    /// The window minus 2 % of it, at least 512 tokens and at most a fifth of the window.
     AnswerRoom,
 }
 
-/// Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains.
+/// The circuit breaker of automatic compaction: why it is open, and until when. `manual_compact` works meanwhile, and
+/// closes the breaker if it saves enough.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
-    /// Why.
+    /// The reason.
     pub reason: BreakerReason,
-    /// How often in a row it failed or gained too little.
+    /// Consecutive compactions that failed or saved too little.
     pub failures: u64,
-    /// It is tried again from this time on.
+    /// Automatic compaction is tried again from this time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// It is tried again once the next request has more tokens than this.
+    /// Automatic compaction is tried again once the next request has more tokens than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_above_tokens: Option<u64>,
     /// A sentence for the user.
     pub message: String,
 }
 
-/// Why automatic compaction rests.
+/// Why the circuit breaker is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerReason {
-    /// It failed several times in a row.
+    /// Several consecutive compactions failed.
     Failures,
-    /// It gained too little several times in a row.
+    /// Several consecutive compactions saved too little.
     NoGain,
-    /// A compaction was undone: what came back is left alone until more is said.
+    /// A compaction was undone: the restored messages are left alone until more is said.
     Undone,
 }
 
@@ -175,35 +177,35 @@ pub enum BreakerReason {
 pub struct ContextEnvelope {
     /// The system prompt.
     pub system: SystemPrompt,
-    /// The tools on offer, in the order in which they are sent.
+    /// The offered tools, in the order in which they are sent.
     pub tools: Vec<ToolDefinition>,
-    /// The messages; the uncached ones always last.
+    /// The messages; the uncached ones are always last.
     pub messages: EnvelopeMessages,
     /// Sampling and limits.
     pub options: RequestOptions,
-    /// What it is for, and what it costs; not sent.
+    /// The purpose and token counts of the request; not sent.
     #[serde(default)]
     pub meta: EnvelopeMeta,
 }
 
-/// What a request is for, and what it costs. Not sent.
+/// The purpose and token counts of a request. Not sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct EnvelopeMeta {
-    /// The model that is asked.
+    /// The requested model.
     pub model: String,
     /// Its window in tokens.
     pub window_tokens: u64,
     /// The turn; absent outside of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Which request of its turn, from 1.
+    /// The number of the request within its turn, from 1.
     pub request: u64,
-    /// Tokens of all of it.
+    /// Tokens of the whole request.
     pub tokens: u64,
-    /// Tokens of each part, which add up to `tokens`; absent where nobody looks at them.
+    /// Tokens of each part, which add up to `tokens`; absent if not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<EnvelopeTokens>,
 }
@@ -213,7 +215,7 @@ pub struct EnvelopeMeta {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct EnvelopeTokens {
-    /// What any request costs.
+    /// Tokens that any request has.
     pub frame: u64,
     /// Each part of the system prompt.
     pub system: Vec<u64>,
@@ -232,7 +234,7 @@ pub struct EnvelopeTokens {
 pub struct SystemPrompt {
     /// The parts, in order.
     pub parts: Vec<SystemPart>,
-    /// The parts' texts joined: what is sent. Empty: no system prompt is sent.
+    /// The parts' texts joined: what is sent. If empty, no system prompt is sent.
     pub compiled: String,
 }
 
@@ -241,7 +243,7 @@ pub struct SystemPrompt {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct SystemPart {
-    /// What the part is for, `base` for instance.
+    /// The purpose of the part, such as `base`.
     pub name: String,
     /// Its text.
     pub text: String,
@@ -254,7 +256,7 @@ pub struct SystemPart {
 pub struct EnvelopeMessages {
     /// The stable prefix, which a provider can cache.
     pub cached: Vec<ContextMessage>,
-    /// What belongs to this request only; always sent last.
+    /// Messages of this request only; always sent last.
     pub uncached: Vec<ContextMessage>,
 }
 
@@ -264,7 +266,7 @@ pub struct EnvelopeMessages {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ContextMessage {
-    /// The entry it stands for; absent for messages that no entry holds.
+    /// The entry it comes from; absent for messages without an entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_id: Option<EntryId>,
     /// The message.
@@ -272,7 +274,7 @@ pub struct ContextMessage {
     pub message: Arc<Message>,
 }
 
-/// A tool as the model is told of it.
+/// A tool definition as sent to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -286,7 +288,7 @@ pub struct ToolDefinition {
     pub parameters: serde_json::Value,
 }
 
-/// Sampling and limits of a request. What is absent is left to the provider.
+/// Sampling and limits of a request. Absent values are left to the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -295,10 +297,10 @@ pub struct RequestOptions {
     /// 0 to 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Most tokens the answer may have.
+    /// The most tokens of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// How long the model should think: the provider's own word, `low` or `high` for instance.
+    /// The reasoning effort, in the provider's own terms, such as `low` or `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
 }

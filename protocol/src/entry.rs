@@ -13,49 +13,49 @@ use serde_json::{Map, Value};
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Names the entry within its session.
+    /// Identifies the entry within its session.
     pub entry_id: EntryId,
-    /// The entry this one hangs from; `null` for a root.
+    /// Its parent; `null` for a root.
     pub parent_id: Option<EntryId>,
-    /// When it was made.
+    /// When it was created.
     pub timestamp: Timestamp,
-    /// What the file it was imported from says beyond this, given back on export. Means nothing to a client.
+    /// Further data from the file that it was imported from, written back on export. Has no meaning for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(optional, type = "Record<string, unknown>"))]
     pub imported: Option<Box<Map<String, Value>>>,
-    /// What it holds, told apart by `type`.
+    /// Its content, distinguished by `type`.
     #[serde(flatten)]
     pub data: EntryData,
 }
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryData {
-    /// Something said: by the user, the model or a tool.
+    /// A message: by the user, the model or a tool.
     Message(Message),
-    /// A summary that stands for everything on the path before its first kept entry.
+    /// A summary that replaces everything on the path before its first kept entry.
     Compaction(Compaction),
-    /// A summary of a branch that was left.
+    /// A summary of an abandoned branch.
     BranchSummary(BranchSummary),
-    /// A patch to the context envelope, replayed at its place.
+    /// A patch to the context envelope, replayed at its position.
     ContextTransform(Box<Kept<ContextTransform>>),
-    /// What one request alone was made with.
+    /// A patch for a single request.
     Ephemeral(Box<Kept<EphemeralChange>>),
-    /// Data of a client's, never sent to the model.
+    /// A client's data, never sent to the model.
     Custom(Custom),
-    /// A message of a client's, sent to the model in the user's place.
+    /// A client's message, sent to the model in the user's role.
     CustomMessage(CustomMessage),
-    /// The model changes here. A record: the session's model does not follow the branch.
+    /// The model changes here. A record only: the session's model does not follow the branch.
     ModelChange(ModelChange),
-    /// The reasoning level changes here. A record, as that of the model.
+    /// The reasoning effort changes here. A record only, like a model change.
     ThinkingLevelChange(ThinkingLevelChange),
-    /// A name for another entry; the newest of the log counts, whatever its branch.
+    /// A label for another entry; the newest in the log applies, whatever its branch.
     Label(Label),
-    /// The session's name; the newest of the log counts, whatever its branch.
+    /// The session's name; the newest in the log applies, whatever its branch.
     SessionInfo(SessionInfo),
-    /// Of a type that this version does not know, from an imported file: kept, never sent to the model.
+    /// An entry from an imported file with a type unknown to this version: kept, never sent to the model.
     Foreign(Foreign),
 }
 
@@ -73,9 +73,9 @@ macro_rules! data {
 }
 
 data! {
-    /// Data of a client's, never sent to the model.
+    /// A client's data, never sent to the model.
     struct Custom {
-        /// What kind of data, in the client's own words.
+        /// The kind of data, chosen by the client.
         custom_type: String,
         /// The data, any JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,21 +83,21 @@ data! {
         data: Option<Value>,
     }
 
-    /// A message of a client's, sent to the model in the user's place.
+    /// A client's message, sent to the model in the user's role.
     struct CustomMessage {
-        /// What kind of message, in the client's own words.
+        /// The kind of message, chosen by the client.
         custom_type: String,
-        /// What it says to the model.
+        /// Its content for the model.
         content: Vec<Part>,
-        /// Whether it should be shown to people.
+        /// True if it should be shown to people.
         display: bool,
-        /// More for programs; never sent to the model.
+        /// Further data for programs; never sent to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details: Option<Value>,
     }
 
-    /// The model changes here.
+    /// A change of the model.
     struct ModelChange {
         /// The provider, in histories made elsewhere.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,17 +106,17 @@ data! {
         model: String,
     }
 
-    /// The reasoning level changes here.
+    /// A change of the reasoning effort.
     struct ThinkingLevelChange {
-        /// The provider's own word; `default` for leaving it to the provider.
+        /// The effort in the provider's own terms; `default` leaves it to the provider.
         thinking_level: String,
     }
 
-    /// A name for another entry.
+    /// A label for another entry.
     struct Label {
-        /// The entry that is named.
+        /// The labelled entry.
         target_id: EntryId,
-        /// The name; absent to take it away.
+        /// The label; absent to remove it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
     }
@@ -127,9 +127,9 @@ data! {
         name: String,
     }
 
-    /// An entry of a type that this version does not know.
+    /// An entry of a type unknown to this version.
     struct Foreign {
-        /// Its type in the file that it came from.
+        /// Its type in the imported file.
         foreign_type: String,
         /// Its other fields.
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
@@ -137,22 +137,22 @@ data! {
     }
 }
 
-/// A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees.
+/// A compaction: nothing is deleted; the summary replaces the older entries in what the model sees.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Compaction {
-    /// The summary, as the model will read it; empty where nothing was summarised.
+    /// The summary, as the model will read it; empty if nothing was summarised.
     pub summary: String,
-    /// The first entry that is kept word for word; absent when none is.
+    /// The first entry kept verbatim; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_kept_entry_id: Option<EntryId>,
-    /// Older entries kept word for word, placed between the summary and the first kept entry.
+    /// Older entries kept verbatim, placed between the summary and the first kept entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
     pub kept_entry_ids: Vec<EntryId>,
-    /// Entries from then on whose tool results are shown as a short note.
+    /// Entries whose tool results are shown as a short note from here on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
     pub cleared_entry_ids: Vec<EntryId>,
@@ -161,46 +161,46 @@ pub struct Compaction {
     /// Tokens of the same request after it; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_after: Option<u64>,
-    /// Why it was done; absent in histories made elsewhere.
+    /// Its trigger; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<CompactionTrigger>,
-    /// Milliseconds it took; absent in histories made elsewhere.
+    /// Its duration in milliseconds; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Files the summarised part read and modified, as tools named them; accumulates over compactions.
+    /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
-    /// What the patches before this compaction make of the system prompt, the tools and the options, so that they need
-    /// not be looked for beyond it.
+    /// What the patches before this compaction make of the system prompt, the tools and the options, so that earlier
+    /// patches need not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
     pub carried_patch: Vec<PatchOp>,
-    /// The form of the summary; absent where none was made, where a hook made it, and in older entries.
+    /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// What the user said must or must not be, word for word, carried from one compaction to the next; absent in older
+    /// What the user said must or must not be, verbatim, carried from one compaction to the next; absent in older
     /// entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub constraints: Vec<String>,
-    /// The hook whose summary this is, or that named the model which made it.
+    /// The hook that provided the summary, or named the model that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
-    /// What that hook keeps with it.
+    /// Data that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub hook_details: Option<Value>,
-    /// The step that made room; absent in histories made elsewhere or before this was kept.
+    /// The fallback step that succeeded; absent in older histories and in those made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rung: Option<CompactionRung>,
     /// The steps before it that failed or saved too little.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
     pub failed_rungs: Vec<FailedRung>,
-    /// How well the summary kept what is exact.
+    /// How well the summary kept exact facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<Retained>,
-    /// What the requests for the summary cost together.
+    /// The usage of the summary requests together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_usage: Option<Usage>,
 }
@@ -213,11 +213,11 @@ pub enum SummaryForm {
     /// The sections Goal, Constraints & Preferences, Progress, Key Decisions, Next Steps and Critical Context.
     #[default]
     Sections,
-    /// A form of the model's own, or the one that instructions asked for.
+    /// A form of the model's own, or the one requested by instructions.
     Free,
 }
 
-/// Files that the summarised part touched.
+/// Files used by the summarised part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -228,49 +228,49 @@ pub struct CompactionDetails {
     pub modified_files: Vec<String>,
 }
 
-/// A summary of the branch that was left.
+/// A summary of an abandoned branch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct BranchSummary {
-    /// The entry from which the session went on; `null` for before the first.
+    /// The entry from which the session continued; `null` for before the first.
     #[cfg_attr(feature = "codegen", ts(optional = false))]
     pub from_id: Option<EntryId>,
-    /// The leaf that was left.
+    /// The leaf of the abandoned branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_leaf_id: Option<EntryId>,
     /// The summary, as the model will read it.
     pub summary: String,
-    /// Files that the branch which was left read and modified; absent in histories made elsewhere.
+    /// Files that the abandoned branch read and modified; absent in histories made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
-    /// What making it cost; absent where no model was asked.
+    /// The usage of the summary requests; absent if no model was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The hook whose summary this is.
+    /// The hook that provided the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
-    /// What that hook keeps with it.
+    /// Data that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub hook_details: Option<Value>,
 }
 
-/// Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside. For a
-/// client: a field may be missing or mean something else; look before you use it.
+/// An entry's data in this version's form, or in another one, kept without interpretation. For clients: a field may be
+/// missing or have another meaning, so check before using it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
 pub enum Kept<T> {
-    /// Of this version's form.
+    /// In this version's form.
     Known(T),
-    /// Of another: from an imported file, or written by a newer version.
+    /// In another form: from an imported file, or written by a newer version.
     Other(#[cfg_attr(feature = "codegen", ts(type = "Partial<T>"))] Opaque),
 }
 
 impl<T> Kept<T> {
-    /// The data, where it is of this version's form.
+    /// Returns the data if it is in this version's form.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(data) => Some(data),
@@ -279,17 +279,17 @@ impl<T> Kept<T> {
     }
 }
 
-/// Data of an entry type that this version carries along without looking inside.
+/// Data of an entry type that this version keeps without interpretation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema))]
 pub struct Opaque {
-    /// The fields of the entry, as they came.
+    /// The fields of the entry, unchanged.
     #[serde(flatten)]
     pub fields: serde_json::Map<String, serde_json::Value>,
 }
 
 impl EntryData {
-    /// The files that a compaction or the summary of a branch notes.
+    /// Returns the files that a compaction or branch summary lists.
     #[must_use]
     pub fn details(&self) -> Option<&CompactionDetails> {
         match self {
@@ -301,7 +301,7 @@ impl EntryData {
 }
 
 impl Entry {
-    /// The message that this entry holds, if it holds one.
+    /// Returns the message that this entry holds, if any.
     #[must_use]
     pub fn message(&self) -> Option<&Message> {
         match &self.data {
@@ -310,7 +310,7 @@ impl Entry {
         }
     }
 
-    /// The entry's `type` on the wire and in the store.
+    /// Returns the entry's `type` on the wire and in the store.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match &self.data {

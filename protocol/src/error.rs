@@ -5,7 +5,7 @@ use serde_json::Value;
 
 macro_rules! codes {
     ($($variant:ident $name:literal retriable: $retriable:literal, $cause:literal, $remedy:literal;)*) => {
-        /// What went wrong. Clients treat codes they do not know by `retriable`.
+        /// What went wrong. Clients handle unknown codes by `retriable`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         pub enum ErrorCode {
@@ -16,25 +16,25 @@ macro_rules! codes {
             /// Every code, in the order of this file.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The code as it stands on the wire.
+            /// Returns the code as it appears on the wire.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Whether the same command, sent again unchanged, may succeed.
+            /// Returns true if the same command, sent again unchanged, may succeed.
             #[must_use]
             pub fn is_retriable(self) -> bool {
                 match self { $(Self::$variant => $retriable,)* }
             }
 
-            /// What causes it.
+            /// Returns its cause.
             #[must_use]
             pub fn cause(self) -> &'static str {
                 match self { $(Self::$variant => $cause,)* }
             }
 
-            /// What to do about it.
+            /// Returns what to do about it.
             #[must_use]
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$variant => $remedy,)* }
@@ -45,88 +45,88 @@ macro_rules! codes {
 
 codes! {
     // Frames
-    InvalidJson "invalid_json" retriable: false, "The frame is not JSON.", "Send one JSON object a text frame.";
-    InvalidFrame "invalid_frame" retriable: false, "The frame is JSON of another shape than `{ id, type, payload?, seq? }`.", "Send an object with the texts `id` and `type`.";
-    InvalidId "invalid_id" retriable: false, "The frame's `id` is not one: writing commands need 16 to 64 of `A-Za-z0-9._:-`, others 1 to 64, and `s_` is the server's.", "Use a UUID.";
-    UnknownCommand "unknown_command" retriable: false, "There is no command of this `type`.", "Look at `welcome.features` and the command's spelling.";
-    UnknownField "unknown_field" retriable: false, "The command has no such field.", "Leave it out, or mend its spelling; `details.field` names it.";
-    MissingField "missing_field" retriable: false, "A field that the command needs is not there.", "Send it; `details.field` names it.";
-    InvalidField "invalid_field" retriable: false, "A field's value is of the wrong type or not allowed.", "Send what the schema allows; `details.field` names the field.";
+    InvalidJson "invalid_json" retriable: false, "The frame is not JSON.", "Send one JSON object per text frame.";
+    InvalidFrame "invalid_frame" retriable: false, "The frame is not of the form `{ id, type, payload?, seq? }`.", "Send an object with `id` and `type` as strings.";
+    InvalidId "invalid_id" retriable: false, "The frame's `id` is invalid: writing commands need 16 to 64 characters of `A-Za-z0-9._:-`, others 1 to 64; the prefix `s_` is reserved for the server.", "Use a UUID.";
+    UnknownCommand "unknown_command" retriable: false, "There is no command with this `type`.", "Check `welcome.features` and the spelling of the command.";
+    UnknownField "unknown_field" retriable: false, "The command has no such field.", "Remove it or correct its spelling; `details.field` names it.";
+    MissingField "missing_field" retriable: false, "A required field is missing.", "Send it; `details.field` names it.";
+    InvalidField "invalid_field" retriable: false, "A field's value has the wrong type or is not allowed.", "Send a value that the schema allows; `details.field` names the field.";
     DuplicateKey "duplicate_key" retriable: false, "An object has the same key twice.", "Send each key once.";
     TooDeep "too_deep" retriable: false, "Arrays and objects are nested too deeply.", "Send a flatter value; `welcome.limits.depthMax` is the limit.";
     BinaryFrame "binary_frame" retriable: false, "The frame is binary.", "Send text frames.";
-    RateLimited "rate_limited" retriable: true, "This client sends more commands a minute than it may.", "Wait `retryAfterMs`.";
+    RateLimited "rate_limited" retriable: true, "The client exceeded its rate limit.", "Wait `retryAfterMs`.";
     // Handshake and sessions
-    UnsupportedVersion "unsupported_version" retriable: false, "`protocolVersion` is not 2.", "Speak version 2, or v1 without `hello`.";
-    AlreadyGreeted "already_greeted" retriable: false, "This connection has said `hello` before, or has begun to speak v1.", "Send `hello` once, first.";
+    UnsupportedVersion "unsupported_version" retriable: false, "`protocolVersion` is not 2.", "Use version 2, or v1 without `hello`.";
+    AlreadyGreeted "already_greeted" retriable: false, "`hello` was already sent on this connection, or it already uses v1.", "Send `hello` once, first.";
     NotGreeted "not_greeted" retriable: false, "v2 was negotiated and the first frame was not `hello`.", "Send `hello` first.";
-    Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or used up.", "Get a new ticket, or send a token of `AUTH_TOKENS`.";
-    Forbidden "forbidden" retriable: false, "These credentials do not allow this.", "Use others.";
+    Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket, or send a token from `AUTH_TOKENS`.";
+    Forbidden "forbidden" retriable: false, "These credentials do not allow this.", "Use other credentials.";
     NoSession "no_session" retriable: false, "This connection has no open session.", "Send `open_session` first, or name a session.";
-    SessionAlreadyOpen "session_already_open" retriable: false, "This connection has an open session.", "Send `close_session` first, or use another connection.";
-    SessionNotFound "session_not_found" retriable: false, "There is no such session among yours.", "Look at `list_sessions`.";
+    SessionAlreadyOpen "session_already_open" retriable: false, "This connection already has an open session.", "Send `close_session` first, or use another connection.";
+    SessionNotFound "session_not_found" retriable: false, "You have no such session.", "Check `list_sessions`.";
     SessionOwned "session_owned" retriable: false, "Another connection owns this session.", "Join as observer, or send `takeover: true`.";
     ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as owner.";
-    IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was used before with other content.", "Use a new `id` for every new command.";
-    NotSupported "not_supported" retriable: false, "This server cannot do that yet.", "Look at `welcome.features`.";
-    EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Look at `get_entries`.";
-    SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` without `path`, which passes over what is damaged and names it; the operator restores the database from a backup.";
-    LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry that `ifLeaf` names.", "Look at what was said, then send the input again.";
-    NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the branch that is left was cancelled, or a hook is against the move; the session stands where it stood.", "Navigate again, or without `summarize`; the message names the hook.";
+    IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was already used with other content.", "Use a new `id` for every new command.";
+    NotSupported "not_supported" retriable: false, "This server does not support that.", "Check `welcome.features`.";
+    EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Check `get_entries`.";
+    SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` without `path`, which skips damaged records and lists them; the operator must restore the database from a backup.";
+    LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry in `ifLeaf`.", "Read the new messages, then send the input again.";
+    NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the abandoned branch was cancelled, or a hook refused the move; the session has not moved.", "Navigate again, or without `summarize`; the message names the hook.";
     // Turns
-    EmptyInput "empty_input" retriable: false, "The input has no text and no picture.", "Say something.";
-    InputTooLarge "input_too_large" retriable: false, "The input alone does not fit into the model's window.", "Send less, or choose a model with a larger window.";
-    QueueFull "queue_full" retriable: true, "Too many inputs are waiting already.", "Wait for a turn to finish.";
-    InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks looked \
-    at it; nothing of it is stored.", "Send it again if it is still wanted.";
-    NotQueued "not_queued" retriable: false, "No input of this id is waiting.", "Look at `queue_changed`; it may have been taken already.";
+    EmptyInput "empty_input" retriable: false, "The input has no text and no image.", "Send text or an image.";
+    InputTooLarge "input_too_large" retriable: false, "The input alone exceeds the model's window.", "Shorten the input, or choose a model with a larger window.";
+    QueueFull "queue_full" retriable: true, "The queue of inputs is full.", "Wait for a turn to finish.";
+    InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks were \
+    checking it; nothing was stored.", "Send it again if you still want it.";
+    NotQueued "not_queued" retriable: false, "No input with this id is queued.", "Check `queue_changed`; it may have been sent already.";
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
-    NoTurn "no_turn" retriable: false, "No such turn is running.", "Nothing needs to be done.";
-    NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is none.", "Send new input.";
-    UnknownCall "unknown_call" retriable: false, "There is no such tool call in this session.", "Answer calls by the `callId` of `tool_call`.";
-    NoPendingApproval "no_pending_approval" retriable: false, "No approval is waiting for an answer.", "Nothing needs to be done.";
-    InvalidTools "invalid_tools" retriable: false, "A tool's name, schema or number is not allowed.", "Mend the tool that `details` names.";
-    TooManyToolRounds "too_many_tool_rounds" retriable: true, "The model kept calling tools without answering.", "Retry, or ask differently.";
-    Interrupted "interrupted" retriable: true, "The server stopped in the middle of the turn.", "Send `retry_turn`.";
+    NoTurn "no_turn" retriable: false, "No such turn is running.", "No action is needed.";
+    NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";
+    UnknownCall "unknown_call" retriable: false, "There is no such tool call in this session.", "Use the `callId` of a `tool_call` event.";
+    NoPendingApproval "no_pending_approval" retriable: false, "No approval is pending.", "No action is needed.";
+    InvalidTools "invalid_tools" retriable: false, "A tool's name or schema, or the number of tools, is not allowed.", "Correct the tool named in `details`.";
+    TooManyToolRounds "too_many_tool_rounds" retriable: true, "The model kept calling tools without answering.", "Retry, or rephrase the input.";
+    Interrupted "interrupted" retriable: true, "The server stopped during the turn.", "Send `retry_turn`.";
     // Context
-    ContextOverflow "context_overflow" retriable: false, "The request does not fit into the model's window.", "Send `manual_compact`, then `retry_turn`; or choose a larger model.";
-    NothingToCompact "nothing_to_compact" retriable: false, "What could be compacted is too little to gain anything.", "Go on; there is room.";
+    ContextOverflow "context_overflow" retriable: false, "The request exceeds the model's window.", "Send `manual_compact`, then `retry_turn`; or choose a model with a larger window.";
+    NothingToCompact "nothing_to_compact" retriable: false, "Compaction would save too little.", "Continue; there is room.";
     CompactionRunning "compaction_running" retriable: true, "The session is being compacted.", "Wait for `context_compacted` or `compaction_failed`.";
-    NoCompaction "no_compaction" retriable: false, "No such compaction is running.", "Nothing needs to be done.";
-    CompactionFailed "compaction_failed" retriable: true, "The context could not be compacted; it is as it was.", "Try again, or see the message for the reason.";
-    CompactionCancelled "compaction_cancelled" retriable: true, "The compaction was cancelled; the context is as it was.", "Nothing needs to be done.";
-    CompactionVoid "compaction_void" retriable: true, "What the compaction had read is no longer what the model sees: the branch was left, a compaction was undone, or another strategy or model was chosen.", "Nothing needs to be done; a new one is made when it is due.";
-    PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it has expired, another one took its place, or the session was reopened since.", "Send `preview_compact` again.";
-    HistoryMoved "history_moved" retriable: false, "What the preview shows is no longer what the model sees.", "Send `preview_compact` again.";
-    NothingToUndo "nothing_to_undo" retriable: false, "There is no compaction on this branch that is in effect, or the one that was named is undone already.", "Look at the compactions among `get_entries`.";
-    TooManyPins "too_many_pins" retriable: false, "As many entries are pinned as may be.", "Send `unpin_entry` for one that matters less.";
-    UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one that the message lists.";
-    UnknownModel "unknown_model" retriable: false, "The window of this model is not known.", "Set CONTEXT_WINDOW on the server, or choose a model that it knows.";
+    NoCompaction "no_compaction" retriable: false, "No such compaction is running.", "No action is needed.";
+    CompactionFailed "compaction_failed" retriable: true, "The compaction failed; the context is unchanged.", "Try again; the message gives the reason.";
+    CompactionCancelled "compaction_cancelled" retriable: true, "The compaction was cancelled; the context is unchanged.", "No action is needed.";
+    CompactionVoid "compaction_void" retriable: true, "The context changed while the compaction was made: the branch was left, a compaction was undone, or another strategy or model was chosen.", "No action is needed; a new compaction is made when due.";
+    PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it expired, was replaced by another one, or the session was reopened.", "Send `preview_compact` again.";
+    HistoryMoved "history_moved" retriable: false, "The context has changed since the preview.", "Send `preview_compact` again.";
+    NothingToUndo "nothing_to_undo" retriable: false, "No compaction is in effect on this branch, or the named one is already undone.", "Check the compactions in `get_entries`.";
+    TooManyPins "too_many_pins" retriable: false, "The limit of pinned entries is reached.", "Send `unpin_entry` for a less important one.";
+    UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one listed in the message.";
+    UnknownModel "unknown_model" retriable: false, "The window of this model is unknown.", "Set CONTEXT_WINDOW on the server, or choose a known model.";
     // Hooks
-    InvalidHooks "invalid_hooks" retriable: false, "A hook's name, event or number is not allowed.", "Mend the hook that `details` names.";
-    InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or gives up the provider's cache without saying why.", "Mend the op that the message names, by its place in the patch, from 0, and its name.";
-    HookFailed "hook_failed" retriable: true, "A hook failed, or answered what is not allowed.", "Retry; whoever runs the hook that the message names must look at it.";
-    HookTimeout "hook_timeout" retriable: true, "A hook did not answer in time.", "Retry; give the hook more time (`timeoutMs`) or let it send `call_progress`.";
-    HookUnavailable "hook_unavailable" retriable: true, "The client whose hook is required is not connected.", "Connect it, then retry.";
+    InvalidHooks "invalid_hooks" retriable: false, "A hook's name or event, or the number of hooks, is not allowed.", "Correct the hook named in `details`.";
+    InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or invalidates the provider's cache without a reason.", "Correct the op that the message names by its index in the patch, from 0, and its name.";
+    HookFailed "hook_failed" retriable: true, "A hook failed or returned an invalid answer.", "Retry; the message names the hook, whose owner must check it.";
+    HookTimeout "hook_timeout" retriable: true, "A hook did not answer in time.", "Retry; increase the hook's `timeoutMs` or let it send `call_progress`.";
+    HookUnavailable "hook_unavailable" retriable: true, "The client that hosts a required hook is not connected.", "Connect it, then retry.";
     // The model's server
-    UpstreamUnreachable "upstream_unreachable" retriable: true, "The model's server could not be reached.", "Retry; check OPENAI_BASE_URL.";
-    UpstreamTimeout "upstream_timeout" retriable: true, "The model's server said nothing for too long.", "Retry; see UPSTREAM_FIRST_EVENT_TIMEOUT_SECS and UPSTREAM_IDLE_TIMEOUT_SECS.";
-    UpstreamAuth "upstream_auth" retriable: false, "The model's server refused our credentials.", "Check OPENAI_API_KEY on the server.";
-    UpstreamQuota "upstream_quota" retriable: false, "The account at the model's provider has no quota left.", "See to the account.";
-    UpstreamRateLimited "upstream_rate_limited" retriable: true, "The model's provider limits the rate.", "Wait `retryAfterMs`, then retry.";
-    UpstreamOverloaded "upstream_overloaded" retriable: true, "The model's server is overloaded.", "Retry later.";
-    UpstreamNotFound "upstream_not_found" retriable: false, "The model's server does not know this model or address.", "Check MODEL, OPENAI_BASE_URL and OPENAI_API.";
-    UpstreamRejected "upstream_rejected" retriable: false, "The model's server refused the request as wrong.", "Check the options, tools and model.";
-    UpstreamError "upstream_error" retriable: true, "The model's server failed.", "Retry.";
-    UpstreamTruncated "upstream_truncated" retriable: true, "The answer stopped in the middle.", "Retry.";
-    UpstreamEmpty "upstream_empty" retriable: true, "The model's server ended its answer without saying anything.", "Retry.";
-    UpstreamMalformed "upstream_malformed" retriable: true, "The model's server answered what is not of its protocol.", "Check OPENAI_BASE_URL and OPENAI_API.";
-    ContentFiltered "content_filtered" retriable: false, "The provider's filter refused the request or the answer.", "Ask differently.";
+    UpstreamUnreachable "upstream_unreachable" retriable: true, "The model server could not be reached.", "Retry; check the model server's address in the server's settings.";
+    UpstreamTimeout "upstream_timeout" retriable: true, "The model server sent nothing for too long.", "Retry; see UPSTREAM_FIRST_EVENT_TIMEOUT_SECS and UPSTREAM_IDLE_TIMEOUT_SECS.";
+    UpstreamAuth "upstream_auth" retriable: false, "The model server rejected the API key.", "Check the API key in the server's settings.";
+    UpstreamQuota "upstream_quota" retriable: false, "Your provider account is out of quota.", "Check its billing.";
+    UpstreamRateLimited "upstream_rate_limited" retriable: true, "The model provider's rate limit was exceeded.", "Wait `retryAfterMs`, then retry.";
+    UpstreamOverloaded "upstream_overloaded" retriable: true, "The model server is overloaded.", "Retry later.";
+    UpstreamNotFound "upstream_not_found" retriable: false, "The model server does not know this model or address.", "Check the model, address and API in the server's settings.";
+    UpstreamRejected "upstream_rejected" retriable: false, "The model server rejected the request as invalid.", "Check the options, tools and model.";
+    UpstreamError "upstream_error" retriable: true, "The model server failed.", "Retry.";
+    UpstreamTruncated "upstream_truncated" retriable: true, "The answer was cut off.", "Retry.";
+    UpstreamEmpty "upstream_empty" retriable: true, "The model server returned an empty answer.", "Retry.";
+    UpstreamMalformed "upstream_malformed" retriable: true, "The model server returned an invalid response.", "Check the address and API in the server's settings.";
+    ContentFiltered "content_filtered" retriable: false, "The provider's filter refused the request or the answer.", "Rephrase the input.";
     // The server
-    StoreFailed "store_failed" retriable: true, "The store could not write; nothing was acknowledged.", "Reopen the session; the operator must look at disk and log.";
-    Overloaded "overloaded" retriable: true, "The server has as many connections or sessions as it may.", "Try again later.";
+    StoreFailed "store_failed" retriable: true, "The store failed; nothing was acknowledged.", "Reopen the session; the operator must check the disk and the log.";
+    Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached.", "Try again later.";
     ShuttingDown "shutting_down" retriable: true, "The server is stopping.", "Reconnect and resume.";
-    Internal "internal" retriable: true, "A fault of ours.", "Report it with the server's log of that time.";
+    Internal "internal" retriable: true, "An internal error.", "Report it with the server's log of that time.";
 }
 
 impl std::fmt::Display for ErrorCode {
@@ -145,39 +145,39 @@ pub struct ErrorBody {
     pub code: ErrorCode,
     /// What went wrong, with which value, and what to do about it, for people.
     pub message: String,
-    /// Whether the same command, sent again unchanged, may succeed.
+    /// True if the same command, sent again unchanged, may succeed.
     pub retriable: bool,
-    /// How long to wait before.
+    /// How long to wait before sending it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// More for programs: the offending `field`, the running `jobId`.
+    /// Further data for programs: the offending `field`, the running `jobId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
     pub details: Option<Value>,
 }
 
 impl ErrorBody {
-    /// An error of this code.
+    /// Creates an error with this code.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retriable: code.is_retriable(), retry_after_ms: None, details: None }
     }
 
-    /// The same error, naming the offending field.
+    /// Adds the offending field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.details = Some(serde_json::json!({ "field": field.into() }));
         self
     }
 
-    /// The same error with these details.
+    /// Sets the details.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// The same error, naming how long to wait.
+    /// Sets how long to wait.
     #[must_use]
     pub fn with_retry_after_ms(mut self, millis: u64) -> Self {
         self.retry_after_ms = Some(millis);
@@ -193,7 +193,7 @@ impl ErrorBody {
 pub struct ErrorDetails {
     /// What went wrong, for programs.
     pub code: ErrorCode,
-    /// Whether the same command, sent again unchanged, may succeed.
+    /// True if the same command, sent again unchanged, may succeed.
     pub retriable: bool,
     /// The offending field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,46 +203,46 @@ pub struct ErrorDetails {
     pub retry_after_ms: Option<u64>,
 }
 
-/// Why the server closes a socket. 44xx: do not blindly reconnect. 45xx and 1011 to 1014: reconnect and resume.
+/// Why the server closes a socket. 44xx: do not reconnect automatically. 45xx and 1011 to 1014: reconnect and resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum CloseCode {
-    /// Done.
+    /// Normal closure.
     Normal = 1000,
-    /// The client broke RFC 6455.
+    /// The client violated RFC 6455.
     Protocol = 1002,
     /// A text frame was not UTF-8.
     InvalidUtf8 = 1007,
     /// A message was larger than `MESSAGE_BYTES_MAX`.
     TooLarge = 1009,
-    /// A fault of ours.
+    /// An internal error.
     Internal = 1011,
-    /// The server restarts: reconnect and resume.
+    /// The server is restarting: reconnect and resume.
     Restarting = 1012,
-    /// Too many connections: come back later.
+    /// Too many connections: reconnect later.
     Overloaded = 1013,
     /// Too many bad frames in a row.
     BadFrames = 4400,
-    /// Credentials: get a new ticket.
+    /// Invalid credentials: get a new ticket.
     Credentials = 4401,
     /// Not allowed.
     Forbidden = 4403,
     /// The session was deleted.
     NoSuchSession = 4404,
-    /// No `hello` in time.
+    /// No `hello` arrived in time.
     NoHello = 4408,
-    /// Another owner took over.
+    /// Another owner took over the session.
     TakenOver = 4409,
     /// Rate limit.
     RateLimit = 4429,
-    /// A reader that is too slow: reconnect and resume.
+    /// The client reads too slowly: reconnect and resume.
     SlowReader = 4504,
     /// No pong: reconnect and resume.
     NoPong = 4508,
 }
 
 impl CloseCode {
-    /// Every close code, in the order of their numbers.
+    /// Every close code, in numerical order.
     pub const ALL: &'static [Self] = &[
         Self::Normal,
         Self::Protocol,
@@ -262,7 +262,7 @@ impl CloseCode {
         Self::NoPong,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn code(self) -> u16 {
         self as u16

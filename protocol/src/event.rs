@@ -1,4 +1,4 @@
-//! What happened. Durable events have a `seq`, are stored, and are the same for every subscriber; ephemeral ones are
+//! Events. Durable events have a `seq`, are stored, and are the same for every subscriber; ephemeral ones are
 //! decoration.
 
 use crate::{
@@ -11,30 +11,30 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A durable event: one stored record, under `seq` in the envelope.
+/// A durable event: one stored record, with its `seq` in the envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Event {
-    /// The tree has grown by one entry, the user's included; the leaf is now this one.
+    /// An entry was appended to the tree, including the user's; it is now the leaf.
     EntryAppended(Box<EntryAppended>),
-    /// A turn has begun.
+    /// A turn started.
     TurnStarted(TurnStarted),
-    /// A turn has ended; exactly one for each begun.
+    /// A turn ended; exactly one per started turn.
     TurnFinished(Box<TurnFinished>),
-    /// The model asks for a tool of the owner's.
+    /// The model called one of the owner's tools.
     ToolCall(ToolCall),
-    /// A tool call is answered, has failed or was dropped.
+    /// A tool call was answered, failed or was dropped.
     RequestResolved(RequestResolved),
-    /// The waiting inputs are now these.
+    /// The queued inputs changed.
     QueueChanged(QueueChanged),
-    /// Something about the session has changed.
+    /// The session's name, model or settings changed.
     SessionUpdated(Box<SessionUpdated>),
-    /// The context was compacted and the loop seeded anew.
+    /// The context was compacted and the loop seeded again.
     ContextCompacted(Box<ContextCompacted>),
-    /// Building the context passes over that compaction from now on.
+    /// A compaction was undone: building the context ignores it from now on.
     CompactionUndone(Box<CompactionUndone>),
-    /// A compaction, or the summary of a branch, failed or was cancelled; the context is as it was.
+    /// A compaction or branch summary failed or was cancelled; the context is unchanged.
     CompactionFailed(Box<CompactionFailed>),
 }
 
@@ -43,35 +43,35 @@ pub enum Event {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum EphemeralEvent {
-    /// An answer begins to be shown.
+    /// An answer starts streaming.
     ItemStarted(ItemStarted),
-    /// A piece of it; pieces may be coalesced.
+    /// A piece of the answer; pieces may be coalesced.
     ItemDelta(ItemDelta),
-    /// What was shown of it is void.
+    /// The answer was aborted: what was shown of it is void.
     ItemAborted(ItemAborted),
-    /// A tool says what it is doing.
+    /// A tool reported its progress.
     CallProgressed(CallProgressed),
-    /// A hook of this client's is asked; only to that client.
+    /// A call to one of this client's hooks; only sent to that client.
     HookCall(Box<HookCall>),
-    /// A call of a hook of this client's is withdrawn; only to that client.
+    /// A call to one of this client's hooks was withdrawn; only sent to that client.
     HookCancelled(HookCancelled),
     /// A hook failed.
     HookFailed(HookFailed),
-    /// A tool's call is withdrawn.
+    /// A tool call was withdrawn.
     ToolCancelled(ToolCancelled),
-    /// A compaction begins.
+    /// A compaction started.
     CompactionStarted(CompactionStarted),
-    /// How far it is.
+    /// The progress of a compaction.
     CompactionProgress(CompactionProgress),
-    /// A compaction is prepared and held: it is committed at the trigger, in one step.
+    /// A compaction is prepared and held: it is committed at the threshold, in one step.
     CompactionPrepared(Box<CompactionPrepared>),
     /// The window is nearly full and nothing will be done about it, or something else about it should be known.
     ContextWarning(ContextWarning),
-    /// How full the window is now, in the middle of a turn: after a tool's result and before the request that follows.
+    /// The size of the context during a turn: after a tool result, before the next request.
     ContextUpdated(Box<ContextUpdated>),
-    /// What this connection is to the session has changed.
+    /// This connection's role in the session changed.
     RoleChanged(RoleChanged),
-    /// A session in the list has changed; only to connections that watch it (`list_sessions`).
+    /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
     SessionChanged(SessionItem),
 }
 
@@ -115,7 +115,7 @@ events! {
     struct TurnFinished {
         /// The turn.
         turn_id: TurnId,
-        /// How it ended.
+        /// Its status.
         status: TurnStatus,
         /// Why the last answer ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,13 +123,13 @@ events! {
         /// What went wrong, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
-        /// What the turn's requests cost together.
+        /// The usage of the turn's requests together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// The part of it for an answer that is not stored, since a hook failed that had to look at it first.
+        /// The part of it for an answer that was not stored, because a hook that had to check it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         withheld_usage: Option<Usage>,
-        /// How full the window is now.
+        /// The size of the context.
         context_info: ContextInfo,
     }
 
@@ -143,7 +143,7 @@ events! {
         name: String,
         /// The arguments, JSON text that the tool's schema accepts.
         arguments: String,
-        /// When it fails without an answer.
+        /// When it fails if it is not answered.
         deadline: Timestamp,
     }
 
@@ -151,17 +151,17 @@ events! {
     struct RequestResolved {
         /// The call.
         call_id: CallId,
-        /// What became of it.
+        /// Its outcome.
         outcome: CallOutcome,
     }
 
     /// Payload of `queue_changed`.
     struct QueueChanged {
-        /// The inputs that wait, first in line first.
+        /// The queued inputs, first in line first.
         items: Vec<QueueItem>,
     }
 
-    /// Payload of `session_updated`: what is absent has not changed.
+    /// Payload of `session_updated`: absent fields have not changed.
     #[derive(Default)]
     struct SessionUpdated {
         /// The session's name.
@@ -173,23 +173,23 @@ events! {
         /// The strategy's short name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strategy: Option<String>,
-        /// The other settings, all of them.
+        /// All of the other settings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settings: Option<SessionSettings>,
-        /// The entry from which the session goes on; `null` before the first.
+        /// The session's leaf, from which it continues; `null` before the first entry.
         #[serde(default, deserialize_with = "crate::command::present", skip_serializing_if = "Option::is_none")]
         leaf_id: Option<Option<EntryId>>,
-        /// The entries that every compaction keeps word for word, all of them.
+        /// All entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<Vec<Pin>>,
         /// How often the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
-        /// The compaction that is held from now on. For the server, which reads it back after a restart.
+        /// The compaction that is now held. For the server, which reads it back after a restart.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         held: Option<HeldCompaction>,
-        /// The required hooks of its client that work of the session needs from now on, all of them: their names and
-        /// where they are asked. For the server, which reads them back after a restart.
+        /// All required client hooks that the session's work now needs: their names and extension points. For the
+        /// server, which reads them back after a restart.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hooks: Option<Vec<HookOffer>>,
         /// The command that caused it.
@@ -197,11 +197,11 @@ events! {
         command_id: Option<CommandId>,
     }
 
-    /// A compaction that is prepared and not yet committed, as the log keeps it.
+    /// A prepared compaction that is not yet committed, as stored in the log.
     struct HeldCompaction {
         /// The job that prepared it.
         job_id: JobId,
-        /// What the server needs to commit it. Its form is the server's own and may change.
+        /// What the server needs to commit it. Its form is internal and may change.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         record: serde_json::Value,
     }
@@ -210,95 +210,95 @@ events! {
     struct CompactionUndone {
         /// The compaction's entry.
         entry_id: EntryId,
-        /// The command that asked for it.
+        /// The command that requested it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
-        /// The generation of the loop that was seeded.
+        /// The generation of the newly seeded loop.
         generation: u64,
-        /// How full the window is now.
+        /// The size of the context.
         context_info: ContextInfo,
     }
 
-    /// Payload of `context_compacted`. Before and after are counted over the same pending request.
+    /// Payload of `context_compacted`. Before and after are counted for the same pending request.
     struct ContextCompacted {
         /// Tokens of the next request before.
         old_token_count: u64,
         /// Tokens of the next request after.
         new_token_count: u64,
-        /// By how much it shrank, in percent, 0 to 100.
+        /// The reduction in percent, 0 to 100.
         reduction_percent: f64,
         /// The strategy: its short name on v2, its class-style name on v1.
         strategy: String,
         /// The job.
         job_id: JobId,
-        /// The command that asked for it.
+        /// The command that requested it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
         /// The compaction's entry.
         entry_id: EntryId,
-        /// The first entry kept word for word.
+        /// The first entry kept verbatim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first_kept_entry_id: Option<EntryId>,
-        /// Older entries kept word for word.
+        /// Older entries kept verbatim.
         kept_entry_ids: Vec<EntryId>,
         /// Entries whose tool results are shown as a short note from now on.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
         cleared_entry_ids: Vec<EntryId>,
-        /// Why it was done.
+        /// Its trigger.
         trigger: CompactionTrigger,
-        /// Whether it was made while turns went on.
+        /// True if it was made in the background.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         background: bool,
-        /// Which way of making room it took.
+        /// The fallback step that succeeded.
         rung: CompactionRung,
-        /// The gentler ways that were tried before, and why they did not do.
+        /// The steps tried before, and why each failed or saved too little.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
         failed_rungs: Vec<FailedRung>,
         /// The summary.
         summary: String,
-        /// Its form; absent where none was made, where a hook made it, and in older logs.
+        /// Its form; absent if none was made, if a hook made it, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<SummaryForm>,
-        /// The generation of the loop that was seeded.
+        /// The generation of the newly seeded loop.
         generation: u64,
-        /// Milliseconds it took.
+        /// Its duration in milliseconds.
         duration_ms: u64,
-        /// Milliseconds a user waited for it.
+        /// How long a user waited for it, in milliseconds.
         paused_ms: u64,
-        /// What the summary requests cost together; absent where the model was not asked.
+        /// The usage of the summary requests together; absent if the model was not used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary_usage: Option<Usage>,
-        /// Tokens that the provider had in its cache and will have to read anew.
+        /// Tokens that the provider had cached and must process again.
         cached_tokens_lost: u64,
-        /// What of the summary was looked after; absent where nothing was summarised, and in older logs.
+        /// The facts checked in the summary; absent if nothing was summarised, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retained: Option<Retained>,
-        /// The count above which the strategy compacts by itself; absent where it never does by count.
+        /// The count above which the strategy compacts automatically; absent if it never does by count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compact_at_tokens: Option<u64>,
         /// Tokens by kind, before and after.
         breakdown: BreakdownChange,
     }
 
-    /// How well a summary kept what is exact: paths, addresses, numbers, names, open tasks.
+    /// How well a summary kept exact facts: paths, addresses, numbers, names, open tasks.
     #[derive(Copy, Eq, Default)]
     struct Retained {
-        /// How many were looked for.
+        /// How many were checked.
         checked: u64,
-        /// How many of them the summary had lost and were put back word for word.
+        /// How many of them the summary had lost and were restored verbatim.
         restored: u64,
     }
 
-    /// A way of making room that did not do.
+    /// A compaction step that failed or saved too little.
     #[derive(Eq)]
     struct FailedRung {
-        /// Which.
+        /// The step.
         rung: CompactionRung,
-        /// Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued`
-        /// (the model answered the user instead), `not_smaller`, `timeout`, or an error code.
+        /// The reason, for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued` (the model
+        /// answered the user instead), `not_smaller`, `timeout`, or an error code.
         reason: String,
     }
 
@@ -326,12 +326,12 @@ events! {
         item_id: EntryId,
         /// The part of it.
         part: u32,
-        /// Where the text goes, in UTF-16 code units from the part's beginning.
+        /// The position of the text, in UTF-16 code units from the start of the part.
         offset: u64,
-        /// What kind of part this is; absent for text.
+        /// The kind of part; absent for text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<DeltaKind>,
-        /// The piece.
+        /// The text.
         text: String,
     }
 
@@ -339,7 +339,7 @@ events! {
     struct ItemAborted {
         /// The item.
         item_id: EntryId,
-        /// Why: an error code.
+        /// An error code.
         reason: String,
     }
 
@@ -350,22 +350,21 @@ events! {
         /// What the tool is doing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// When it fails without an answer now.
+        /// The new time at which it fails if it is not answered.
         deadline: Timestamp,
     }
 
-    /// Payload of `hook_cancelled`: nobody waits for the answer any more.
+    /// Payload of `hook_cancelled`: the answer is no longer awaited.
     struct HookCancelled {
         /// The call.
         call_id: CallId,
         /// The session.
         session_id: SessionId,
-        /// Why: `timed_out`, or `dropped` where what it was asked about is over.
+        /// `timed_out`, or `dropped` if what the hook was called for is over.
         outcome: CallOutcome,
     }
 
-    /// Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is
-    /// `request_resolved`.
+    /// Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `request_resolved`.
     struct ToolCancelled {
         /// The call.
         call_id: CallId,
@@ -373,7 +372,7 @@ events! {
         name: String,
         /// The turn that made it.
         turn_id: TurnId,
-        /// Why: `timed_out`, or `dropped` where its turn ended.
+        /// `timed_out`, or `dropped` if its turn ended.
         outcome: CallOutcome,
     }
 
@@ -381,7 +380,7 @@ events! {
     struct HookFailed {
         /// The hook.
         hook: String,
-        /// Where it was asked.
+        /// Its extension point.
         event: HookPoint,
         /// The running turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -396,9 +395,9 @@ events! {
     struct CompactionStarted {
         /// The job.
         job_id: JobId,
-        /// Why.
+        /// Its trigger.
         trigger: CompactionTrigger,
-        /// Whether turns go on meanwhile.
+        /// True if turns continue meanwhile.
         background: bool,
     }
 
@@ -406,33 +405,33 @@ events! {
     struct CompactionProgress {
         /// The job.
         job_id: JobId,
-        /// What it is at: `summarising`, or `summarising_branch` for a branch that is left.
+        /// Its phase: `summarising`, or `summarising_branch` for an abandoned branch.
         phase: String,
         /// Steps done.
         done: u64,
-        /// Steps in all.
+        /// Total steps.
         total: u64,
     }
 
-    /// Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was.
+    /// Payload of `compaction_prepared`. Nothing has changed yet: the next request is the same.
     struct CompactionPrepared {
         /// The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped.
         job_id: JobId,
-        /// Why it was begun.
+        /// Its trigger.
         trigger: CompactionTrigger,
-        /// Which way of making room it takes.
+        /// The fallback step that succeeded.
         rung: CompactionRung,
-        /// Tokens of the next request now.
+        /// Tokens of the next request.
         token_count: u64,
         /// Tokens of the next request if it were committed now.
         new_token_count: u64,
-        /// It is committed before the first request of more tokens than this; absent where the strategy never compacts
+        /// It is committed before the first request with more tokens than this; absent if the strategy never compacts
         /// by count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compact_at_tokens: Option<u64>,
-        /// Milliseconds it took.
+        /// Its duration in milliseconds.
         duration_ms: u64,
-        /// What the summary requests cost together; absent where the model was not asked.
+        /// The usage of the summary requests together; absent if the model was not used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary_usage: Option<Usage>,
     }
@@ -441,27 +440,27 @@ events! {
     struct CompactionFailed {
         /// The job.
         job_id: JobId,
-        /// The command that asked for it.
+        /// The command that requested it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
-        /// Why it was begun; absent for the summary of a branch that is left.
+        /// Its trigger; absent for the summary of an abandoned branch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trigger: Option<CompactionTrigger>,
-        /// Whether it was begun while turns went on.
+        /// True if it started in the background.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         background: bool,
-        /// The ways of making room that were tried, and why they did not do.
+        /// The steps that were tried, and why each failed or saved too little.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
         failed_rungs: Vec<FailedRung>,
-        /// Milliseconds it took; 0 where it was not begun.
+        /// Its duration in milliseconds; 0 if it had not started.
         #[serde(default)]
         duration_ms: u64,
-        /// Milliseconds a user waited for it.
+        /// How long a user waited for it, in milliseconds.
         #[serde(default)]
         paused_ms: u64,
-        /// What its summary requests cost together, where a compaction that was held is dropped.
+        /// The usage of its summary requests together, if a held compaction is dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unused_usage: Option<Usage>,
         /// An error code.
@@ -472,7 +471,7 @@ events! {
 
     /// Payload of `context_warning`.
     struct ContextWarning {
-        /// Of the window, in percent, held within 0 to 100.
+        /// The share of the window in percent, clamped to 0 to 100.
         usage_percent: f64,
         /// A sentence for the user.
         message: String,
@@ -482,13 +481,13 @@ events! {
     struct ContextUpdated {
         /// The running turn.
         turn_id: TurnId,
-        /// How full the window is. A reader that is behind is given the newest one alone.
+        /// The size of the context. A slow reader only receives the newest.
         context_info: ContextInfo,
     }
 
     /// Payload of `role_changed`.
     struct RoleChanged {
-        /// What this connection is to the session now.
+        /// This connection's new role.
         role: SessionRole,
     }
 }
@@ -508,57 +507,57 @@ macro_rules! words {
 words! {
     /// How a turn ended.
     enum TurnStatus {
-        /// With an answer.
+        /// Completed with an answer.
         Completed,
-        /// With an error; it can be retried where that says so.
+        /// Failed with an error; `error.retriable` says whether it can be retried.
         Failed,
-        /// The user stopped it.
+        /// Cancelled by the user.
         Cancelled,
-        /// The server stopped in the middle of it.
+        /// The server stopped during the turn.
         Interrupted,
     }
 
-    /// What became of a tool call.
+    /// The outcome of a tool call.
     enum CallOutcome {
         /// The tool answered.
         Answered,
-        /// The tool answered that it failed.
+        /// The tool reported a failure.
         Failed,
-        /// No answer came in time.
+        /// No answer arrived in time.
         TimedOut,
         /// Its turn ended first.
         Dropped,
     }
 
-    /// Why a compaction was done.
+    /// The trigger of a compaction.
     enum CompactionTrigger {
-        /// A client asked.
+        /// A client requested it.
         Manual,
         /// The next request would have been too large.
         Threshold,
         /// The provider refused a request as too large.
         Overflow,
-        /// The strategy's own reason.
+        /// The strategy's own rule.
         Strategy,
     }
 
-    /// Which way of making room a compaction took, gentle to drastic.
+    /// The compaction step that succeeded, from gentle to drastic.
     enum CompactionRung {
-        /// Old tool results gave way to a short note; nothing was summarised.
+        /// Old tool results were replaced by a short note; nothing was summarised.
         ClearToolResults,
         /// The model summarised it in one request.
         ModelSummary,
-        /// The model summarised it piece by piece.
+        /// The model summarised it in several pieces.
         ChunkedSummary,
         /// Facts were extracted by rule.
         Extract,
-        /// The oldest were left out.
+        /// The oldest entries were dropped.
         Truncate,
-        /// A hook gave the summary.
+        /// A hook provided the summary.
         HookSummary,
     }
 
-    /// What kind of part a delta belongs to.
+    /// The kind of part that a delta belongs to.
     enum DeltaKind {
         /// Text.
         Text,

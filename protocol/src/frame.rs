@@ -1,7 +1,7 @@
-//! One JSON object a text frame: `{ "id", "type", "payload"?, "seq"? }`.
+//! Frames: one JSON object per text frame, `{ "id", "type", "payload"?, "seq"? }`.
 //!
-//! A frame is checked twice. [`check`] walks all of it once, whatever it holds: JSON, depth, duplicate keys, whole
-//! characters. Then the typed parse names the first field that is unknown, missing or of the wrong type.
+//! A frame is checked twice. [`check`] scans all of it, whatever it contains: JSON, depth, duplicate keys, valid
+//! characters. The typed parser then names the first field that is unknown, missing or of the wrong type.
 
 use crate::{
     command::Command,
@@ -16,25 +16,25 @@ use serde::{
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::HashSet, fmt};
 
-/// Nested arrays and objects that a frame may have. A tool's schema needs about ten; serde's own stack ends at 128.
+/// Maximum nesting of arrays and objects in a frame. A tool's schema needs about ten; serde's own limit is 128.
 pub const DEPTH_MAX: usize = 32;
 
-/// A frame that parsed, or why it did not, with the id to answer under.
+/// A parsed frame, or why it was refused, with the id to answer under.
 pub type Parsed<T> = Result<(CommandId, T), Refused>;
 
-/// A frame that was refused. `id` is the client's where it can be echoed.
+/// A refused frame. `id` is the client's, if it can be echoed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
-    /// The client's id, where the frame had a usable one.
+    /// The client's id, if the frame had a usable one.
     pub id: Option<CommandId>,
-    /// What to answer.
+    /// The error to reply with.
     pub error: ErrorBody,
 }
 
-/// Reads a v2 frame.
+/// Parses a v2 frame.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first error in it.
 pub fn parse_v2(text: &str) -> Parsed<Command> {
     let (id, envelope) = envelope(text, Strictness::Strict)?;
     let refuse = |error| Refused { id: Some(id.clone()), error };
@@ -60,7 +60,7 @@ pub fn parse_v2(text: &str) -> Parsed<Command> {
     Ok((id, command))
 }
 
-/// The `type` of a frame, where it has one: tells v2's `hello` from v1's commands.
+/// Returns the `type` of a frame, if it has one: distinguishes v2's `hello` from v1's commands.
 #[must_use]
 pub fn peek_type(text: &str) -> Option<String> {
     #[derive(Deserialize)]
@@ -71,10 +71,10 @@ pub fn peek_type(text: &str) -> Option<String> {
     serde_json::from_str::<Peek>(text).ok().map(|peek| peek.kind.into_owned())
 }
 
-/// Reads a v1 frame, leniently where no harm is done.
+/// Parses a v1 frame, leniently where that is harmless.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first error in it.
 pub fn parse_v1(text: &str) -> Parsed<v1::Command> {
     let (id, envelope) = envelope(text, Strictness::Lenient)?;
     let refuse = |error| Refused { id: Some(id.clone()), error };
@@ -90,7 +90,7 @@ pub fn parse_v1(text: &str) -> Parsed<v1::Command> {
     command.map(|command| (id.clone(), command)).map_err(|fault| refuse(fault.into_error(name)))
 }
 
-/// Writes a frame. `payload` is any payload; `seq` is given for durable events only.
+/// Serialises a frame. `payload` is any payload; only durable events have a `seq`.
 #[must_use]
 pub fn encode<T: Serialize>(id: &str, message: &T) -> String {
     #[derive(Serialize)]
@@ -102,7 +102,7 @@ pub fn encode<T: Serialize>(id: &str, message: &T) -> String {
     serde_json::to_string(&Out { id, message }).expect("wire types have text keys and finite numbers")
 }
 
-/// Writes the frame of a durable event around its stored body, `{"type":…,"payload":…}`, without reading it.
+/// Serialises the frame of a durable event around its stored body, `{"type":…,"payload":…}`, without parsing it.
 #[must_use]
 pub fn encode_stored(seq: u64, body: &str) -> String {
     debug_assert!(body.starts_with('{'), "a stored body is an object");
@@ -178,7 +178,7 @@ fn envelope(text: &str, strictness: Strictness) -> Result<(CommandId, Envelope<'
     Ok((id, Envelope { kind, payload: payload.filter(|p| p.get() != "null") }))
 }
 
-/// The id of a frame that is otherwise wrong or was not read, so that the error still finds its command.
+/// Returns the id of a frame that is otherwise invalid or was not parsed, so that the error can name its command.
 #[must_use]
 pub fn peek_id(text: &str) -> Option<CommandId> {
     #[derive(Deserialize)]
@@ -190,7 +190,7 @@ pub fn peek_id(text: &str) -> Option<CommandId> {
     if peek.id.starts_with(SERVER_ID_PREFIX) { None } else { peek.id.parse().ok() }
 }
 
-/// What is wrong with a payload.
+/// An error in a payload.
 #[derive(Debug)]
 pub(crate) struct PayloadError {
     code: ErrorCode,
@@ -206,9 +206,9 @@ impl PayloadError {
     }
 }
 
-/// Reads a payload, naming the field that is wrong.
+/// Parses a payload, naming the invalid field.
 ///
-/// Only objects: serde would take an array for a struct, field by field.
+/// Accepts only objects: serde would accept an array for a struct, field by field.
 pub(crate) fn payload<T: DeserializeOwned>(text: &str) -> Result<T, PayloadError> {
     if !text.starts_with('{') {
         let message = "a payload is an object".to_owned();
@@ -226,7 +226,7 @@ fn strict<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, PayloadError> {
     })
 }
 
-/// serde tells the kind of a fault only in its text, whose beginnings are stable.
+/// Classifies a serde error: serde reports its kind only in its text, whose beginnings are stable.
 fn classify(path: &str, message: &str) -> PayloadError {
     let message = message.rsplit_once(" at line ").map_or(message, |(head, _)| head);
     let quoted = message.split('`').nth(1).unwrap_or_default();
@@ -247,7 +247,7 @@ fn classify(path: &str, message: &str) -> PayloadError {
     } else {
         (ErrorCode::InvalidField, path.to_owned())
     };
-    // The value itself may be long or secret: the type is enough to mend it.
+    // The value itself may be long or secret: its type is enough to correct it.
     let message = match message.strip_prefix("invalid type: string ") {
         Some(rest) => format!("invalid type: string,{}", rest.rsplit_once(',').map_or("", |(_, tail)| tail)),
         None => message.chars().take(300).collect(),
@@ -255,11 +255,11 @@ fn classify(path: &str, message: &str) -> PayloadError {
     PayloadError { code, field, message }
 }
 
-/// Walks the whole text once: valid JSON, an object, no key twice in one object, not deeper than [`DEPTH_MAX`].
-/// Lone surrogates are refused by the JSON reader, since no UTF-8 text can hold them.
+/// Scans the whole text once: valid JSON, an object, no duplicate keys in an object, not nested deeper than
+/// [`DEPTH_MAX`]. The JSON reader refuses lone surrogates, because UTF-8 cannot represent them.
 ///
 /// # Errors
-/// The first of these rules that is broken.
+/// The first of these rules that is violated.
 pub fn check(text: &str) -> Result<(), ErrorBody> {
     if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
         return match serde_json::from_str::<serde::de::IgnoredAny>(text) {

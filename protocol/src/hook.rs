@@ -1,8 +1,8 @@
-//! Hooks: code of others' that is asked at defined points. The same questions and answers for Rust code, for webhooks
-//! and for a client over its own socket.
+//! Hooks: external code called at fixed extension points. Calls and answers are the same for Rust code, webhooks and a
+//! client over its own socket.
 //!
-//! Several hooks of one point are asked in the order in which they were registered, each sees what the earlier ones
-//! made of it, and what an answer leaves out stays as it is: an empty answer changes nothing.
+//! Several hooks of one point are called in the order of registration; each sees the result of the earlier ones, and
+//! what an answer leaves out stays unchanged: an empty answer changes nothing.
 
 mod answered;
 
@@ -17,31 +17,30 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where hooks are asked.
+/// The extension points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum HookPoint {
-    /// Around every request, with the envelope. Answers patches.
+    /// Before and after requests, with the envelope. Answers with patches.
     Context,
-    /// The user has said something that is not accepted yet, the model has answered and nobody has seen it, or a tool
-    /// has answered. Answers another message, which is stored, shown and sent in place of the first.
+    /// The user has sent input that is not accepted yet, the model has answered and nobody has seen it, or a tool has
+    /// answered. Answers with another message, which is stored, shown and sent instead.
     Message,
-    /// A turn begins. Answers a system prompt for this turn, a message, data to keep.
+    /// A turn starts. Answers with a system prompt for this turn, a message, or data to store.
     BeforeAgentStart,
-    /// A compaction is about to be made. Answers a summary, another model, or that it should not be.
+    /// A compaction is about to be made. Answers with a summary, another model, or a cancellation.
     BeforeCompact,
-    /// The session is about to go on elsewhere in its tree. Answers a summary, instructions, a label, or that it should
-    /// not.
+    /// The session is about to move in its tree. Answers with a summary, instructions, a label, or a cancellation.
     BeforeNavigate,
-    /// The model has called a tool. Answers other arguments, or that it may not.
+    /// The model has called a tool. Answers with other arguments, or blocks the call.
     ToolCall,
-    /// A tool has answered. Answers another result.
+    /// A tool has answered. Answers with another result.
     ToolResult,
 }
 
 impl HookPoint {
-    /// Every point.
+    /// All extension points.
     pub const ALL: &'static [Self] = &[
         Self::Context,
         Self::Message,
@@ -52,7 +51,7 @@ impl HookPoint {
         Self::ToolResult,
     ];
 
-    /// As it is called on the wire.
+    /// Returns its name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +65,7 @@ impl HookPoint {
         }
     }
 
-    /// The fields that an answer may have here, beside `error`.
+    /// Returns the fields that an answer may have here, besides `error`.
     #[must_use]
     pub const fn answer_fields(self) -> &'static [&'static str] {
         match self {
@@ -83,52 +82,51 @@ impl HookPoint {
     }
 }
 
-/// When a `context` hook is asked.
+/// When a `context` hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum ContextReason {
-    /// Before a request is counted. Its patch is kept, and every later request on the branch is made with it.
+    /// Before a request is counted. Its patch is stored and applies to every later request on the branch.
     BeforeRequest,
-    /// Before it is sent. Its patch is for this request alone.
+    /// Before the request is sent. Its patch applies to this request only.
     Ephemeral,
-    /// After the answer that ends a turn. Its patch is kept.
+    /// After the answer that ends a turn. Its patch is stored.
     TurnEnd,
 }
 
-/// A hook that is offered.
+/// A hook offered by a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookOffer {
-    /// Its name, in errors and on what it makes: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
+    /// Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where it is asked.
+    /// Its extension point.
     pub event: HookPoint,
-    /// When, for `context`; absent: always.
+    /// When it is called, for `context`; absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Vec<ContextReason>>,
-    /// Milliseconds an answer may take; absent: the server's default.
+    /// The time limit of an answer in milliseconds; absent: the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook
-    /// is passed over.
+    /// If true, a turn waits for an absent client until the time limit; otherwise the hook is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// Whether it is only told: nobody waits for it, and it changes nothing.
+    /// If true, it is only notified: its answer is not awaited and changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<bool>,
 }
 
-/// A question to a hook: the payload of `hook_call`, and the body that a webhook gets.
+/// A call to a hook: the payload of `hook_call`, and the body sent to a webhook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct HookCall {
-    /// Names it; the answer carries the same.
+    /// Identifies it; the answer carries the same id.
     pub call_id: CallId,
     /// The hook's name.
     pub hook: String,
@@ -137,47 +135,47 @@ pub struct HookCall {
     /// The running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// When it is too late; absent where no answer is waited for.
+    /// When its answer is too late; absent if no answer is awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// What is asked, told apart by `event`.
+    /// What it is called for, distinguished by `event`.
     #[serde(flatten)]
     pub event: HookEvent,
 }
 
-/// What a hook is asked.
+/// What a hook is called for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum HookEvent {
-    /// Around a request.
+    /// A request.
     Context {
         /// When.
         reason: ContextReason,
         /// What would be sent.
         envelope: Box<ContextEnvelope>,
     },
-    /// A message is done.
+    /// A message is complete.
     Message {
-        /// The entry that holds it, or, of an answer, will.
+        /// The entry that holds it, or, for an answer, will hold it.
         entry_id: EntryId,
-        /// The message: its role and its content.
+        /// The message: its role and content.
         message: Message,
     },
-    /// A turn begins.
+    /// A turn starts.
     BeforeAgentStart {
         /// The system prompt.
         system_prompt: String,
-        /// What the user said.
+        /// The user's input.
         input: Vec<Part>,
     },
     /// A compaction is about to be made.
     BeforeCompact(Box<CompactionPreparation>),
-    /// The session is about to go on elsewhere.
+    /// The session is about to move in its tree.
     BeforeNavigate(Box<NavigationPreparation>),
     /// The model has called a tool.
     ToolCall {
-        /// Names the tool's call.
+        /// Identifies the tool call.
         tool_call_id: CallId,
         /// The tool.
         name: String,
@@ -186,21 +184,21 @@ pub enum HookEvent {
     },
     /// A tool has answered.
     ToolResult {
-        /// Names the tool's call.
+        /// Identifies the tool call.
         tool_call_id: CallId,
         /// The tool.
         name: String,
-        /// The arguments that it was called with, JSON text.
+        /// The arguments of the call, JSON text.
         arguments: String,
-        /// Its answer.
+        /// Its output.
         output: String,
-        /// Whether it failed.
+        /// True if it failed.
         is_error: bool,
     },
 }
 
 impl HookEvent {
-    /// Where this is asked.
+    /// Returns the extension point.
     #[must_use]
     pub fn point(&self) -> HookPoint {
         match self {
@@ -229,53 +227,53 @@ macro_rules! payloads {
 }
 
 payloads! {
-    /// What a compaction would be made of.
+    /// The compaction about to be made.
     struct CompactionPreparation {
         /// The job.
         job_id: JobId,
-        /// Why it is made.
+        /// Its trigger.
         trigger: CompactionTrigger,
-        /// Whether turns go on meanwhile.
+        /// True if turns continue meanwhile.
         background: bool,
-        /// Whether it is only to be looked at.
+        /// True if it is only a preview.
         preview: bool,
-        /// What the user wants the summary to look at.
+        /// The user's instructions for the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom_instructions: Option<String>,
-        /// The messages that would be summarised, the turn prefix left out.
+        /// The messages to be summarised, without the turn prefix.
         messages: Vec<ContextMessage>,
-        /// The beginning of a turn that is cut through, and whose end is kept.
+        /// The first part of a turn that is split, whose end is kept.
         turn_prefix: Vec<ContextMessage>,
-        /// Both as text, in the form in which a summarising model reads them, for programs that need no structure.
+        /// Both as text, in the form that a summarising model reads, for programs that need no structure.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
         conversation: String,
-        /// The summary of the compaction before, which the new one takes in.
+        /// The summary of the previous compaction, which the new one includes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_summary: Option<String>,
-        /// The summary that an earlier hook gave for this compaction.
+        /// The summary that an earlier hook provided for this compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
-        /// Files that the summarised part read and modified, those of earlier compactions included.
+        /// Files that the summarised part read and modified, including those of earlier compactions.
         files: CompactionDetails,
-        /// Tokens of the next request now.
+        /// Tokens of the next request.
         tokens_before: u64,
-        /// The first entry that would be kept; absent when none is.
+        /// The first entry to be kept; absent if none is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first_kept_entry_id: Option<EntryId>,
-        /// Older entries that would be kept.
+        /// Older entries to be kept.
         kept_entry_ids: Vec<EntryId>,
-        /// By what the compaction is made.
+        /// The settings of the compaction.
         settings: CompactionSettings,
-        /// The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there
-        /// are older ones: `get_entries` with `path` and `before` pages through them.
+        /// The entries of this branch as far as the model sees them, oldest first. If the first has a parent, there are
+        /// older ones: page through them with `get_entries`, `path` and `before`.
         branch_entries: Vec<Entry>,
-        /// The newest entry of this branch; absent where it has none.
+        /// The newest entry of this branch; absent if it has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         leaf_id: Option<EntryId>,
     }
 
-    /// By what a compaction is made.
+    /// The settings of a compaction.
     struct CompactionSettings {
         /// The strategy.
         strategy: String,
@@ -285,41 +283,41 @@ payloads! {
         window_tokens: u64,
         /// Tokens kept free for the answer.
         reserve_tokens: u64,
-        /// Tokens of recent entries that are kept.
+        /// Tokens of recent entries to keep.
         keep_recent_tokens: u64,
-        /// Tokens that the request is to come down to.
+        /// Tokens that the request should be reduced to.
         target_tokens: u64,
     }
 
-    /// What a move in the tree would do.
+    /// A move in the tree about to be made.
     struct NavigationPreparation {
-        /// The entry that it goes to; `null` for before the first.
+        /// The target entry; `null` for before the first.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         target_id: Option<EntryId>,
-        /// Where at it.
+        /// The position relative to it.
         position: NavigatePosition,
-        /// The entry from which the session goes on after it; `null` before the first.
+        /// The leaf after the move; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         new_leaf_id: Option<EntryId>,
-        /// The entry from which the session goes on now; `null` before the first.
+        /// The current leaf; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         old_leaf_id: Option<EntryId>,
-        /// The deepest entry on both ways; `null` where there is none.
+        /// The deepest entry on both paths; `null` if there is none.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         common_ancestor_id: Option<EntryId>,
-        /// The entries of the branch that is left, oldest first.
+        /// The entries of the abandoned branch, oldest first.
         entries_to_summarize: Vec<Entry>,
-        /// Whether the user wants a summary of it.
+        /// True if the user wants a summary of it.
         user_wants_summary: bool,
-        /// What the user wants the summary to look at.
+        /// The user's instructions for the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom_instructions: Option<String>,
-        /// Whether these take the place of the usual ones.
+        /// True if these replace the usual instructions.
         replace_instructions: bool,
-        /// The name that the user, or an earlier hook, gives the place.
+        /// The label that the user, or an earlier hook, gives the target.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
-        /// The summary that an earlier hook gave.
+        /// The summary that an earlier hook provided.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
     }
@@ -327,8 +325,8 @@ payloads! {
 
 macro_rules! answers {
     ($($(#[$attr:meta])* $field:ident = $name:literal: $ty:ty,)*) => {
-        /// What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is
-        /// absent stays as it is.
+        /// A hook's answer; the response body of a webhook. Each point allows some of the fields, and what is absent
+        /// stays unchanged.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -336,7 +334,7 @@ macro_rules! answers {
         pub struct HookAnswer { $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)* }
 
         /// Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
-        /// absent stays as it is.
+        /// absent stays unchanged.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -348,7 +346,7 @@ macro_rules! answers {
         }
 
         impl HookAnswer {
-            /// The fields that are there, as they are called on the wire.
+            /// Returns the fields that are present, by their names on the wire.
             #[must_use]
             pub fn fields(&self) -> Vec<&'static str> {
                 let mut fields = Vec::new();
@@ -358,7 +356,7 @@ macro_rules! answers {
         }
 
         impl HookResult {
-            /// The call and its answer.
+            /// Returns the call and its answer.
             #[must_use]
             pub fn into_answer(self) -> (CallId, HookAnswer) {
                 (self.call_id, HookAnswer { $($field: self.$field,)* })
@@ -368,88 +366,89 @@ macro_rules! answers {
 }
 
 answers! {
-    /// The hook could not do its work, in a sentence.
+    /// The hook failed; a sentence saying why.
     error = "error": String,
-    /// `context`: changes of the envelope, in order.
+    /// `context`: changes to the envelope, in order.
     #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::patch::proposed::SubmittedOp>>"), ts(as = "Option<Vec<crate::patch::proposed::SubmittedOp>>"))]
     patch = "patch": Vec<Value>,
-    /// `context`: who made the patch; absent: the hook's name.
+    /// `context`: the author of the patch; absent: the hook's name.
     transformer_name = "transformerName": String,
     /// `context`: how the patch is shown to people.
     display = "display": TransformDisplay,
-    /// `message`: the message in its place; of the same role, with the same tool calls. Its role and content count.
+    /// `message`: the replacement message, with the same role and the same tool calls. Only its role and content
+    /// matter.
     #[serde(deserialize_with = "answered::message")]
     #[cfg_attr(feature = "codegen", schemars(with = "Option<answered::AnsweredMessage>"))]
     message = "message": Message,
     /// `before_agent_start`: the system prompt for this turn.
     system_prompt = "systemPrompt": String,
-    /// `before_agent_start`: a message to keep and to send in the user's place.
+    /// `before_agent_start`: a message to store and send in the user's role.
     custom_message = "customMessage": HookMessage,
-    /// `before_agent_start`: data to keep; the model never sees it.
+    /// `before_agent_start`: data to store; the model never sees it.
     entries = "entries": Vec<HookEntry>,
-    /// `before_compact`, `before_navigate`: do not do it.
+    /// `before_compact`, `before_navigate`: cancels it.
     cancel = "cancel": bool,
-    /// `before_compact`, `before_navigate`: the summary; the model is not asked.
+    /// `before_compact`, `before_navigate`: the summary; the model is not used.
     summary = "summary": String,
-    /// `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
-    /// call names. It must be one that the model sees, and not stand between a call and its result.
+    /// `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
+    /// must see it, and it must not be between a call and its result.
     first_kept_entry_id = "firstKeptEntryId": EntryId,
-    /// `before_compact`, `before_navigate`: more for programs, kept with the summary.
+    /// `before_compact`, `before_navigate`: further data for programs, stored with the summary.
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     details = "details": Value,
     /// `before_compact`: the model that summarises.
     model = "model": String,
-    /// `before_compact`, `before_navigate`: what the summary should look at.
+    /// `before_compact`, `before_navigate`: instructions for the summary.
     instructions = "instructions": String,
-    /// `before_compact`, `before_navigate`: whether these take the place of the usual ones.
+    /// `before_compact`, `before_navigate`: true if these replace the usual instructions.
     replace_instructions = "replaceInstructions": bool,
-    /// `before_navigate`: a name for the place.
+    /// `before_navigate`: a label for the target.
     label = "label": String,
-    /// `tool_call`: the tool may not be called; the model is told so.
+    /// `tool_call`: blocks the call; the model is told.
     block = "block": bool,
-    /// `tool_call`: why not, for the model.
+    /// `tool_call`: the reason, for the model.
     reason = "reason": String,
     /// `tool_call`: other arguments, JSON text that the tool's schema accepts.
     arguments = "arguments": String,
-    /// `tool_result`: the tool's answer.
+    /// `tool_result`: the tool's output.
     output = "output": String,
-    /// `tool_result`: whether it failed.
+    /// `tool_result`: true if the tool failed.
     is_error = "isError": bool,
 }
 
 impl HookAnswer {
-    /// `context`: these changes of the envelope, in order.
+    /// Answers `context` with these changes to the envelope, in order.
     #[must_use]
     pub fn patch(ops: Vec<PatchOp>) -> Self {
         let ops = ops.iter().map(|op| serde_json::to_value(op).expect("ops have text keys"));
         Self { patch: Some(ops.collect()), ..Self::default() }
     }
 
-    /// `context`: the same, shown to people so.
+    /// Sets how the patch of a `context` answer is shown to people.
     #[must_use]
     pub fn with_display(self, display: TransformDisplay) -> Self {
         Self { display: Some(display), ..self }
     }
 
-    /// `message`: this message in the place of the one asked about.
+    /// Answers `message` with a replacement.
     #[must_use]
     pub fn message(message: Message) -> Self {
         Self { message: Some(message), ..Self::default() }
     }
 
-    /// `before_compact`, `before_navigate`: this summary; the model is not asked.
+    /// Answers `before_compact` or `before_navigate` with a summary; the model is not used.
     #[must_use]
     pub fn summary(summary: impl Into<String>) -> Self {
         Self { summary: Some(summary.into()), ..Self::default() }
     }
 
-    /// `before_compact`, `before_navigate`: do not do it.
+    /// Answers `before_compact` or `before_navigate` with a cancellation.
     #[must_use]
     pub fn cancel() -> Self {
         Self { cancel: Some(true), ..Self::default() }
     }
 
-    /// `tool_call`: the tool may not be called, and the model is told why.
+    /// Blocks a `tool_call` with a reason for the model.
     #[must_use]
     pub fn block(reason: impl Into<String>) -> Self {
         Self { block: Some(true), reason: Some(reason.into()), ..Self::default() }
@@ -461,20 +460,20 @@ impl HookAnswer {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookMessage {
-    /// What kind of message, 1 to 200 characters of the hook's own choice.
+    /// The kind of message, 1 to 200 characters chosen by the hook.
     pub custom_type: String,
-    /// What it says.
+    /// Its content.
     pub content: InputContent,
-    /// Whether it should be shown to people.
+    /// True if it should be shown to people.
     pub display: bool,
 }
 
-/// Data that a hook keeps.
+/// Data that a hook stores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookEntry {
-    /// What kind of data, 1 to 200 characters of the hook's own choice.
+    /// The kind of data, 1 to 200 characters chosen by the hook.
     pub custom_type: String,
     /// The data, any JSON.
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]

@@ -1,16 +1,16 @@
-//! Names of things. Each id is checked where it enters ([`FromStr`]) and trusted afterwards.
+//! Ids. Each id is checked where it enters ([`FromStr`]) and trusted afterwards.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Longest id accepted, in characters: the upper bound that PROTOCOL gives command ids, applied to every id.
+/// Most characters of an id: the limit of command ids, applied to every id.
 pub const ID_CHARS_MAX: usize = 64;
-/// Shortest id of a writing command, so that two clients do not meet by chance.
+/// Fewest characters of a writing command's id, so that ids of two clients do not collide by chance.
 pub const COMMAND_ID_CHARS_MIN: usize = 16;
-/// Ids of server-made frames begin so; a client may not use it.
+/// The prefix of server-made frame ids, which clients must not use.
 pub const SERVER_ID_PREFIX: &str = "s_";
 
-/// Why a text is not an id. Names the length, never the text: an id may be a megabyte long.
+/// Why a text is not an id. Contains the length, never the text: it may be a megabyte long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is empty.
@@ -24,10 +24,10 @@ pub enum InvalidId {
     Character(char),
 }
 
-/// Checks the rules every id shares.
+/// Checks the rules common to all ids.
 ///
 /// # Errors
-/// The first rule that the text breaks.
+/// The first rule that the text violates.
 pub fn check_id(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() {
         return Err(InvalidId::Empty);
@@ -51,7 +51,7 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as text.
+            /// Returns the id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -98,7 +98,7 @@ id!(
     SessionId
 );
 id!(
-    /// An entry of a session's tree. Also the `itemId` of an answer that is still being streamed.
+    /// An entry of a session's tree. Also the `itemId` of an answer being streamed.
     EntryId
 );
 id!(
@@ -106,11 +106,11 @@ id!(
     TurnId
 );
 id!(
-    /// A tool call. Made by the server, never the upstream's: upstreams reuse theirs.
+    /// A tool call. Created by the server, not by the upstream, which may reuse ids.
     CallId
 );
 id!(
-    /// A compaction at work.
+    /// A running compaction.
     JobId
 );
 id!(

@@ -1,20 +1,20 @@
-//! The wire of reseed: everything that crosses the socket, as plain data.
+//! The wire protocol of reseed: everything that crosses the socket, as plain data.
 //!
-//! Your client is a fold: take the snapshot, apply events in `seq` order, and live, replayed and reloaded views are
-//! identical. Every command gets one reply; everything that happens is an event; losing the socket loses neither.
-//! Only frames with `seq` are history; everything else is decoration that you may miss.
+//! A client is a fold: take the snapshot, apply events in `seq` order, and live, replayed and reloaded views are
+//! identical. Every command gets one reply; everything that happens is an event; losing the socket loses neither. Only
+//! frames with `seq` are history; everything else is decoration that a client may miss.
 //!
-//! - [`frame`]: one JSON object a text frame; how a frame is checked and parsed
-//! - [`command`]: client → server; [`reply`]: the one answer a command gets; [`event`]: what happened
-//! - [`entry`], [`content`]: the nodes of a session's tree and what they say; stored as they are sent
-//! - [`context`]: how full the window is, and exactly what the next request would send; [`patch`]: changes of it;
-//!   [`receipt`]: how much of a request the provider could have had in its cache
-//! - [`hook`]: code of others' that is asked at defined points
+//! - [`frame`]: one JSON object per text frame; how a frame is checked and parsed
+//! - [`command`]: client → server; [`reply`]: the one reply to a command; [`event`]: what happened
+//! - [`entry`], [`content`]: the nodes of a session's tree and their content; stored as they are sent
+//! - [`context`]: the size of the context, and exactly what the next request would send; [`patch`]: changes to it;
+//!   [`receipt`]: how much of a request the provider could have cached
+//! - [`hook`]: external code called at fixed extension points
 //! - [`error`]: error codes and close codes, each with cause and remedy
-//! - [`v1`]: the older dialect, spoken until a client opts into v2
+//! - [`v1`]: the older version, used until a client opts into v2
 //!
-//! The feature `codegen` adds the module that writes the JSON Schema, the TypeScript and the page of error codes from
-//! these types.
+//! The feature `codegen` adds the module that generates the JSON Schema, the TypeScript and the page of error codes
+//! from these types.
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

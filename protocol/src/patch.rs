@@ -1,4 +1,4 @@
-//! Changes of the context envelope, as data: applied in order, all or nothing, and replayed without asking anybody again.
+//! Changes to the context envelope, as data: applied in order, atomically, and replayed without calling anybody again.
 
 use crate::{EntryId, Message, Timestamp, context::SystemPart, context::ToolDefinition};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -7,131 +7,131 @@ use serde_json::Value;
 #[cfg(feature = "codegen")]
 pub mod proposed;
 
-/// The version of the patches that this server writes.
+/// The version of the patches written by this server.
 pub const PATCH_VERSION: u32 = 1;
 
-/// A change to the context envelope. All but `messages_uncached_append` touch what a provider may have in its cache, and
-/// say why: `invalidateCacheReason` must not be blank.
+/// A change to the context envelope. All but `messages_uncached_append` affect what a provider may have cached, and
+/// give a reason: `invalidateCacheReason` must not be blank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", schemars(transform = with_required_reasons))]
 #[serde(tag = "op", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum PatchOp {
-    /// Gives a part of the system prompt this text: in its place where there is one, otherwise at the end.
+    /// Sets the text of a part of the system prompt: in place if it exists, otherwise at the end.
     SystemPartSet {
         /// The part.
         part_name: String,
         /// Its text.
         text: String,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Takes every part of this name out; does nothing where there is none.
+    /// Removes every part with this name; does nothing if there is none.
     SystemPartRemove {
         /// The part.
         part_name: String,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Puts these parts in the place of all.
+    /// Replaces all parts.
     SystemPartsReplace {
         /// The parts, in order.
         parts: Vec<SystemPart>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Puts these definitions in the place of all; each must be of a tool that is on offer.
+    /// Replaces all tool definitions; each must be of an offered tool.
     ToolsReplace {
         /// The definitions, in order.
         tools: Vec<ToolDefinition>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Takes definitions out; a name that is not there does nothing.
+    /// Removes tool definitions; an unknown name does nothing.
     ToolsRemove {
         /// The tools' names.
         tool_names: Vec<String>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Puts these messages in the place of all cached ones. What it does not name, the model does not see any more.
+    /// Replaces all cached messages. The model no longer sees what is not listed.
     MessagesCachedReplace {
-        /// The messages, in the order in which the model is to see them: entries, and whole messages between them.
+        /// The messages, in the order in which the model sees them: entries, and complete messages between them.
         messages: Vec<PatchMessage>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Changes single cached messages, or takes them out. What it does not name stays, and so does what comes later.
+    /// Changes or removes single cached messages. What is not listed stays, and so do later messages.
     MessagesCachedEdit {
         /// The changes.
         edits: Vec<MessageEdit>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Adds messages behind all others, for one request.
+    /// Appends messages for one request.
     MessagesUncachedAppend {
         /// The messages.
         messages: Vec<Message>,
     },
-    /// Sets options of the request; what is absent stays as it is.
+    /// Sets options of the request; absent ones stay unchanged.
     OptionsSet {
         /// 0 to 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         temperature: Option<f64>,
-        /// Most tokens the answer may have.
+        /// The most tokens of the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         max_output_tokens: Option<u64>,
-        /// How long the model should think: the provider's own word.
+        /// The reasoning effort, in the provider's own terms.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         reasoning_effort: Option<String>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
-    /// Puts a summary in the place of the cached messages before the first kept one. For one request only: what is to
-    /// last is stored as a compaction, which is applied as this.
+    /// Replaces the cached messages before the first kept one by a summary. For one request only: a lasting one is
+    /// stored as a compaction, which is applied like this.
     CompactionApply {
         /// The summary.
         summary: String,
-        /// The first entry that is kept; absent when none is.
+        /// The first kept entry; absent if none is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         first_kept_entry_id: Option<EntryId>,
-        /// Older entries that are kept, between the summary and the first kept one.
+        /// Older kept entries, between the summary and the first kept one.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(optional, as = "Option<Vec<EntryId>>"))]
         kept_entry_ids: Vec<EntryId>,
         /// When it was made.
         timestamp: Timestamp,
-        /// Tokens of the request before.
+        /// Tokens of the request before it.
         tokens_before: u64,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
 }
 
-/// A message of a replacement: an entry as the model sees it, another message in that entry's place, or a message that no
-/// entry holds.
+/// A message of a replacement: an entry as the model sees it, another message in that entry's place, or a message
+/// without an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchMessage {
-    /// The entry that it stands for.
+    /// The entry it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_id: Option<EntryId>,
-    /// What it says; absent for what the entry says.
+    /// Its content; absent to use the entry's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
 }
@@ -142,15 +142,15 @@ pub struct PatchMessage {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageEdit {
-    /// The entry whose message it is.
+    /// The entry of the message.
     pub entry_id: EntryId,
-    /// What it says now; absent to take it out.
+    /// The new message; absent to remove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
 }
 
 impl PatchOp {
-    /// The op's name on the wire.
+    /// Returns the op's name on the wire.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -167,7 +167,7 @@ impl PatchOp {
         }
     }
 
-    /// Whether it changes messages.
+    /// Returns true if it changes messages.
     #[must_use]
     pub fn is_on_messages(&self) -> bool {
         match self {
@@ -184,7 +184,7 @@ impl PatchOp {
         }
     }
 
-    /// Why the provider's cache is given up; `None` for an op that touches nothing cached.
+    /// Returns why the provider's cache is invalidated; `None` for an op that affects nothing cached.
     #[must_use]
     pub fn invalidate_cache_reason(&self) -> Option<&str> {
         match self {
@@ -200,7 +200,7 @@ impl PatchOp {
             Self::MessagesUncachedAppend { .. } => None,
         }
     }
-    /// The same, to be changed.
+    /// Returns the same reason, mutable.
     #[must_use]
     pub fn invalidate_cache_reason_mut(&mut self) -> Option<&mut String> {
         match self {
@@ -218,8 +218,8 @@ impl PatchOp {
     }
 }
 
-/// A reason that is missing is read as a blank one, and refused with the op's index and name by who applies it. The
-/// schema says at once that it must be there.
+/// A missing reason is parsed as a blank one, which is refused with the op's index and name when the patch is applied.
+/// The schema requires it.
 #[cfg(feature = "codegen")]
 fn with_required_reasons(schema: &mut schemars::Schema) {
     const REASON: &str = "invalidateCacheReason";
@@ -235,8 +235,8 @@ fn with_required_reasons(schema: &mut schemars::Schema) {
     }
 }
 
-/// A patch that every later request on this branch is made with, at its place. What is of another version, or has a field
-/// that this one does not know, is not read as one: half of a patch is another patch.
+/// A patch that applies to every later request on this branch, at its position. Data of another version, or with an
+/// unknown field, is not parsed as one: half of a patch is a different patch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -245,7 +245,7 @@ pub struct ContextTransform {
     /// The version of the patch's form: 1.
     #[serde(deserialize_with = "this_version")]
     pub schema_version: u32,
-    /// Who made it.
+    /// Its author.
     pub transformer_name: String,
     /// The changes, in order.
     pub patch: Vec<PatchOp>,
@@ -263,7 +263,7 @@ fn this_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
     }
 }
 
-/// How a transform is shown to people. Means nothing to the server.
+/// How a transform is shown to people. Has no meaning for the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -274,27 +274,27 @@ pub struct TransformDisplay {
     /// A sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// More to read.
+    /// Longer text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub markdown: Option<String>,
-    /// What a client draws it with.
+    /// The renderer that a client uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renderer_id: Option<String>,
-    /// What it is given.
+    /// The renderer's properties.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub renderer_props: Option<Value>,
-    /// Whether it stands in the chat.
+    /// True if it is shown in the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_in_chat: Option<bool>,
 }
 
-/// What one request was made with beyond what the session's history says. Logged, never replayed.
+/// Changes to one request beyond the session's history. Logged, never replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EphemeralChange {
-    /// The hook that made it.
+    /// The hook that made them.
     pub transformer_name: String,
     /// The changes, in order.
     pub patch: Vec<PatchOp>,

@@ -1,56 +1,56 @@
-//! What a request was made of, for whoever pays for it: how much of it the provider could take from its cache, and where
-//! that broke.
+//! Receipts: cache diagnostics for one request, for whoever pays for it: how much of it the provider could read from
+//! its cache, and where the prefix broke.
 
 use serde::{Deserialize, Serialize};
 
-/// Stands on the answer that the request got.
+/// Stored with the answer to the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
-    /// Which request of its turn, from 1.
+    /// The number of the request within its turn, from 1.
     pub request: u64,
     /// Its tokens, as counted before it was sent.
     pub tokens: u64,
-    /// Of these, the longest beginning that it shares with the session's request before it, the last that was answered.
+    /// Of these, the longest prefix shared with the session's previous answered request.
     pub prefix_tokens: u64,
-    /// Where the two part, where the earlier one is not the beginning of this one.
+    /// Where the two differ, if the earlier one is not a prefix of this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<PrefixBreak>,
-    /// The hooks that were asked for this request, in order.
+    /// The hooks called for this request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<HookRun>>"))]
     pub hooks: Vec<HookRun>,
-    /// What a stored patch asked for and could not be had: the definition of a tool that has left, for instance.
+    /// What a stored patch required but is unavailable, such as the definition of a tool that is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub notes: Vec<String>,
-    /// Fingerprints of what was sent, by which the next request is compared after a restart.
+    /// Fingerprints of what was sent, with which the next request is compared after a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SentPart>>"))]
     pub sent: Vec<SentPart>,
 }
 
-/// Where a request parts from the one before it.
+/// Where a request differs from the previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct PrefixBreak {
-    /// The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message stands
-    /// there now; `message` where it is none's.
+    /// The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message is
+    /// now there; `message` if it has no entry.
     pub part: String,
-    /// Why.
+    /// The reason.
     pub reason: BreakReason,
-    /// More about it: the patch's own reason, the hook's or the model's name.
+    /// Further detail: the patch's own reason, the hook's or the model's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Tokens of the request before that this one does not begin with.
+    /// Tokens of the previous request that this one does not start with.
     pub lost_tokens: u64,
 }
 
-/// Why a request does not begin as the one before it.
+/// Why a request does not start with the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -59,27 +59,27 @@ pub enum BreakReason {
     Patch,
     /// The context was compacted.
     Compaction,
-    /// A compaction was taken back.
+    /// A compaction was undone.
     CompactionUndone,
-    /// The session went on elsewhere in its tree.
+    /// The session moved in its tree.
     Navigation,
-    /// Another model is asked.
+    /// Another model is used.
     Model,
-    /// Other tools are on offer.
+    /// Other tools are offered.
     Tools,
-    /// The instructions have changed, or a hook's system prompt for one turn.
+    /// The instructions changed, or a hook's system prompt for one turn.
     Instructions,
-    /// What was added for one request is not sent again.
+    /// Messages added for one request are not sent again.
     Uncached,
     /// Another strategy was chosen.
     Strategy,
-    /// An entry was pinned or let go of, and is seen again or not any more.
+    /// An entry was pinned or unpinned, and became visible or invisible.
     Pins,
-    /// None of these is known to have happened: a part of the prompt changes by itself.
+    /// No known reason: a part of the prompt changes by itself.
     Unknown,
 }
 
-/// A hook that was asked for a request.
+/// A hook called for a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -87,18 +87,18 @@ pub enum BreakReason {
 pub struct HookRun {
     /// The hook.
     pub hook: String,
-    /// What it was asked: `context:before_request`, `message` and the like.
+    /// What it was called for: `context:before_request`, `message` and the like.
     pub event: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: HookOutcome,
-    /// Milliseconds it took.
+    /// Its duration in milliseconds.
     pub duration_ms: u64,
-    /// An error code, where it failed.
+    /// An error code, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<crate::ErrorCode>,
 }
 
-/// What came of asking a hook.
+/// The outcome of a hook call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -107,7 +107,7 @@ pub enum HookOutcome {
     Unchanged,
     /// It changed something.
     Changed,
-    /// It was not there and is not required.
+    /// It was not connected and is not required.
     Skipped,
     /// It failed.
     Failed,
@@ -118,7 +118,7 @@ pub enum HookOutcome {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct SentPart {
-    /// `tools`, `system:NAME`, `messages`, or `uncached` for the messages that were sent once.
+    /// `tools`, `system:NAME`, `messages`, or `uncached` for messages sent once.
     pub part: String,
     /// Its fingerprint.
     pub hash: String,

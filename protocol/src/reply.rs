@@ -1,4 +1,4 @@
-//! The one answer that a command gets, under the command's own `id`.
+//! Replies: the one reply to a command, under the command's own `id`.
 
 use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
@@ -25,9 +25,9 @@ pub enum Reply {
     Entries(Entries),
     /// To `ping`.
     Pong(Pong),
-    /// To `user_input` and `retry_turn`, once what they wrote is durable.
+    /// To `user_input` and `retry_turn`, once their entries are durable.
     Accepted(Accepted),
-    /// To everything that has nothing else to say.
+    /// To every command without a reply of its own.
     Ok(Done),
     /// To `get_context_info`.
     ContextInfo(Box<ContextInfo>),
@@ -41,7 +41,7 @@ pub enum Reply {
     Forked(Forked),
     /// To `get_tree`.
     Tree(Tree),
-    /// To a command that was refused; nothing was changed.
+    /// To a refused command; nothing was changed.
     Error(ErrorBody),
 }
 
@@ -65,13 +65,13 @@ replies! {
         protocol_version: u32,
         /// The server.
         server: Server,
-        /// What this server can do beyond the least: names that a client may look for.
+        /// Optional features of this server, by name.
         features: Vec<String>,
         /// What these credentials allow: `sessions`, `operator`.
         scopes: Vec<String>,
-        /// The server pings every so many milliseconds.
+        /// The interval between the server's pings in milliseconds.
         heartbeat_ms: u64,
-        /// What it refuses.
+        /// The server's limits.
         limits: Limits,
     }
 
@@ -81,22 +81,22 @@ replies! {
         name: String,
         /// Its version.
         version: String,
-        /// This process; another one after a restart.
+        /// Identifies this process; changes after a restart.
         instance: String,
-        /// The provider it talks to: `offline` or `openai`.
+        /// The provider: `offline` or `openai`.
         provider: String,
-        /// A sentence for the user where there is something to know, on the offline model for instance.
+        /// A sentence for the user, for instance about the offline model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         notice: Option<String>,
     }
 
-    /// What the server refuses.
+    /// The server's limits.
     struct Limits {
         /// Bytes of a frame.
         message_bytes_max: u64,
-        /// Nested arrays and objects in a frame.
+        /// Nesting of arrays and objects in a frame.
         depth_max: u64,
-        /// Inputs that may wait.
+        /// Queued inputs.
         queue_items_max: u64,
         /// Tools that one client may offer.
         tools_max: u64,
@@ -109,13 +109,13 @@ replies! {
     struct SessionOpened {
         /// The session.
         session_id: SessionId,
-        /// What this connection is to it.
+        /// This connection's role.
         role: SessionRole,
-        /// Names the log; with `seq` a place to resume from.
+        /// Identifies the log; with `seq`, a position to resume from.
         epoch: String,
-        /// This reply speaks of everything up to this durable event; live events follow above it.
+        /// This reply covers everything up to this durable event; live events follow.
         as_of_seq: u64,
-        /// The entry from which the session goes on; `null` before the first.
+        /// The session's leaf, from which it continues; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
         /// What the session is doing.
@@ -131,43 +131,43 @@ replies! {
         strategy: String,
         /// The other settings.
         settings: SessionSettings,
-        /// How full the window is.
+        /// The size of the context.
         context_info: ContextInfo,
-        /// How a `resume` was served; absent where none was asked for.
+        /// How a `resume` was served; absent if none was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumed: Option<Resumed>,
         /// The newest entries on the path, oldest first; absent after a `replay`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entries: Option<Vec<Entry>>,
-        /// Whether there are older entries on the path than these.
+        /// True if there are older entries on the path than these.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         more: Option<bool>,
         /// The running turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<RunningTurn>,
-        /// The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry.
+        /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_turn: Option<EndedTurn>,
-        /// The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn`
-        /// is among them.
+        /// The newest turns that ended without an answer, oldest first, each with its position in the history,
+        /// including `lastTurn`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
         unanswered_turns: Vec<UnansweredTurn>,
-        /// The newest compactions that somebody waited for and that failed, oldest first.
+        /// The newest failed compactions that somebody waited for, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedCompaction>>"))]
         failed_compactions: Vec<FailedCompaction>,
         /// The running compaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compaction: Option<RunningCompaction>,
-        /// The compaction that was prepared and is held until it is due, counted as of now.
+        /// The prepared compaction that is held until due, with current counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         held: Option<CompactionPrepared>,
-        /// Inputs that wait.
+        /// Queued inputs.
         queue: Vec<QueueItem>,
-        /// Tool calls without an answer.
+        /// Unanswered tool calls.
         pending: Vec<PendingCall>,
-        /// The entries that every compaction keeps word for word.
+        /// The entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Pin>>"))]
         pins: Vec<Pin>,
@@ -177,37 +177,37 @@ replies! {
         undone: Vec<EntryId>,
     }
 
-    /// An entry that every compaction keeps word for word.
+    /// An entry that every compaction keeps verbatim.
     #[derive(Eq)]
     struct Pin {
         /// The entry.
         entry_id: EntryId,
-        /// The entry that was pinned, where this one only goes with it: a tool's answer with its call.
+        /// The entry that was pinned, if this one only accompanies it: a tool result with its call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         with: Option<EntryId>,
-        /// The compaction that had taken it out of the model's sight when it was pinned; absent where the model saw it.
+        /// The compaction that had replaced it when it was pinned; absent if the model saw it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         under: Option<EntryId>,
     }
 
-    /// Settings of a session beside model and strategy.
+    /// Settings of a session besides model and strategy.
     struct SessionSettings {
-        /// The system prompt; absent for the deployment's.
+        /// The system prompt; absent to use the deployment's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
-        /// 0 to 2; absent for the provider's default.
+        /// 0 to 2; absent to use the provider's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         temperature: Option<f64>,
-        /// Most tokens an answer may have.
+        /// The most tokens of an answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_output_tokens: Option<u64>,
-        /// How long the model should think.
+        /// The reasoning effort.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning_effort: Option<String>,
-        /// The strategy's settings, where they differ from the deployment's.
+        /// The strategy's settings that differ from the deployment's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strategy_settings: Option<StrategySettings>,
-        /// The window that a refusal of the provider has shown, where it is smaller than the configured one.
+        /// The window learned from a provider's refusal, if smaller than the configured one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learned_window_tokens: Option<u64>,
     }
@@ -224,18 +224,18 @@ replies! {
     struct EndedTurn {
         /// The turn.
         turn_id: TurnId,
-        /// How it ended.
+        /// Its status.
         status: TurnStatus,
         /// What went wrong, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
     }
 
-    /// A turn that ended without an answer, at its place in the history.
+    /// A turn that ended without an answer, with its position in the history.
     struct UnansweredTurn {
         /// The turn.
         turn_id: TurnId,
-        /// How it ended.
+        /// Its status.
         status: TurnStatus,
         /// What went wrong, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,7 +245,7 @@ replies! {
         leaf_id: Option<EntryId>,
     }
 
-    /// A compaction that failed, at its place in the history.
+    /// A failed compaction, with its position in the history.
     struct FailedCompaction {
         /// The job.
         job_id: JobId,
@@ -258,7 +258,7 @@ replies! {
         leaf_id: Option<EntryId>,
     }
 
-    /// An item that is being streamed.
+    /// An item being streamed.
     struct RunningItem {
         /// The id that its entry will have.
         item_id: EntryId,
@@ -270,51 +270,51 @@ replies! {
     struct RunningCompaction {
         /// The job.
         job_id: JobId,
-        /// What it is at.
+        /// Its phase.
         phase: String,
-        /// Whether turns go on meanwhile.
+        /// True if turns continue meanwhile.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         background: bool,
     }
 
-    /// An input that waits.
+    /// A queued input.
     struct QueueItem {
-        /// The command that brought it.
+        /// The command that sent it.
         command_id: CommandId,
-        /// What it says.
+        /// Its content.
         content: Vec<Part>,
-        /// It goes with the next request of the running turn, before those that wait their own.
+        /// If true, it is sent with the next request of the running turn, before other queued inputs.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         steer: bool,
-        /// It is a message of a client's (`append_custom_message`), which asks for no answer.
+        /// Set for a client's message (`append_custom_message`), which requests no answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom: Option<QueuedCustom>,
-        /// It was said while this `navigate` was at work, for the place that it goes to. When the move comes to nothing
-        /// it stays in line until another move arrives or `edit_queue` lets it go.
+        /// The `navigate` during which it was sent, for whose target it is. If the move fails, it stays in the queue
+        /// until another move arrives or `edit_queue` releases it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<CommandId>,
-        /// The id that its entry will have; absent of a client's message, and of what older versions put in line.
+        /// The id that its entry will have; absent for a client's message, and for inputs queued by older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,
     }
 
-    /// What makes a waiting message a client's own.
+    /// The further fields of a client's queued message.
     struct QueuedCustom {
         /// The id that its entry will have.
         entry_id: EntryId,
-        /// What kind of message, in the client's own words.
+        /// The kind of message, chosen by the client.
         custom_type: String,
-        /// Whether it should be shown to people.
+        /// True if it should be shown to people.
         display: bool,
-        /// More for programs; never sent to the model.
+        /// Further data for programs; never sent to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details: Option<serde_json::Value>,
     }
 
-    /// A tool call without an answer.
+    /// An unanswered tool call.
     struct PendingCall {
         /// The call.
         call_id: CallId,
@@ -324,7 +324,7 @@ replies! {
         name: String,
         /// The arguments, JSON text.
         arguments: String,
-        /// When it fails.
+        /// When it fails if it is not answered.
         deadline: Timestamp,
     }
 
@@ -332,7 +332,7 @@ replies! {
     struct Sessions {
         /// The sessions, newest first.
         items: Vec<SessionItem>,
-        /// Ask with this for the next page; absent on the last.
+        /// The cursor for the next page; absent on the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
@@ -341,29 +341,27 @@ replies! {
     struct SessionItem {
         /// The session.
         session_id: SessionId,
-        /// Its name; empty where it has none.
+        /// Its name; empty if it has none.
         name: String,
-        /// When it was made.
+        /// When it was created.
         created_at: Timestamp,
         /// When something was last written to it.
         updated_at: Timestamp,
-        /// How many entries its tree has.
+        /// The number of entries in its tree.
         entries: u64,
         /// Tokens of its next request.
         token_count: u64,
-        /// Of its window, in percent, held within 0 to 100.
+        /// The share of the window in percent, clamped to 0 to 100.
         usage_percent: f64,
-        /// What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of
-        /// none.
+        /// The known cost of its requests, in billionths of a US dollar; absent if no cost is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano_usd: Option<u64>,
-        /// Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where
-        /// there are some.
+        /// Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unpriced_requests: Option<u64>,
         /// What it is doing.
         state: SessionState,
-        /// It was deleted: take it out of the list. Only in `session_changed`.
+        /// True if it was deleted: remove it from the list. Only in `session_changed`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         deleted: bool,
@@ -371,42 +369,42 @@ replies! {
 
     /// Payload of `compaction_preview`: what `manual_compact { previewId }` would do.
     struct CompactionPreview {
-        /// Names it to `manual_compact`.
+        /// Identifies it in `manual_compact`.
         preview_id: JobId,
-        /// Until when it can be applied.
+        /// When it expires.
         expires_at: Timestamp,
-        /// The summary; empty where nothing would be summarised.
+        /// The summary; empty if nothing would be summarised.
         summary: String,
-        /// Its form; absent where none would be made, and where a hook made it.
+        /// Its form; absent if none would be made, and if a hook made it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<SummaryForm>,
-        /// Which way of making room it takes.
+        /// The fallback step that succeeded.
         rung: CompactionRung,
-        /// The gentler ways that were tried before, and why they did not do.
+        /// The steps tried before, and why each failed or saved too little.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
         failed_rungs: Vec<FailedRung>,
-        /// The first entry that would be kept; absent where none would.
+        /// The first entry to be kept; absent if none would be.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut_entry_id: Option<EntryId>,
-        /// Older entries that would be kept word for word.
+        /// Older entries to be kept verbatim.
         kept_entry_ids: Vec<EntryId>,
         /// Entries whose tool results would be shown as a short note.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
         cleared_entry_ids: Vec<EntryId>,
-        /// What the model would not see any more.
+        /// What the model would no longer see.
         dropped: Stretch,
-        /// What it would still see, the summary left out.
+        /// What it would still see, without the summary.
         kept: Stretch,
-        /// Tokens of the next request now.
+        /// Tokens of the next request.
         old_token_count: u64,
-        /// Tokens of the same request then.
+        /// Tokens of the same request after the compaction.
         new_token_count: u64,
-        /// What of the summary was looked after.
+        /// The facts checked in the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retained: Option<Retained>,
-        /// What making the summary has cost; absent where the model was not asked.
+        /// The usage of the summary requests; absent if the model was not used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<Usage>,
     }
@@ -414,44 +412,44 @@ replies! {
     /// Some messages of a context.
     #[derive(Default)]
     struct Stretch {
-        /// How many messages.
+        /// The number of messages.
         count: u64,
         /// Their tokens.
         tokens: u64,
         /// The first one's entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<EntryId>,
-        /// The last one's.
+        /// The last one's entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<EntryId>,
     }
 
     /// Payload of `navigated`.
     struct Navigated {
-        /// The entry from which the session goes on; `null` before the first.
+        /// The session's leaf, from which it continues; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
-        /// The input to be edited, of a move to before it.
+        /// The input to edit, if the move was to before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Vec<Part>>,
-        /// The summary of the branch that was left.
+        /// The summary of the abandoned branch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch_summary_entry_id: Option<EntryId>,
-        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        /// This reply covers everything up to this durable event; what the command caused follows.
         as_of_seq: u64,
-        /// The command had been taken before; this is its first answer.
+        /// True if the command had been executed before; this is its first reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         duplicate: Option<bool>,
     }
 
     /// Payload of `forked`.
     struct Forked {
-        /// The new session; open it as any other.
+        /// The new session; open it like any other.
         session_id: SessionId,
-        /// The input to be edited, of a fork before it.
+        /// The input to edit, if the fork was before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Vec<Part>>,
-        /// The command had been taken before; this is its first answer.
+        /// True if the command had been executed before; this is its first reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         duplicate: Option<bool>,
     }
@@ -460,33 +458,34 @@ replies! {
     struct Tree {
         /// The entries, parents before their children.
         nodes: Vec<TreeNode>,
-        /// The entry from which the session goes on; `null` before the first.
+        /// The session's leaf, from which it continues; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
-        /// This reply speaks of everything up to this durable event.
+        /// This reply covers everything up to this durable event.
         as_of_seq: u64,
-        /// Whether entries were left out: those below nodes whose `childCount` is larger than their children here.
+        /// True if entries were left out: those below nodes whose `childCount` is larger than their number of children
+        /// here.
         more: bool,
     }
 
-    /// An entry as the tree shows it.
+    /// An entry of the tree.
     struct TreeNode {
         /// The entry.
         entry_id: EntryId,
-        /// The entry it hangs from; `null` for a root.
+        /// Its parent; `null` for a root.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         parent_id: Option<EntryId>,
-        /// Its type; a message's has its role behind it, `message:user`.
+        /// Its type; a message's includes its role, as in `message:user`.
         #[serde(rename = "type")]
         kind: String,
-        /// The beginning of what it says, one line of at most 80 characters.
+        /// The start of its text, one line of at most 80 characters.
         preview: String,
-        /// Its name.
+        /// Its label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
-        /// When it was made.
+        /// When it was created.
         timestamp: Timestamp,
-        /// How many entries hang from it.
+        /// The number of its children.
         child_count: u64,
     }
 
@@ -494,14 +493,14 @@ replies! {
     struct Entries {
         /// The entries, oldest first.
         items: Vec<Entry>,
-        /// The entry from which the session goes on; `null` before the first.
+        /// The session's leaf, from which it continues; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
-        /// This reply speaks of everything up to this durable event.
+        /// This reply covers everything up to this durable event.
         as_of_seq: u64,
-        /// Whether there are more in the direction that was asked for.
+        /// True if there are more in the requested direction.
         more: bool,
-        /// The `seq` of records that belong here and do not read back; absent where all do.
+        /// The `seq` of damaged records in this range; absent if there are none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         damaged: Option<Vec<u64>>,
     }
@@ -510,7 +509,7 @@ replies! {
     struct Pong {
         /// The newest durable event of the open session; 0 without one.
         seq: u64,
-        /// Whether the client has seen it; `false` means reopen with `resume`.
+        /// True if the client has seen it; if `false`, reopen with `resume`.
         in_sync: bool,
         /// The server's time.
         server_time: Timestamp,
@@ -518,17 +517,17 @@ replies! {
 
     /// Payload of `accepted`.
     struct Accepted {
-        /// The entry that was written; absent while the input waits.
+        /// The entry that was written; absent while the input is queued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,
-        /// The turn that was started; absent while the input waits.
+        /// The turn that was started; absent while the input is queued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn_id: Option<TurnId>,
-        /// Whether the input waits for its turn.
+        /// True if the input is queued.
         queued: bool,
-        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        /// This reply covers everything up to this durable event; what the command caused follows.
         as_of_seq: u64,
-        /// The command had been taken before; this is its first answer.
+        /// True if the command had been executed before; this is its first reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         duplicate: Option<bool>,
     }
@@ -542,10 +541,10 @@ replies! {
         /// The entry that was written, or will be before the next request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,
-        /// This reply speaks of everything up to this durable event; what the command caused follows above it.
+        /// This reply covers everything up to this durable event; what the command caused follows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         as_of_seq: Option<u64>,
-        /// The command had been taken before; this is its first answer.
+        /// True if the command had been executed before; this is its first reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         duplicate: Option<bool>,
     }
@@ -555,12 +554,12 @@ replies! {
         /// What the next request would send.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         envelope: Option<ContextEnvelope>,
-        /// The same as text to read.
+        /// The same as readable text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         markdown: Option<String>,
         /// Its tokens.
         tokens: u64,
-        /// What it would share with the session's request before it.
+        /// The receipt it would have compared with the session's previous request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
     }
@@ -571,11 +570,11 @@ replies! {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// Nothing.
+    /// Idle.
     Idle,
     /// A turn is running.
     Running,
-    /// It is being compacted outside a turn, or a branch is summarised that it leaves.
+    /// It is being compacted outside a turn, or an abandoned branch is being summarised.
     Compacting,
 }
 
@@ -586,6 +585,6 @@ pub enum SessionState {
 pub enum Resumed {
     /// Every missed durable event follows, in order.
     Replay,
-    /// Too much was missed or the place is unknown: this is the full state.
+    /// Too much was missed or the position is unknown: this is the full state.
     Snapshot,
 }

@@ -10,13 +10,13 @@ use std::fmt;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// This time `millis` later; stops at the end of time instead of wrapping.
+    /// Returns this time plus `millis`, saturating.
     #[must_use]
     pub fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(i64::try_from(millis).unwrap_or(i64::MAX)))
     }
 
-    /// Milliseconds from `earlier` to this time, 0 when it is not earlier (clocks step back).
+    /// Returns the milliseconds from `earlier` to this time; 0 if it is not earlier (clocks may step back).
     #[must_use]
     pub fn millis_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! The older dialect: what the server speaks until a client opts into v2. Read leniently, since clients of it exist
-//! that we cannot change: unknown fields and `null` for absent are taken.
+//! Protocol v1: used until a client opts into v2. Parsed leniently, because its existing clients cannot be changed:
+//! unknown fields and `null` for absent are accepted.
 
 use crate::command::{InputContent, InputItem, InputPart};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Command {
-    /// Says something to the model.
+    /// Sends input to the model.
     UserInput(UserInput),
-    /// Asks how full the window is.
+    /// Requests the size of the context.
     GetContextInfo,
     /// Compacts now.
     ManualCompact,
@@ -31,7 +31,7 @@ impl Command {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct UserInput {
-    /// OpenAI Responses input items; fields that we do not know are left out.
+    /// OpenAI Responses input items; unknown fields are ignored.
     #[serde(deserialize_with = "lenient_items")]
     pub input: Vec<InputItem>,
     /// Accepted and ignored.
@@ -39,7 +39,7 @@ pub struct UserInput {
     pub previous_response_id: Option<String>,
 }
 
-/// v2's items refuse unknown fields; clients of v1 that send some cannot be changed.
+/// v2's items refuse unknown fields; v1 clients that send some cannot be changed.
 fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InputItem>, D::Error> {
     #[derive(Deserialize)]
     struct Item {
@@ -89,11 +89,11 @@ fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Input
 pub struct ApprovalResponse {
     /// The decision.
     pub review: Review,
-    /// Echo of the patch; the server's own copy counts.
+    /// An echo of the patch, which is ignored in favour of the server's own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub apply_patch: Option<serde_json::Value>,
-    /// What to tell the model when it is denied.
+    /// What to tell the model on a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_deny_message: Option<String>,
     /// A client's explanation.
@@ -106,38 +106,38 @@ pub struct ApprovalResponse {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Review {
-    /// Do it.
+    /// Approve.
     #[serde(alias = "YES")]
     Yes,
-    /// Do not, and stop.
+    /// Deny, and stop.
     #[serde(alias = "NO", alias = "NO_EXIT", alias = "NO-EXIT")]
     NoExit,
-    /// Do not, and go on.
+    /// Deny, and continue.
     #[serde(alias = "NO_CONTINUE", alias = "NO-CONTINUE")]
     NoContinue,
-    /// Do it, and do not ask again.
+    /// Approve, and do not ask again.
     #[serde(alias = "ALWAYS")]
     Always,
-    /// Explain it first.
+    /// Explain first.
     #[serde(alias = "EXPLAIN")]
     Explain,
 }
 
-/// What the server sends a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style
-/// strategy names.
+/// Events sent to a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style strategy
+/// names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Event {
-    /// A turn begins or ends.
+    /// A turn starts or ends.
     LoadingState(LoadingState),
-    /// A whole item.
+    /// A complete item.
     ResponseItem(ResponseItem),
-    /// How full the window is.
+    /// The size of the context.
     ContextInfo(Box<crate::context::ContextInfo>),
     /// The context was compacted.
     ContextCompacted(Box<crate::event::ContextCompacted>),
-    /// The turn is over.
+    /// The turn has ended.
     AgentFinished(AgentFinished),
     /// Something went wrong.
     Error(Error),
@@ -147,11 +147,11 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 pub struct LoadingState {
-    /// Whether a turn is running.
+    /// True if a turn is running.
     pub loading: bool,
 }
 
-/// Payload of `agent_finished`: exactly this field, the original client prints any other.
+/// Payload of `agent_finished`: exactly this field, because the original client prints any other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -166,7 +166,7 @@ pub struct AgentFinished {
 pub struct Error {
     /// What went wrong.
     pub message: String,
-    /// The code, and whether trying again may help.
+    /// The code, and whether a retry may help.
     pub details: crate::error::ErrorDetails,
 }
 
@@ -175,9 +175,9 @@ pub struct Error {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResponseItem {
-    /// Text of the assistant's.
+    /// An assistant's text.
     Message {
-        /// Its own id: the original client appends texts that share one.
+        /// Its own id: the original client concatenates texts with the same id.
         id: String,
         /// `assistant`.
         role: String,
@@ -195,7 +195,7 @@ pub enum ResponseItem {
         /// The arguments, JSON text.
         arguments: String,
     },
-    /// A tool's answer.
+    /// A tool's result.
     FunctionCallOutput {
         /// Its own id.
         id: String,
@@ -204,11 +204,11 @@ pub enum ResponseItem {
         /// JSON text of `{ output, metadata: { exit_code, duration_seconds } }`.
         output: String,
     },
-    /// What the model thought.
+    /// The model's reasoning.
     Reasoning {
         /// Its own id.
         id: String,
-        /// The thoughts.
+        /// The reasoning text.
         content: Vec<ItemContent>,
         /// Empty; newer clients read `summary`.
         summary: Vec<ItemContent>,
@@ -225,14 +225,14 @@ pub enum ItemContent {
         /// The text.
         text: String,
     },
-    /// A text in what the model thought.
+    /// A text of the reasoning.
     InputText {
         /// The text.
         text: String,
     },
 }
 
-/// The class-style name that v1 uses for a strategy.
+/// Returns the class-style name that v1 uses for a strategy.
 #[must_use]
 pub fn strategy_name(short: &str) -> String {
     if short == "manual" {

@@ -1,7 +1,8 @@
-//! One example frame a message, at least: each fits the schema, is read by the types, and is written again as it was.
+//! At least one example frame per message: each matches the schema, parses into the types, and serialises back
+//! unchanged.
 //!
-//! `examples/DIALECT/FOLDER/NAME.json`, or `NAME.what.json` for a further one. The frames of README.md are held to the
-//! same.
+//! `examples/VERSION/FOLDER/NAME.json`, or `NAME.what.json` for a further one. The frames in README.md are checked in
+//! the same way.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
@@ -26,7 +27,7 @@ use std::{
     rc::Rc,
 };
 
-/// A frame, and where it stands.
+/// A frame and its file.
 struct Example {
     v2: bool,
     folder: String,
@@ -62,11 +63,11 @@ fn examples() -> Vec<Example> {
     found
 }
 
-/// The schemas of both dialects.
+/// The schemas of both versions.
 struct Schemas {
     v1: Value,
     v2: Value,
-    /// Each takes a while to make.
+    /// Cached, because compiling one takes a while.
     validators: RefCell<BTreeMap<(bool, String), Rc<Validator>>>,
 }
 
@@ -75,7 +76,7 @@ impl Schemas {
         Self { v1: codegen::v1().schema, v2: codegen::v2().schema, validators: RefCell::default() }
     }
 
-    /// The validator of one definition.
+    /// Returns the validator of one definition.
     fn definition(&self, v2: bool, name: &str) -> Rc<Validator> {
         let schema = if v2 { &self.v2 } else { &self.v1 };
         let make = || {
@@ -99,7 +100,7 @@ impl Example {
     }
 }
 
-/// The message without what the envelope adds.
+/// Returns the message without the fields of the envelope.
 fn body(frame: &Value) -> Value {
     let mut body = frame.clone();
     body.as_object_mut().unwrap().retain(|key, _| key == "type" || key == "payload");
@@ -114,7 +115,7 @@ fn write<T: Serialize>(id: &str, message: &T) -> Value {
     serde_json::from_str(&frame::encode(id, message)).unwrap()
 }
 
-/// Reads a frame with the types that a client or the server reads it with, and writes it again.
+/// Parses a frame with the types that a client or the server uses, and serialises it again.
 fn through_the_types(v2: bool, command: bool, frame: &Value) -> Result<Value, String> {
     let id = frame["id"].as_str().unwrap_or_default();
     let text = frame.to_string();
@@ -168,7 +169,7 @@ fn every_example_fits_its_schema_and_comes_through_the_types_unchanged() {
         }
         let again = through_the_types(example.v2, example.folder == "commands", &example.frame)
             .unwrap_or_else(|error| panic!("{}: {error}", example.place));
-        // A command without payload is written with an empty one.
+        // A command without payload is serialised with an empty one.
         let mut expected = example.frame.clone();
         if example.v2 && expected.get("payload").is_none() {
             expected["payload"] = json!({});
@@ -188,7 +189,7 @@ fn every_frame_fits_exactly_one_message() {
     }
 }
 
-/// What a field of its own, and each field missing, do to a frame.
+/// Returns variants of a frame with an unknown field, and with each field missing.
 fn spoilt(frame: &Value) -> Vec<(String, Value)> {
     let mut spoilt = vec![];
     let mut more = frame.clone();
@@ -218,7 +219,7 @@ fn schema_and_server_refuse_the_same_commands() {
         for (what, frame) in spoilt(&example.frame) {
             let by_types = through_the_types(example.v2, true, &frame);
             if example.name == "hook_result" && what == "with another `patch`" {
-                // Its ops are read by who applies them, and refused by index and name; the schema says it at once.
+                // Its ops are parsed when applied, and refused by index and name; the schema refuses them at once.
                 assert!(!validator.is_valid(&frame) && by_types.is_ok(), "{} {what}: {by_types:?}", example.place);
                 continue;
             }
@@ -311,7 +312,7 @@ fn every_op_of_a_patch_is_shown() {
         }
     }
     let mut shown = BTreeSet::new();
-    // The forms that the proposal has beside ours are read into ours, so they do not come back as they were.
+    // The proposal's forms are converted to ours, so they do not come back unchanged.
     for example in examples().iter().filter(|example| !example.place.ends_with(".proposed.json")) {
         walk(&example.place, &example.frame, &mut shown);
     }
@@ -320,7 +321,7 @@ fn every_op_of_a_patch_is_shown() {
     let ops: BTreeSet<String> = ops.map(|op| op["properties"]["op"]["const"].as_str().unwrap().to_owned()).collect();
     assert_eq!(shown, ops);
 
-    // Each op has a row in the readme, and each reason why a cache was given up.
+    // Each op has a row in the readme, and so has each reason for a broken prefix.
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let rows: String = readme.lines().filter(|line| line.starts_with("| `")).collect();
     let reasons = schema["$defs"]["BreakReason"]["oneOf"].as_array().unwrap().iter();
@@ -330,7 +331,7 @@ fn every_op_of_a_patch_is_shown() {
     }
 }
 
-/// `hook_call.POINT.json` asks there, `hook_result.POINT.json` answers with fields that this point takes.
+/// `hook_call.POINT.json` is a call there, `hook_result.POINT.json` an answer with fields that this point accepts.
 #[test]
 fn every_hook_point_is_shown_with_its_answer() {
     let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
@@ -357,7 +358,7 @@ fn every_hook_point_is_shown_with_its_answer() {
     assert_eq!((&asked, &answered), (&all, &all));
 }
 
-/// A compaction that is held is shown as the event that announced it, in a state that can hold one.
+/// A held compaction is shown as the event that announced it, in a state that can hold one.
 #[test]
 fn what_a_snapshot_holds_is_shown_as_its_event() {
     let example = |place: &str| examples().into_iter().find(|example| example.place == place).unwrap().frame;
@@ -366,7 +367,7 @@ fn what_a_snapshot_holds_is_shown_as_its_event() {
     let prepared = &example("v2/events/compaction_prepared.json")["payload"];
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(fields(held), fields(prepared));
-    // It is counted as of now, and not due yet.
+    // Its counts are current, and it is not due yet.
     assert_eq!((&held["tokenCount"], &held["compactAtTokens"]), (&info["tokenCount"], &info["compactAtTokens"]));
     let tokens = held["tokenCount"].as_u64().unwrap();
     assert!(info["prepareAtTokens"].as_u64().unwrap() < tokens && tokens < info["compactAtTokens"].as_u64().unwrap());
@@ -374,7 +375,7 @@ fn what_a_snapshot_holds_is_shown_as_its_event() {
     assert_eq!(saved(held), saved(prepared), "what was said since stays behind the summary");
 }
 
-/// Frames in README.md stand one a line behind `→` (to the server) or `←` (from it).
+/// Frames in README.md are on single lines after `→` (to the server) or `←` (from it).
 #[test]
 fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
     let schemas = Schemas::new();

@@ -1,4 +1,4 @@
-//! The committed schema, TypeScript and error page are what the types say. `UPDATE=1` writes them.
+//! The committed schema, TypeScript and error page match the types. `UPDATE=1` regenerates them.
 
 use reseed_protocol::{
     codegen::{self, Kind, REPLIES},
@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-/// Folders in which everything is generated.
+/// Directories in which everything is generated.
 const GENERATED: [&str; 2] = ["schema", "typescript"];
 
 fn root() -> PathBuf {
@@ -47,7 +47,7 @@ fn every_command_has_a_reply_that_exists_and_its_description_names_it() {
         assert!(messages.iter().any(|m| m.kind == Kind::Reply && m.name == *reply), "`{reply}` is no reply");
         let message = messages.iter().find(|m| m.kind == Kind::Command && m.name == *command).unwrap();
         let says = message.description.split_once("Answered by `").unwrap().1.split(['`', ' ']).next().unwrap();
-        // Approvals do not exist yet: the only answer is a refusal, the type is reserved.
+        // Approvals do not exist yet: the only reply is an error, and the type is reserved.
         let expected = if *command == "approval_response" { "error" } else { reply };
         assert_eq!(says, expected, "{command}");
     }

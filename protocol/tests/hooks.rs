@@ -1,5 +1,5 @@
-//! What hooks answer and what is kept of it: which fields and ops are read, which are refused and under which name, and
-//! that data of another version comes through whole.
+//! Hook answers: which fields and ops are parsed, which are refused and under which name, and that data of another
+//! version is preserved.
 
 use reseed_protocol::{
     Entry, EntryData, ErrorCode, Message,
@@ -12,7 +12,7 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// An answer with every field that there is.
+/// Returns an answer with every field.
 fn full() -> Value {
     json!({
         "error": "no",
@@ -44,7 +44,7 @@ fn an_op_is_read_or_refused_by_what_is_wrong_with_it() {
     let why = "the policy has changed";
     let table: &[(Value, Result<Option<&str>, &str>)] = &[
         (json!({ "op": "tools_remove", "toolNames": ["a"], "invalidateCacheReason": why }), Ok(Some(why))),
-        // Blank or missing is for who applies it to refuse, by index and name.
+        // A blank or missing reason is refused when applied, by index and name.
         (json!({ "op": "tools_remove", "toolNames": ["a"], "invalidateCacheReason": " " }), Ok(Some(" "))),
         (json!({ "op": "tools_remove", "toolNames": ["a"] }), Ok(Some(""))),
         (json!({ "op": "options_set" }), Ok(Some(""))),
@@ -109,14 +109,14 @@ fn what_an_answer_may_not_hold_is_named_with_its_place() {
         let refused = frame::parse_v2(&text).unwrap_err();
         assert_eq!(refused.id.unwrap().as_str(), "61");
         assert_eq!((refused.error.code, &refused.error.details.unwrap()["field"]), (*code, &json!(field)), "{fields}");
-        // A webhook's answer is read by the same rules.
+        // A webhook's answer is parsed by the same rules.
         assert!(serde_json::from_value::<HookAnswer>(fields.clone()).is_err(), "{fields}");
     }
     let nameless = json!({ "id": "61", "type": "hook_result", "payload": {} }).to_string();
     assert_eq!(frame::parse_v2(&nameless).unwrap_err().error.code, ErrorCode::MissingField);
 }
 
-/// Every field that a message has is known in an answer too, and what is stored goes on being read when it has others.
+/// Every field of a message is known in an answer too, and stored messages with other fields are still parsed.
 #[test]
 fn a_message_is_read_strictly_in_an_answer_and_leniently_where_it_is_stored() {
     let whole = json!({
@@ -187,7 +187,7 @@ fn each_field_of_an_answer_is_for_some_point_and_each_point_is_called_as_on_the_
     assert_eq!(refused.matches('`').count() / 2, 1 + HookPoint::ALL.len(), "{refused}");
 }
 
-/// A row of the table in README.md for each point, in the order of the types.
+/// The table in README.md has one row per point, in the order of the types.
 #[test]
 fn the_readme_says_what_each_point_may_answer() {
     let readme = include_str!("../README.md");
@@ -206,7 +206,7 @@ fn the_readme_says_what_each_point_may_answer() {
     assert_eq!(rows.len(), HookPoint::ALL.len());
 }
 
-/// Entries as they are stored: fields of what is not known in the order of the alphabet.
+/// Stored entries: unknown fields are in alphabetical order.
 #[test]
 fn what_another_version_wrote_is_carried_along_whole() {
     let ops = r#""patch":[{"op":"tools_remove","toolNames":["a"],"invalidateCacheReason":"r"}]"#;
@@ -245,7 +245,7 @@ fn what_another_version_wrote_is_carried_along_whole() {
         };
         assert_eq!(known, *is_known, "{data}");
         assert_eq!(serde_json::to_string(&entry).unwrap(), stored);
-        // Through a value as well, as in a page of entries that is put together.
+        // Through a value as well, as in an assembled page of entries.
         let value = serde_json::to_value(&entry).unwrap();
         assert_eq!(serde_json::from_value::<Entry>(value).unwrap(), entry);
         if let EntryData::ContextTransform(kept) = &entry.data

@@ -3,7 +3,7 @@
 /** A session: one append-only tree of entries. */
 export type SessionId = string;
 
-/** An entry of a session's tree. Also the `itemId` of an answer that is still being streamed. */
+/** An entry of a session's tree. Also the `itemId` of an answer being streamed. */
 export type EntryId = string;
 
 /** A turn: from a user message until the loop is idle again. */
@@ -12,10 +12,10 @@ export type TurnId = string;
 /** A frame that a client sent; the idempotency key of a writing command. */
 export type CommandId = string;
 
-/** A tool call. Made by the server, never the upstream's: upstreams reuse theirs. */
+/** A tool call. Created by the server, not by the upstream, which may reuse ids. */
 export type CallId = string;
 
-/** A compaction at work. */
+/** A running compaction. */
 export type JobId = string;
 
 /** Milliseconds since 1970-01-01T00:00:00Z. On the wire `2026-11-21T06:45:04.123Z`. */

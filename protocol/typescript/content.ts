@@ -3,30 +3,30 @@
 import type { CallId } from "./basics.js";
 import type { Receipt } from "./receipt.js";
 
-/** What one side said. */
+/** A message. */
 export interface Message {
-  /** Who said it. */
+  /** Its author. */
   role: Role;
-  /** What was said, in order. */
+  /** Its content, in order. */
   content: Array<Part>;
   /** The model that answered; on assistant messages. */
   model?: string;
-  /** What the request cost; on assistant messages. */
+  /** The usage of its request; on assistant messages. */
   usage?: Usage;
   /**
-   * Names the system prompt, the tools and the messages that were sent with the request, so that its `usage` is
-   * known to be stale when they change; on assistant messages.
+   * Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
+   * be stale when they change; on assistant messages.
    */
   envelopeKey?: string;
-  /** What the request was made of; on assistant messages. */
+  /** Cache diagnostics of its request; on assistant messages. */
   receipt?: Receipt;
   /** Why the answer ended; on assistant messages. */
   stopReason?: StopReason;
-  /** The answer was cut off by a cancel: this is what had been shown. */
+  /** The answer was cut off by a cancellation: this is what had been shown. */
   incomplete?: boolean;
 }
 
-/** Who speaks. */
+/** The author of a message. */
 export type Role = "user" | "assistant" | "tool";
 
 /** A piece of a message. */
@@ -45,54 +45,54 @@ export type Part =
     }
   | {
       type: "reasoning";
-      /** The readable part, empty where the provider hides it. */
+      /** The readable part; empty if the provider hides it. */
       text: string;
       /** The provider's own item, sent back to it unchanged; opaque to everyone else. */
       payload?: unknown;
     }
   | {
       type: "tool_call";
-      /** Names this call; its result carries the same id. */
+      /** Identifies this call; its result carries the same id. */
       callId: CallId;
       /** The tool's name. */
       name: string;
-      /** The arguments as the model wrote them: JSON text, perhaps malformed. */
+      /** The arguments as the model wrote them: JSON text, possibly malformed. */
       arguments: string;
     }
   | {
       type: "tool_result";
-      /** The call that this answers. */
+      /** The call that it answers. */
       callId: CallId;
-      /** The answer, as text for the model. */
+      /** The output, as text for the model. */
       output: string;
-      /** Whether the tool failed. */
+      /** True if the tool failed. */
       isError?: boolean;
     };
 
-/** Tokens that one request cost. */
+/** Tokens of one request. */
 export interface Usage {
-  /** Tokens sent, the cached ones included. */
+  /** Tokens sent, including cached ones. */
   inputTokens: number;
-  /** Of these, tokens the provider took from its cache. */
+  /** Of these, tokens read from the provider's cache. */
   cachedTokens: number;
-  /** Of these, tokens the provider wrote to its cache, where it says so. */
+  /** Of these, tokens written to the provider's cache, if it reports them. */
   cacheWriteTokens?: number;
-  /** Tokens answered, the reasoning included. */
+  /** Tokens of the answer, including reasoning. */
   outputTokens: number;
-  /** Of these, reasoning. */
+  /** Of these, reasoning tokens. */
   reasoningTokens?: number;
   /**
-   * Of the tokens sent, as counted before, the longest beginning that the request shares with the session's request
-   * before it: what the provider could have had in its cache. Absent for summaries, and in older logs.
+   * Of the tokens sent, the longest prefix shared with the session's previous request, as counted before sending:
+   * what the provider could have cached. Absent for summaries, and in older logs.
    */
   prefixTokens?: number;
-  /** What it cost, in billionths of a US dollar; absent where the model's price is not known. */
+  /** The cost in billionths of a US dollar; absent if the model's price is unknown. */
   costNanoUsd?: number;
-  /** Reported by the provider or reckoned by us. */
+  /** Reported by the provider, or estimated. */
   source: UsageSource;
 }
 
-/** Where a count comes from. */
+/** The source of a count. */
 export type UsageSource = "reported" | "estimated";
 
 /** Why an answer ended. */

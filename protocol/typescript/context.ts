@@ -5,13 +5,13 @@ import type { Message } from "./content.js";
 
 /** A named part of the system prompt. */
 export interface SystemPart {
-  /** What the part is for, `base` for instance. */
+  /** The purpose of the part, such as `base`. */
   name: string;
   /** Its text. */
   text: string;
 }
 
-/** A tool as the model is told of it. */
+/** A tool definition as sent to the model. */
 export interface ToolDefinition {
   /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
   name: string;
@@ -21,11 +21,11 @@ export interface ToolDefinition {
   parameters: Record<string, unknown>;
 }
 
-/** How full the window is. The first five fields are v1's; every number is finite. */
+/** The size of the context. The first five fields are v1's; every number is finite. */
 export interface ContextInfo {
-  /** Tokens of the exact next request, without the output reserve. */
+  /** Tokens of the exact next request, without the reserve for the answer. */
   tokenCount: number;
-  /** `tokenCount / maxTokens` in percent, held within 0 to 100. */
+  /** `tokenCount / maxTokens` in percent, clamped to 0 to 100. */
   usagePercent: number;
   /** Messages in the next request. */
   transcriptLength: number;
@@ -33,32 +33,35 @@ export interface ContextInfo {
   maxTokens: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
   strategy: string;
-  /** A sentence for the user from 90 % on. */
+  /** A sentence for the user, from 90 % on. */
   warning?: string;
-  /** `tokenCount / maxTokens`, not held within anything. */
+  /** `tokenCount / maxTokens`, not clamped. */
   usageRatio: number;
-  /** Where `tokenCount` comes from. */
+  /** The source of `tokenCount`. */
   source: CountSource;
-  /** Of `tokenCount`, what the provider reported. */
+  /** Of `tokenCount`, the part reported by the provider. */
   usageTokens: number;
-  /** Of `tokenCount`, what we reckoned for what came after the report. */
+  /** Of `tokenCount`, the part estimated for what came after the report. */
   trailingTokens: number;
   /** The entry whose report was used. */
   lastUsageEntryId?: EntryId;
-  /** By how much `tokenCount` may be wrong, in tokens either way. */
+  /** The possible error of `tokenCount`, in tokens in either direction. */
   errorBoundTokens: number;
   /** Tokens left free for an answer. */
   reservedTokens: number;
-  /** The strategy compacts by itself before it sends a request of more tokens than this; absent where it never does. */
+  /**
+   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it never
+   * does.
+   */
   compactAtTokens?: number;
   /**
-   * Which rule decides `compactAtTokens`; absent where that is, and where a strategy has a rule of its own. Not on
+   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule. Not in
    * v1.
    */
   compactAtRule?: CompactAtRule;
-  /** Above this count a compaction is prepared while turns go on; absent where none is. */
+  /** Above this count a compaction is prepared in the background; absent if none is. */
   prepareAtTokens?: number;
-  /** Of the last request, tokens that the provider took from its cache. */
+  /** Of the last request, tokens read from the provider's cache. */
   cachedTokens: number;
   /** How often the loop was seeded. */
   generation: number;
@@ -66,35 +69,38 @@ export interface ContextInfo {
   compactions: number;
   /** The session. */
   sessionId: SessionId;
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
-  /** Why automatic compaction rests, where it does. */
+  /** The open circuit breaker of automatic compaction, if it is open. */
   breaker?: Breaker;
   /** Tokens by kind; they add up to `tokenCount`. */
   breakdown: Breakdown;
 }
 
-/** Where the token count of a request comes from. */
+/** The source of a request's token count. */
 export type CountSource = "reported" | "estimated" | "mixed";
 
-/** Which rule decides from which count on a compaction is due: the one that gives the smaller count. */
+/** The rule that decides when a compaction is due: the one with the smallest count. */
 export type CompactAtRule = "threshold" | "reserve_tokens" | "max_output_tokens" | "answer_room";
 
-/** Why automatic compaction rests, and until when. `manual_compact` works meanwhile, and ends the rest where it gains. */
+/**
+ * The circuit breaker of automatic compaction: why it is open, and until when. `manual_compact` works meanwhile, and
+ * closes the breaker if it saves enough.
+ */
 export interface Breaker {
-  /** Why. */
+  /** The reason. */
   reason: BreakerReason;
-  /** How often in a row it failed or gained too little. */
+  /** Consecutive compactions that failed or saved too little. */
   failures: number;
-  /** It is tried again from this time on. */
+  /** Automatic compaction is tried again from this time on. */
   retryAt?: Timestamp;
-  /** It is tried again once the next request has more tokens than this. */
+  /** Automatic compaction is tried again once the next request has more tokens than this. */
   retryAboveTokens?: number;
   /** A sentence for the user. */
   message: string;
 }
 
-/** Why automatic compaction rests. */
+/** Why the circuit breaker is open. */
 export type BreakerReason = "failures" | "no_gain" | "undone";
 
 /** Tokens by kind; the kinds add up to the request's `tokenCount`. */
@@ -103,17 +109,17 @@ export interface Breakdown {
   system: number;
   /** The tool definitions. */
   tools: number;
-  /** The summary that stands for what was compacted. */
+  /** The summary of what was compacted. */
   summary: number;
-  /** What the user said, pending input included. */
+  /** The user's messages, including pending input. */
   user: number;
-  /** What the model said, its tool calls included. */
+  /** The model's messages, including its tool calls. */
   assistant: number;
-  /** What the model thought, where it is sent back. */
+  /** The model's reasoning, if it is sent back. */
   reasoning: number;
-  /** What tools answered. */
+  /** Tool results. */
   toolResults: number;
-  /** Pictures. */
+  /** Images. */
   images: number;
   /** Messages outside the cached prefix. */
   uncached: number;
@@ -123,13 +129,13 @@ export interface Breakdown {
 export interface ContextEnvelope {
   /** The system prompt. */
   system: SystemPrompt;
-  /** The tools on offer, in the order in which they are sent. */
+  /** The offered tools, in the order in which they are sent. */
   tools: Array<ToolDefinition>;
-  /** The messages; the uncached ones always last. */
+  /** The messages; the uncached ones are always last. */
   messages: EnvelopeMessages;
   /** Sampling and limits. */
   options: RequestOptions;
-  /** What it is for, and what it costs; not sent. */
+  /** The purpose and token counts of the request; not sent. */
   meta: EnvelopeMeta;
 }
 
@@ -137,7 +143,7 @@ export interface ContextEnvelope {
 export interface SystemPrompt {
   /** The parts, in order. */
   parts: Array<SystemPart>;
-  /** The parts' texts joined: what is sent. Empty: no system prompt is sent. */
+  /** The parts' texts joined: what is sent. If empty, no system prompt is sent. */
   compiled: string;
 }
 
@@ -145,47 +151,47 @@ export interface SystemPrompt {
 export interface EnvelopeMessages {
   /** The stable prefix, which a provider can cache. */
   cached: Array<ContextMessage>;
-  /** What belongs to this request only; always sent last. */
+  /** Messages of this request only; always sent last. */
   uncached: Array<ContextMessage>;
 }
 
 /** A message of a request, with the entry it comes from. */
 export interface ContextMessage {
-  /** The entry it stands for; absent for messages that no entry holds. */
+  /** The entry it comes from; absent for messages without an entry. */
   entryId?: EntryId;
   /** The message. */
   message: Message;
 }
 
-/** Sampling and limits of a request. What is absent is left to the provider. */
+/** Sampling and limits of a request. Absent values are left to the provider. */
 export interface RequestOptions {
   /** 0 to 2. */
   temperature?: number;
-  /** Most tokens the answer may have. */
+  /** The most tokens of the answer. */
   maxOutputTokens?: number;
-  /** How long the model should think: the provider's own word, `low` or `high` for instance. */
+  /** The reasoning effort, in the provider's own terms, such as `low` or `high`. */
   reasoningEffort?: string;
 }
 
-/** What a request is for, and what it costs. Not sent. */
+/** The purpose and token counts of a request. Not sent. */
 export interface EnvelopeMeta {
-  /** The model that is asked. */
+  /** The requested model. */
   model: string;
   /** Its window in tokens. */
   windowTokens: number;
   /** The turn; absent outside of one. */
   turnId?: TurnId;
-  /** Which request of its turn, from 1. */
+  /** The number of the request within its turn, from 1. */
   request: number;
-  /** Tokens of all of it. */
+  /** Tokens of the whole request. */
   tokens: number;
-  /** Tokens of each part, which add up to `tokens`; absent where nobody looks at them. */
+  /** Tokens of each part, which add up to `tokens`; absent if not needed. */
   parts?: EnvelopeTokens;
 }
 
 /** Tokens of each part of an envelope, in its order; they add up to its tokens. */
 export interface EnvelopeTokens {
-  /** What any request costs. */
+  /** Tokens that any request has. */
   frame: number;
   /** Each part of the system prompt. */
   system: Array<number>;

@@ -7,13 +7,13 @@ import type { ContextTransform, EphemeralChange, PatchOp } from "./patch.js";
 
 /** One node of the tree. */
 export type Entry = {
-  /** Names the entry within its session. */
+  /** Identifies the entry within its session. */
   entryId: EntryId;
-  /** The entry this one hangs from; `null` for a root. */
+  /** Its parent; `null` for a root. */
   parentId: EntryId | null;
-  /** When it was made. */
+  /** When it was created. */
   timestamp: Timestamp;
-  /** What the file it was imported from says beyond this, given back on export. Means nothing to a client. */
+  /** Further data from the file that it was imported from, written back on export. Has no meaning for clients. */
   imported?: Record<string, unknown>;
 } & (
   | { type: "message" } & Message
@@ -30,53 +30,53 @@ export type Entry = {
   | { type: "foreign" } & Foreign
 );
 
-/** A compaction: nothing is deleted, this summary takes the older entries' place in what the model sees. */
+/** A compaction: nothing is deleted; the summary replaces the older entries in what the model sees. */
 export interface Compaction {
-  /** The summary, as the model will read it; empty where nothing was summarised. */
+  /** The summary, as the model will read it; empty if nothing was summarised. */
   summary: string;
-  /** The first entry that is kept word for word; absent when none is. */
+  /** The first entry kept verbatim; absent if none is. */
   firstKeptEntryId?: EntryId;
-  /** Older entries kept word for word, placed between the summary and the first kept entry. */
+  /** Older entries kept verbatim, placed between the summary and the first kept entry. */
   keptEntryIds?: Array<EntryId>;
-  /** Entries from then on whose tool results are shown as a short note. */
+  /** Entries whose tool results are shown as a short note from here on. */
   clearedEntryIds?: Array<EntryId>;
   /** Tokens of the next request before this compaction. */
   tokensBefore: number;
   /** Tokens of the same request after it; absent in histories made elsewhere. */
   tokensAfter?: number;
-  /** Why it was done; absent in histories made elsewhere. */
+  /** Its trigger; absent in histories made elsewhere. */
   trigger?: CompactionTrigger;
-  /** Milliseconds it took; absent in histories made elsewhere. */
+  /** Its duration in milliseconds; absent in histories made elsewhere. */
   durationMs?: number;
-  /** Files the summarised part read and modified, as tools named them; accumulates over compactions. */
+  /** Files that the summarised part read and modified, as named by tools; accumulates over compactions. */
   details?: CompactionDetails;
   /**
-   * What the patches before this compaction make of the system prompt, the tools and the options, so that they need
-   * not be looked for beyond it.
+   * What the patches before this compaction make of the system prompt, the tools and the options, so that earlier
+   * patches need not be read.
    */
   carriedPatch?: Array<PatchOp>;
-  /** The form of the summary; absent where none was made, where a hook made it, and in older entries. */
+  /** The form of the summary; absent if none was made, if a hook made it, and in older entries. */
   form?: SummaryForm;
   /**
-   * What the user said must or must not be, word for word, carried from one compaction to the next; absent in older
+   * What the user said must or must not be, verbatim, carried from one compaction to the next; absent in older
    * entries.
    */
   constraints?: Array<string>;
-  /** The hook whose summary this is, or that named the model which made it. */
+  /** The hook that provided the summary, or named the model that made it. */
   hook?: string;
-  /** What that hook keeps with it. */
+  /** Data that the hook stores with it. */
   hookDetails?: unknown;
-  /** The step that made room; absent in histories made elsewhere or before this was kept. */
+  /** The fallback step that succeeded; absent in older histories and in those made elsewhere. */
   rung?: CompactionRung;
   /** The steps before it that failed or saved too little. */
   failedRungs?: Array<FailedRung>;
-  /** How well the summary kept what is exact. */
+  /** How well the summary kept exact facts. */
   retained?: Retained;
-  /** What the requests for the summary cost together. */
+  /** The usage of the summary requests together. */
   summaryUsage?: Usage;
 }
 
-/** Files that the summarised part touched. */
+/** Files used by the summarised part. */
 export interface CompactionDetails {
   /** Files read and not modified, sorted. */
   readFiles: Array<string>;
@@ -87,51 +87,51 @@ export interface CompactionDetails {
 /** The form of a summary. */
 export type SummaryForm = "sections" | "free";
 
-/** A summary of the branch that was left. */
+/** A summary of an abandoned branch. */
 export interface BranchSummary {
-  /** The entry from which the session went on; `null` for before the first. */
+  /** The entry from which the session continued; `null` for before the first. */
   fromId: EntryId | null;
-  /** The leaf that was left. */
+  /** The leaf of the abandoned branch. */
   leftLeafId?: EntryId;
   /** The summary, as the model will read it. */
   summary: string;
-  /** Files that the branch which was left read and modified; absent in histories made elsewhere. */
+  /** Files that the abandoned branch read and modified; absent in histories made elsewhere. */
   details?: CompactionDetails;
-  /** What making it cost; absent where no model was asked. */
+  /** The usage of the summary requests; absent if no model was used. */
   usage?: Usage;
-  /** The hook whose summary this is. */
+  /** The hook that provided the summary. */
   hook?: string;
-  /** What that hook keeps with it. */
+  /** Data that the hook stores with it. */
   hookDetails?: unknown;
 }
 
 /**
- * Data of an entry, as this version knows it, or as another wrote it: carried along without looking inside. For a
- * client: a field may be missing or mean something else; look before you use it.
+ * An entry's data in this version's form, or in another one, kept without interpretation. For clients: a field may be
+ * missing or have another meaning, so check before using it.
  */
 export type Kept<T> = T | Partial<T>;
 
-/** Data of a client's, never sent to the model. */
+/** A client's data, never sent to the model. */
 export interface Custom {
-  /** What kind of data, in the client's own words. */
+  /** The kind of data, chosen by the client. */
   customType: string;
   /** The data, any JSON. */
   data?: unknown;
 }
 
-/** A message of a client's, sent to the model in the user's place. */
+/** A client's message, sent to the model in the user's role. */
 export interface CustomMessage {
-  /** What kind of message, in the client's own words. */
+  /** The kind of message, chosen by the client. */
   customType: string;
-  /** What it says to the model. */
+  /** Its content for the model. */
   content: Array<Part>;
-  /** Whether it should be shown to people. */
+  /** True if it should be shown to people. */
   display: boolean;
-  /** More for programs; never sent to the model. */
+  /** Further data for programs; never sent to the model. */
   details?: unknown;
 }
 
-/** The model changes here. */
+/** A change of the model. */
 export interface ModelChange {
   /** The provider, in histories made elsewhere. */
   provider?: string;
@@ -139,17 +139,17 @@ export interface ModelChange {
   model: string;
 }
 
-/** The reasoning level changes here. */
+/** A change of the reasoning effort. */
 export interface ThinkingLevelChange {
-  /** The provider's own word; `default` for leaving it to the provider. */
+  /** The effort in the provider's own terms; `default` leaves it to the provider. */
   thinkingLevel: string;
 }
 
-/** A name for another entry. */
+/** A label for another entry. */
 export interface Label {
-  /** The entry that is named. */
+  /** The labelled entry. */
   targetId: EntryId;
-  /** The name; absent to take it away. */
+  /** The label; absent to remove it. */
   label?: string;
 }
 
@@ -159,9 +159,9 @@ export interface SessionInfo {
   name: string;
 }
 
-/** An entry of a type that this version does not know. */
+/** An entry of a type unknown to this version. */
 export interface Foreign {
-  /** Its type in the file that it came from. */
+  /** Its type in the imported file. */
   foreignType: string;
   /** Its other fields. */
   data: Record<string, unknown>;

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-/** What went wrong. Clients treat codes they do not know by `retriable`. */
+/** What went wrong. Clients handle unknown codes by `retriable`. */
 export type ErrorCode =
   | "invalid_json"
   | "invalid_frame"
@@ -84,11 +84,11 @@ export interface ErrorBody {
   code: ErrorCode;
   /** What went wrong, with which value, and what to do about it, for people. */
   message: string;
-  /** Whether the same command, sent again unchanged, may succeed. */
+  /** True if the same command, sent again unchanged, may succeed. */
   retriable: boolean;
-  /** How long to wait before. */
+  /** How long to wait before sending it again. */
   retryAfterMs?: number;
-  /** More for programs: the offending `field`, the running `jobId`. */
+  /** Further data for programs: the offending `field`, the running `jobId`. */
   details?: Record<string, unknown>;
 }
 
@@ -96,7 +96,7 @@ export interface ErrorBody {
 export interface ErrorDetails {
   /** What went wrong, for programs. */
   code: ErrorCode;
-  /** Whether the same command, sent again unchanged, may succeed. */
+  /** True if the same command, sent again unchanged, may succeed. */
   retriable: boolean;
   /** The offending field. */
   field?: string;

@@ -9,10 +9,10 @@ import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { HookCall, HookOffer, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
-/** Why a compaction was done. */
+/** The trigger of a compaction. */
 export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
 
-/** Which way of making room a compaction took, gentle to drastic. */
+/** The compaction step that succeeded, from gentle to drastic. */
 export type CompactionRung =
   | "clear_tool_results"
   | "model_summary"
@@ -21,52 +21,52 @@ export type CompactionRung =
   | "truncate"
   | "hook_summary";
 
-/** A way of making room that did not do. */
+/** A compaction step that failed or saved too little. */
 export interface FailedRung {
-  /** Which. */
+  /** The step. */
   rung: CompactionRung;
   /**
-   * Why not, in a word for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued`
-   * (the model answered the user instead), `not_smaller`, `timeout`, or an error code.
+   * The reason, for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued` (the model
+   * answered the user instead), `not_smaller`, `timeout`, or an error code.
    */
   reason: string;
 }
 
-/** How well a summary kept what is exact: paths, addresses, numbers, names, open tasks. */
+/** How well a summary kept exact facts: paths, addresses, numbers, names, open tasks. */
 export interface Retained {
-  /** How many were looked for. */
+  /** How many were checked. */
   checked: number;
-  /** How many of them the summary had lost and were put back word for word. */
+  /** How many of them the summary had lost and were restored verbatim. */
   restored: number;
 }
 
 /** How a turn ended. */
 export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
-/** Payload of `compaction_prepared`. Nothing has changed yet: the next request is as it was. */
+/** Payload of `compaction_prepared`. Nothing has changed yet: the next request is the same. */
 export interface CompactionPrepared {
   /** The job. `context_compacted` names it when it is committed, `compaction_failed` when it is dropped. */
   jobId: JobId;
-  /** Why it was begun. */
+  /** Its trigger. */
   trigger: CompactionTrigger;
-  /** Which way of making room it takes. */
+  /** The fallback step that succeeded. */
   rung: CompactionRung;
-  /** Tokens of the next request now. */
+  /** Tokens of the next request. */
   tokenCount: number;
   /** Tokens of the next request if it were committed now. */
   newTokenCount: number;
   /**
-   * It is committed before the first request of more tokens than this; absent where the strategy never compacts
+   * It is committed before the first request with more tokens than this; absent if the strategy never compacts
    * by count.
    */
   compactAtTokens?: number;
-  /** Milliseconds it took. */
+  /** Its duration in milliseconds. */
   durationMs: number;
-  /** What the summary requests cost together; absent where the model was not asked. */
+  /** The usage of the summary requests together; absent if the model was not used. */
   summaryUsage?: Usage;
 }
 
-/** A durable event: one stored record, under `seq` in the envelope. */
+/** A durable event: one stored record, with its `seq` in the envelope. */
 export type Event =
   | { type: "entry_appended"; payload: EntryAppended }
   | { type: "turn_started"; payload: TurnStarted }
@@ -103,17 +103,17 @@ export interface TurnStarted {
 export interface TurnFinished {
   /** The turn. */
   turnId: TurnId;
-  /** How it ended. */
+  /** Its status. */
   status: TurnStatus;
   /** Why the last answer ended. */
   finishReason?: StopReason;
   /** What went wrong, on `failed`. */
   error?: ErrorBody;
-  /** What the turn's requests cost together. */
+  /** The usage of the turn's requests together. */
   usage?: Usage;
-  /** The part of it for an answer that is not stored, since a hook failed that had to look at it first. */
+  /** The part of it for an answer that was not stored, because a hook that had to check it failed. */
   withheldUsage?: Usage;
-  /** How full the window is now. */
+  /** The size of the context. */
   contextInfo: ContextInfo;
 }
 
@@ -127,7 +127,7 @@ export interface ToolCall {
   name: string;
   /** The arguments, JSON text that the tool's schema accepts. */
   arguments: string;
-  /** When it fails without an answer. */
+  /** When it fails if it is not answered. */
   deadline: Timestamp;
 }
 
@@ -135,20 +135,20 @@ export interface ToolCall {
 export interface RequestResolved {
   /** The call. */
   callId: CallId;
-  /** What became of it. */
+  /** Its outcome. */
   outcome: CallOutcome;
 }
 
-/** What became of a tool call. */
+/** The outcome of a tool call. */
 export type CallOutcome = "answered" | "failed" | "timed_out" | "dropped";
 
 /** Payload of `queue_changed`. */
 export interface QueueChanged {
-  /** The inputs that wait, first in line first. */
+  /** The queued inputs, first in line first. */
   items: Array<QueueItem>;
 }
 
-/** Payload of `session_updated`: what is absent has not changed. */
+/** Payload of `session_updated`: absent fields have not changed. */
 export interface SessionUpdated {
   /** The session's name. */
   name?: string;
@@ -156,80 +156,80 @@ export interface SessionUpdated {
   model?: string;
   /** The strategy's short name. */
   strategy?: string;
-  /** The other settings, all of them. */
+  /** All of the other settings. */
   settings?: SessionSettings;
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId?: EntryId | null;
-  /** The entries that every compaction keeps word for word, all of them. */
+  /** All entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
   /** How often the loop was seeded. */
   generation?: number;
-  /** The compaction that is held from now on. For the server, which reads it back after a restart. */
+  /** The compaction that is now held. For the server, which reads it back after a restart. */
   held?: HeldCompaction;
   /**
-   * The required hooks of its client that work of the session needs from now on, all of them: their names and
-   * where they are asked. For the server, which reads them back after a restart.
+   * All required client hooks that the session's work now needs: their names and extension points. For the
+   * server, which reads them back after a restart.
    */
   hooks?: Array<HookOffer>;
   /** The command that caused it. */
   commandId?: CommandId;
 }
 
-/** A compaction that is prepared and not yet committed, as the log keeps it. */
+/** A prepared compaction that is not yet committed, as stored in the log. */
 export interface HeldCompaction {
   /** The job that prepared it. */
   jobId: JobId;
-  /** What the server needs to commit it. Its form is the server's own and may change. */
+  /** What the server needs to commit it. Its form is internal and may change. */
   record: unknown;
 }
 
-/** Payload of `context_compacted`. Before and after are counted over the same pending request. */
+/** Payload of `context_compacted`. Before and after are counted for the same pending request. */
 export interface ContextCompacted {
   /** Tokens of the next request before. */
   oldTokenCount: number;
   /** Tokens of the next request after. */
   newTokenCount: number;
-  /** By how much it shrank, in percent, 0 to 100. */
+  /** The reduction in percent, 0 to 100. */
   reductionPercent: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
   strategy: string;
   /** The job. */
   jobId: JobId;
-  /** The command that asked for it. */
+  /** The command that requested it. */
   commandId?: CommandId;
   /** The compaction's entry. */
   entryId: EntryId;
-  /** The first entry kept word for word. */
+  /** The first entry kept verbatim. */
   firstKeptEntryId?: EntryId;
-  /** Older entries kept word for word. */
+  /** Older entries kept verbatim. */
   keptEntryIds: Array<EntryId>;
   /** Entries whose tool results are shown as a short note from now on. */
   clearedEntryIds?: Array<EntryId>;
-  /** Why it was done. */
+  /** Its trigger. */
   trigger: CompactionTrigger;
-  /** Whether it was made while turns went on. */
+  /** True if it was made in the background. */
   background?: boolean;
-  /** Which way of making room it took. */
+  /** The fallback step that succeeded. */
   rung: CompactionRung;
-  /** The gentler ways that were tried before, and why they did not do. */
+  /** The steps tried before, and why each failed or saved too little. */
   failedRungs?: Array<FailedRung>;
   /** The summary. */
   summary: string;
-  /** Its form; absent where none was made, where a hook made it, and in older logs. */
+  /** Its form; absent if none was made, if a hook made it, and in older logs. */
   form?: SummaryForm;
-  /** The generation of the loop that was seeded. */
+  /** The generation of the newly seeded loop. */
   generation: number;
-  /** Milliseconds it took. */
+  /** Its duration in milliseconds. */
   durationMs: number;
-  /** Milliseconds a user waited for it. */
+  /** How long a user waited for it, in milliseconds. */
   pausedMs: number;
-  /** What the summary requests cost together; absent where the model was not asked. */
+  /** The usage of the summary requests together; absent if the model was not used. */
   summaryUsage?: Usage;
-  /** Tokens that the provider had in its cache and will have to read anew. */
+  /** Tokens that the provider had cached and must process again. */
   cachedTokensLost: number;
-  /** What of the summary was looked after; absent where nothing was summarised, and in older logs. */
+  /** The facts checked in the summary; absent if nothing was summarised, and in older logs. */
   retained?: Retained;
-  /** The count above which the strategy compacts by itself; absent where it never does by count. */
+  /** The count above which the strategy compacts automatically; absent if it never does by count. */
   compactAtTokens?: number;
   /** Tokens by kind, before and after. */
   breakdown: BreakdownChange;
@@ -247,11 +247,11 @@ export interface BreakdownChange {
 export interface CompactionUndone {
   /** The compaction's entry. */
   entryId: EntryId;
-  /** The command that asked for it. */
+  /** The command that requested it. */
   commandId?: CommandId;
-  /** The generation of the loop that was seeded. */
+  /** The generation of the newly seeded loop. */
   generation: number;
-  /** How full the window is now. */
+  /** The size of the context. */
   contextInfo: ContextInfo;
 }
 
@@ -259,19 +259,19 @@ export interface CompactionUndone {
 export interface CompactionFailed {
   /** The job. */
   jobId: JobId;
-  /** The command that asked for it. */
+  /** The command that requested it. */
   commandId?: CommandId;
-  /** Why it was begun; absent for the summary of a branch that is left. */
+  /** Its trigger; absent for the summary of an abandoned branch. */
   trigger?: CompactionTrigger;
-  /** Whether it was begun while turns went on. */
+  /** True if it started in the background. */
   background?: boolean;
-  /** The ways of making room that were tried, and why they did not do. */
+  /** The steps that were tried, and why each failed or saved too little. */
   failedRungs?: Array<FailedRung>;
-  /** Milliseconds it took; 0 where it was not begun. */
+  /** Its duration in milliseconds; 0 if it had not started. */
   durationMs: number;
-  /** Milliseconds a user waited for it. */
+  /** How long a user waited for it, in milliseconds. */
   pausedMs: number;
-  /** What its summary requests cost together, where a compaction that was held is dropped. */
+  /** The usage of its summary requests together, if a held compaction is dropped. */
   unusedUsage?: Usage;
   /** An error code. */
   code: ErrorCode;
@@ -313,22 +313,22 @@ export interface ItemDelta {
   itemId: EntryId;
   /** The part of it. */
   part: number;
-  /** Where the text goes, in UTF-16 code units from the part's beginning. */
+  /** The position of the text, in UTF-16 code units from the start of the part. */
   offset: number;
-  /** What kind of part this is; absent for text. */
+  /** The kind of part; absent for text. */
   kind?: DeltaKind;
-  /** The piece. */
+  /** The text. */
   text: string;
 }
 
-/** What kind of part a delta belongs to. */
+/** The kind of part that a delta belongs to. */
 export type DeltaKind = "text" | "reasoning";
 
 /** Payload of `item_aborted`. */
 export interface ItemAborted {
   /** The item. */
   itemId: EntryId;
-  /** Why: an error code. */
+  /** An error code. */
   reason: string;
 }
 
@@ -338,17 +338,17 @@ export interface CallProgressed {
   callId: CallId;
   /** What the tool is doing. */
   message?: string;
-  /** When it fails without an answer now. */
+  /** The new time at which it fails if it is not answered. */
   deadline: Timestamp;
 }
 
-/** Payload of `hook_cancelled`: nobody waits for the answer any more. */
+/** Payload of `hook_cancelled`: the answer is no longer awaited. */
 export interface HookCancelled {
   /** The call. */
   callId: CallId;
   /** The session. */
   sessionId: SessionId;
-  /** Why: `timed_out`, or `dropped` where what it was asked about is over. */
+  /** `timed_out`, or `dropped` if what the hook was called for is over. */
   outcome: CallOutcome;
 }
 
@@ -356,7 +356,7 @@ export interface HookCancelled {
 export interface HookFailed {
   /** The hook. */
   hook: string;
-  /** Where it was asked. */
+  /** Its extension point. */
   event: HookPoint;
   /** The running turn. */
   turnId?: TurnId;
@@ -366,10 +366,7 @@ export interface HookFailed {
   message: string;
 }
 
-/**
- * Payload of `tool_cancelled`: nobody waits for the answer any more. What is durable about it is
- * `request_resolved`.
- */
+/** Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `request_resolved`. */
 export interface ToolCancelled {
   /** The call. */
   callId: CallId;
@@ -377,7 +374,7 @@ export interface ToolCancelled {
   name: string;
   /** The turn that made it. */
   turnId: TurnId;
-  /** Why: `timed_out`, or `dropped` where its turn ended. */
+  /** `timed_out`, or `dropped` if its turn ended. */
   outcome: CallOutcome;
 }
 
@@ -385,9 +382,9 @@ export interface ToolCancelled {
 export interface CompactionStarted {
   /** The job. */
   jobId: JobId;
-  /** Why. */
+  /** Its trigger. */
   trigger: CompactionTrigger;
-  /** Whether turns go on meanwhile. */
+  /** True if turns continue meanwhile. */
   background: boolean;
 }
 
@@ -395,17 +392,17 @@ export interface CompactionStarted {
 export interface CompactionProgress {
   /** The job. */
   jobId: JobId;
-  /** What it is at: `summarising`, or `summarising_branch` for a branch that is left. */
+  /** Its phase: `summarising`, or `summarising_branch` for an abandoned branch. */
   phase: string;
   /** Steps done. */
   done: number;
-  /** Steps in all. */
+  /** Total steps. */
   total: number;
 }
 
 /** Payload of `context_warning`. */
 export interface ContextWarning {
-  /** Of the window, in percent, held within 0 to 100. */
+  /** The share of the window in percent, clamped to 0 to 100. */
   usagePercent: number;
   /** A sentence for the user. */
   message: string;
@@ -415,12 +412,12 @@ export interface ContextWarning {
 export interface ContextUpdated {
   /** The running turn. */
   turnId: TurnId;
-  /** How full the window is. A reader that is behind is given the newest one alone. */
+  /** The size of the context. A slow reader only receives the newest. */
   contextInfo: ContextInfo;
 }
 
 /** Payload of `role_changed`. */
 export interface RoleChanged {
-  /** What this connection is to the session now. */
+  /** This connection's new role. */
   role: SessionRole;
 }

@@ -8,26 +8,23 @@ import type { CompactionDetails, Entry } from "./entries.js";
 import type { CompactionTrigger } from "./events.js";
 import type { SubmittedOp, TransformDisplay } from "./patch.js";
 
-/** A hook that is offered. */
+/** A hook offered by a client. */
 export interface HookOffer {
-  /** Its name, in errors and on what it makes: 1 to 64 of `A-Za-z0-9._-`; absent: `client`. */
+  /** Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`. */
   name?: string;
-  /** Where it is asked. */
+  /** Its extension point. */
   event: HookPoint;
-  /** When, for `context`; absent: always. */
+  /** When it is called, for `context`; absent: always. */
   reasons?: Array<ContextReason>;
-  /** Milliseconds an answer may take; absent: the server's default. */
+  /** The time limit of an answer in milliseconds; absent: the server's default. */
   timeoutMs?: number;
-  /**
-   * Whether a turn waits, until the time limit, for its client to come back where that is away; otherwise the hook
-   * is passed over.
-   */
+  /** If true, a turn waits for an absent client until the time limit; otherwise the hook is skipped. */
   required?: boolean;
-  /** Whether it is only told: nobody waits for it, and it changes nothing. */
+  /** If true, it is only notified: its answer is not awaited and changes nothing. */
   observe?: boolean;
 }
 
-/** Where hooks are asked. */
+/** The extension points. */
 export type HookPoint =
   | "context"
   | "message"
@@ -37,84 +34,87 @@ export type HookPoint =
   | "tool_call"
   | "tool_result";
 
-/** When a `context` hook is asked. */
+/** When a `context` hook is called. */
 export type ContextReason = "before_request" | "ephemeral" | "turn_end";
 
 /**
  * Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
- * absent stays as it is.
+ * absent stays unchanged.
  */
 export interface HookResult {
   /** The call. */
   callId: CallId;
-  /** The hook could not do its work, in a sentence. */
+  /** The hook failed; a sentence saying why. */
   error?: string;
-  /** `context`: changes of the envelope, in order. */
+  /** `context`: changes to the envelope, in order. */
   patch?: Array<SubmittedOp>;
-  /** `context`: who made the patch; absent: the hook's name. */
+  /** `context`: the author of the patch; absent: the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
-  /** `message`: the message in its place; of the same role, with the same tool calls. Its role and content count. */
+  /**
+   * `message`: the replacement message, with the same role and the same tool calls. Only its role and content
+   * matter.
+   */
   message?: Message;
   /** `before_agent_start`: the system prompt for this turn. */
   systemPrompt?: string;
-  /** `before_agent_start`: a message to keep and to send in the user's place. */
+  /** `before_agent_start`: a message to store and send in the user's role. */
   customMessage?: HookMessage;
-  /** `before_agent_start`: data to keep; the model never sees it. */
+  /** `before_agent_start`: data to store; the model never sees it. */
   entries?: Array<HookEntry>;
-  /** `before_compact`, `before_navigate`: do not do it. */
+  /** `before_compact`, `before_navigate`: cancels it. */
   cancel?: boolean;
-  /** `before_compact`, `before_navigate`: the summary; the model is not asked. */
+  /** `before_compact`, `before_navigate`: the summary; the model is not used. */
   summary?: string;
   /**
-   * `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
-   * call names. It must be one that the model sees, and not stand between a call and its result.
+   * `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
+   * must see it, and it must not be between a call and its result.
    */
   firstKeptEntryId?: EntryId;
-  /** `before_compact`, `before_navigate`: more for programs, kept with the summary. */
+  /** `before_compact`, `before_navigate`: further data for programs, stored with the summary. */
   details?: unknown;
   /** `before_compact`: the model that summarises. */
   model?: string;
-  /** `before_compact`, `before_navigate`: what the summary should look at. */
+  /** `before_compact`, `before_navigate`: instructions for the summary. */
   instructions?: string;
-  /** `before_compact`, `before_navigate`: whether these take the place of the usual ones. */
+  /** `before_compact`, `before_navigate`: true if these replace the usual instructions. */
   replaceInstructions?: boolean;
-  /** `before_navigate`: a name for the place. */
+  /** `before_navigate`: a label for the target. */
   label?: string;
-  /** `tool_call`: the tool may not be called; the model is told so. */
+  /** `tool_call`: blocks the call; the model is told. */
   block?: boolean;
-  /** `tool_call`: why not, for the model. */
+  /** `tool_call`: the reason, for the model. */
   reason?: string;
   /** `tool_call`: other arguments, JSON text that the tool's schema accepts. */
   arguments?: string;
-  /** `tool_result`: the tool's answer. */
+  /** `tool_result`: the tool's output. */
   output?: string;
-  /** `tool_result`: whether it failed. */
+  /** `tool_result`: true if the tool failed. */
   isError?: boolean;
 }
 
 /** A message that a hook adds. */
 export interface HookMessage {
-  /** What kind of message, 1 to 200 characters of the hook's own choice. */
+  /** The kind of message, 1 to 200 characters chosen by the hook. */
   customType: string;
-  /** What it says. */
+  /** Its content. */
   content: InputContent;
-  /** Whether it should be shown to people. */
+  /** True if it should be shown to people. */
   display: boolean;
 }
 
-/** Data that a hook keeps. */
+/** Data that a hook stores. */
 export interface HookEntry {
-  /** What kind of data, 1 to 200 characters of the hook's own choice. */
+  /** The kind of data, 1 to 200 characters chosen by the hook. */
   customType: string;
   /** The data, any JSON. */
   data: unknown;
 }
 
-/** A question to a hook: the payload of `hook_call`, and the body that a webhook gets. */
+/** A call to a hook: the payload of `hook_call`, and the body sent to a webhook. */
 export type HookCall = {
-  /** Names it; the answer carries the same. */
+  /** Identifies it; the answer carries the same id. */
   callId: CallId;
   /** The hook's name. */
   hook: string;
@@ -122,7 +122,7 @@ export type HookCall = {
   sessionId: SessionId;
   /** The running turn. */
   turnId?: TurnId;
-  /** When it is too late; absent where no answer is waited for. */
+  /** When its answer is too late; absent if no answer is awaited. */
   deadline?: Timestamp;
 } & (
   | {
@@ -134,23 +134,23 @@ export type HookCall = {
     }
   | {
       event: "message";
-      /** The entry that holds it, or, of an answer, will. */
+      /** The entry that holds it, or, for an answer, will hold it. */
       entryId: EntryId;
-      /** The message: its role and its content. */
+      /** The message: its role and content. */
       message: Message;
     }
   | {
       event: "before_agent_start";
       /** The system prompt. */
       systemPrompt: string;
-      /** What the user said. */
+      /** The user's input. */
       input: Array<Part>;
     }
   | { event: "before_compact" } & CompactionPreparation
   | { event: "before_navigate" } & NavigationPreparation
   | {
       event: "tool_call";
-      /** Names the tool's call. */
+      /** Identifies the tool call. */
       toolCallId: CallId;
       /** The tool. */
       name: string;
@@ -159,61 +159,61 @@ export type HookCall = {
     }
   | {
       event: "tool_result";
-      /** Names the tool's call. */
+      /** Identifies the tool call. */
       toolCallId: CallId;
       /** The tool. */
       name: string;
-      /** The arguments that it was called with, JSON text. */
+      /** The arguments of the call, JSON text. */
       arguments: string;
-      /** Its answer. */
+      /** Its output. */
       output: string;
-      /** Whether it failed. */
+      /** True if it failed. */
       isError: boolean;
     }
 );
 
-/** What a compaction would be made of. */
+/** The compaction about to be made. */
 export interface CompactionPreparation {
   /** The job. */
   jobId: JobId;
-  /** Why it is made. */
+  /** Its trigger. */
   trigger: CompactionTrigger;
-  /** Whether turns go on meanwhile. */
+  /** True if turns continue meanwhile. */
   background: boolean;
-  /** Whether it is only to be looked at. */
+  /** True if it is only a preview. */
   preview: boolean;
-  /** What the user wants the summary to look at. */
+  /** The user's instructions for the summary. */
   customInstructions?: string;
-  /** The messages that would be summarised, the turn prefix left out. */
+  /** The messages to be summarised, without the turn prefix. */
   messages: Array<ContextMessage>;
-  /** The beginning of a turn that is cut through, and whose end is kept. */
+  /** The first part of a turn that is split, whose end is kept. */
   turnPrefix: Array<ContextMessage>;
-  /** Both as text, in the form in which a summarising model reads them, for programs that need no structure. */
+  /** Both as text, in the form that a summarising model reads, for programs that need no structure. */
   conversation?: string;
-  /** The summary of the compaction before, which the new one takes in. */
+  /** The summary of the previous compaction, which the new one includes. */
   previousSummary?: string;
-  /** The summary that an earlier hook gave for this compaction. */
+  /** The summary that an earlier hook provided for this compaction. */
   summary?: string;
-  /** Files that the summarised part read and modified, those of earlier compactions included. */
+  /** Files that the summarised part read and modified, including those of earlier compactions. */
   files: CompactionDetails;
-  /** Tokens of the next request now. */
+  /** Tokens of the next request. */
   tokensBefore: number;
-  /** The first entry that would be kept; absent when none is. */
+  /** The first entry to be kept; absent if none is. */
   firstKeptEntryId?: EntryId;
-  /** Older entries that would be kept. */
+  /** Older entries to be kept. */
   keptEntryIds: Array<EntryId>;
-  /** By what the compaction is made. */
+  /** The settings of the compaction. */
   settings: CompactionSettings;
   /**
-   * The entries of this branch as far as the model sees them, oldest first. Where the first has a parent there
-   * are older ones: `get_entries` with `path` and `before` pages through them.
+   * The entries of this branch as far as the model sees them, oldest first. If the first has a parent, there are
+   * older ones: page through them with `get_entries`, `path` and `before`.
    */
   branchEntries: Array<Entry>;
-  /** The newest entry of this branch; absent where it has none. */
+  /** The newest entry of this branch; absent if it has none. */
   leafId?: EntryId;
 }
 
-/** By what a compaction is made. */
+/** The settings of a compaction. */
 export interface CompactionSettings {
   /** The strategy. */
   strategy: string;
@@ -223,86 +223,89 @@ export interface CompactionSettings {
   windowTokens: number;
   /** Tokens kept free for the answer. */
   reserveTokens: number;
-  /** Tokens of recent entries that are kept. */
+  /** Tokens of recent entries to keep. */
   keepRecentTokens: number;
-  /** Tokens that the request is to come down to. */
+  /** Tokens that the request should be reduced to. */
   targetTokens: number;
 }
 
-/** What a move in the tree would do. */
+/** A move in the tree about to be made. */
 export interface NavigationPreparation {
-  /** The entry that it goes to; `null` for before the first. */
+  /** The target entry; `null` for before the first. */
   targetId: EntryId | null;
-  /** Where at it. */
+  /** The position relative to it. */
   position: NavigatePosition;
-  /** The entry from which the session goes on after it; `null` before the first. */
+  /** The leaf after the move; `null` before the first entry. */
   newLeafId: EntryId | null;
-  /** The entry from which the session goes on now; `null` before the first. */
+  /** The current leaf; `null` before the first entry. */
   oldLeafId: EntryId | null;
-  /** The deepest entry on both ways; `null` where there is none. */
+  /** The deepest entry on both paths; `null` if there is none. */
   commonAncestorId: EntryId | null;
-  /** The entries of the branch that is left, oldest first. */
+  /** The entries of the abandoned branch, oldest first. */
   entriesToSummarize: Array<Entry>;
-  /** Whether the user wants a summary of it. */
+  /** True if the user wants a summary of it. */
   userWantsSummary: boolean;
-  /** What the user wants the summary to look at. */
+  /** The user's instructions for the summary. */
   customInstructions?: string;
-  /** Whether these take the place of the usual ones. */
+  /** True if these replace the usual instructions. */
   replaceInstructions: boolean;
-  /** The name that the user, or an earlier hook, gives the place. */
+  /** The label that the user, or an earlier hook, gives the target. */
   label?: string;
-  /** The summary that an earlier hook gave. */
+  /** The summary that an earlier hook provided. */
   summary?: string;
 }
 
 /**
- * What a hook answers; the body that a webhook sends back. Each point allows some of the fields, and what is
- * absent stays as it is.
+ * A hook's answer; the response body of a webhook. Each point allows some of the fields, and what is absent
+ * stays unchanged.
  */
 export interface HookAnswer {
-  /** The hook could not do its work, in a sentence. */
+  /** The hook failed; a sentence saying why. */
   error?: string;
-  /** `context`: changes of the envelope, in order. */
+  /** `context`: changes to the envelope, in order. */
   patch?: Array<SubmittedOp>;
-  /** `context`: who made the patch; absent: the hook's name. */
+  /** `context`: the author of the patch; absent: the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
-  /** `message`: the message in its place; of the same role, with the same tool calls. Its role and content count. */
+  /**
+   * `message`: the replacement message, with the same role and the same tool calls. Only its role and content
+   * matter.
+   */
   message?: Message;
   /** `before_agent_start`: the system prompt for this turn. */
   systemPrompt?: string;
-  /** `before_agent_start`: a message to keep and to send in the user's place. */
+  /** `before_agent_start`: a message to store and send in the user's role. */
   customMessage?: HookMessage;
-  /** `before_agent_start`: data to keep; the model never sees it. */
+  /** `before_agent_start`: data to store; the model never sees it. */
   entries?: Array<HookEntry>;
-  /** `before_compact`, `before_navigate`: do not do it. */
+  /** `before_compact`, `before_navigate`: cancels it. */
   cancel?: boolean;
-  /** `before_compact`, `before_navigate`: the summary; the model is not asked. */
+  /** `before_compact`, `before_navigate`: the summary; the model is not used. */
   summary?: string;
   /**
-   * `before_compact`, with a `summary`: the first entry that is kept word for word, where it is not the one that the
-   * call names. It must be one that the model sees, and not stand between a call and its result.
+   * `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
+   * must see it, and it must not be between a call and its result.
    */
   firstKeptEntryId?: EntryId;
-  /** `before_compact`, `before_navigate`: more for programs, kept with the summary. */
+  /** `before_compact`, `before_navigate`: further data for programs, stored with the summary. */
   details?: unknown;
   /** `before_compact`: the model that summarises. */
   model?: string;
-  /** `before_compact`, `before_navigate`: what the summary should look at. */
+  /** `before_compact`, `before_navigate`: instructions for the summary. */
   instructions?: string;
-  /** `before_compact`, `before_navigate`: whether these take the place of the usual ones. */
+  /** `before_compact`, `before_navigate`: true if these replace the usual instructions. */
   replaceInstructions?: boolean;
-  /** `before_navigate`: a name for the place. */
+  /** `before_navigate`: a label for the target. */
   label?: string;
-  /** `tool_call`: the tool may not be called; the model is told so. */
+  /** `tool_call`: blocks the call; the model is told. */
   block?: boolean;
-  /** `tool_call`: why not, for the model. */
+  /** `tool_call`: the reason, for the model. */
   reason?: string;
   /** `tool_call`: other arguments, JSON text that the tool's schema accepts. */
   arguments?: string;
-  /** `tool_result`: the tool's answer. */
+  /** `tool_result`: the tool's output. */
   output?: string;
-  /** `tool_result`: whether it failed. */
+  /** `tool_result`: true if the tool failed. */
   isError?: boolean;
 }

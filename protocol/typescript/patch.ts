@@ -4,12 +4,12 @@ import type { EntryId, Timestamp } from "./basics.js";
 import type { Message, Part, Role } from "./content.js";
 import type { SystemPart, ToolDefinition } from "./context.js";
 
-/** An op as a hook may answer it. */
+/** An op in a hook's answer. */
 export type SubmittedOp = PatchOp | ProposedOp;
 
 /**
- * A change to the context envelope. All but `messages_uncached_append` touch what a provider may have in its cache, and
- * say why: `invalidateCacheReason` must not be blank.
+ * A change to the context envelope. All but `messages_uncached_append` affect what a provider may have cached, and
+ * give a reason: `invalidateCacheReason` must not be blank.
  */
 export type PatchOp =
   | {
@@ -18,49 +18,49 @@ export type PatchOp =
       partName: string;
       /** Its text. */
       text: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_part_remove";
       /** The part. */
       partName: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_parts_replace";
       /** The parts, in order. */
       parts: Array<SystemPart>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_replace";
       /** The definitions, in order. */
       tools: Array<ToolDefinition>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_remove";
       /** The tools' names. */
       toolNames: Array<string>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_replace";
-      /** The messages, in the order in which the model is to see them: entries, and whole messages between them. */
+      /** The messages, in the order in which the model sees them: entries, and complete messages between them. */
       messages: Array<PatchMessage>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_edit";
       /** The changes. */
       edits: Array<MessageEdit>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -72,49 +72,49 @@ export type PatchOp =
       op: "options_set";
       /** 0 to 2. */
       temperature?: number;
-      /** Most tokens the answer may have. */
+      /** The most tokens of the answer. */
       maxOutputTokens?: number;
-      /** How long the model should think: the provider's own word. */
+      /** The reasoning effort, in the provider's own terms. */
       reasoningEffort?: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
       op: "compaction_apply";
       /** The summary. */
       summary: string;
-      /** The first entry that is kept; absent when none is. */
+      /** The first kept entry; absent if none is. */
       firstKeptEntryId?: EntryId;
-      /** Older entries that are kept, between the summary and the first kept one. */
+      /** Older kept entries, between the summary and the first kept one. */
       keptEntryIds?: Array<EntryId>;
       /** When it was made. */
       timestamp: Timestamp;
-      /** Tokens of the request before. */
+      /** Tokens of the request before it. */
       tokensBefore: number;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     };
 
 /**
- * A message of a replacement: an entry as the model sees it, another message in that entry's place, or a message that no
- * entry holds.
+ * A message of a replacement: an entry as the model sees it, another message in that entry's place, or a message
+ * without an entry.
  */
 export interface PatchMessage {
-  /** The entry that it stands for. */
+  /** The entry it comes from. */
   entryId?: EntryId;
-  /** What it says; absent for what the entry says. */
+  /** Its content; absent to use the entry's. */
   message?: Message;
 }
 
 /** A change of one cached message. */
 export interface MessageEdit {
-  /** The entry whose message it is. */
+  /** The entry of the message. */
   entryId: EntryId;
-  /** What it says now; absent to take it out. */
+  /** The new message; absent to remove it. */
   message?: Message;
 }
 
-/** An op as the proposal writes it: it may say its scope, and its messages may be bare, with a plain string as content. */
+/** An op in the proposal's form: it may have a scope, and its messages may be bare, with a plain string as content. */
 export type ProposedOp =
   | {
       op: "system_part_set";
@@ -124,7 +124,7 @@ export type ProposedOp =
       partName: string;
       /** Its text. */
       text: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -133,7 +133,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The part. */
       partName: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -142,7 +142,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The parts, in order. */
       parts: Array<SystemPart>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -151,7 +151,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The definitions, in order. */
       tools: Array<ToolDefinition>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -160,7 +160,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The tools' names. */
       toolNames: Array<string>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -169,7 +169,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The messages, in order. */
       messages: Array<ProposedItem>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -178,7 +178,7 @@ export type ProposedOp =
       scope?: Cached;
       /** The changes. */
       edits: Array<ProposedEdit>;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -198,7 +198,7 @@ export type ProposedOp =
       maxTokens?: number;
       /** The same as `reasoningEffort`. */
       reasoning?: string;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     }
   | {
@@ -207,19 +207,19 @@ export type ProposedOp =
       scope?: Cached;
       /** The summary. */
       summary: string;
-      /** The first entry that is kept; absent when none is. */
+      /** The first kept entry; absent if none is. */
       firstKeptEntryId?: EntryId;
-      /** Older entries that are kept, between the summary and the first kept one. */
+      /** Older kept entries, between the summary and the first kept one. */
       keptEntryIds?: Array<EntryId>;
       /** When it was made. */
       timestamp: Timestamp;
-      /** Tokens of the request before. */
+      /** Tokens of the request before it. */
       tokensBefore: number;
-      /** Why the provider's cache is given up. */
+      /** Why the provider's cache is invalidated. */
       invalidateCacheReason: string;
     };
 
-/** The scope of an op on what a provider can cache. */
+/** The scope of an op on cacheable content. */
 export type Cached = "cached";
 
 /** A message of a replacement. */
@@ -227,58 +227,58 @@ export type ProposedItem = ProposedNamed | ProposedMessage;
 
 /** A message of a replacement, named. */
 export interface ProposedNamed {
-  /** The entry that it stands for. */
+  /** The entry it comes from. */
   entryId?: EntryId;
-  /** What it says; absent for what the entry says. */
+  /** Its content; absent to use the entry's. */
   message?: ProposedMessage;
 }
 
 /** A message of a patch; its other fields are ignored. */
 export interface ProposedMessage {
-  /** Who says it. */
+  /** Its author. */
   role: Role;
-  /** What is said: a text, or parts. */
+  /** Its content: a text, or parts. */
   content: ProposedContent;
 }
 
-/** What a message of a patch says. */
+/** The content of a message in a patch. */
 export type ProposedContent = string | Array<Part>;
 
 /** A change of one cached message. */
 export interface ProposedEdit {
-  /** The entry whose message it is. */
+  /** The entry of the message. */
   entryId: EntryId;
-  /** What it says now; absent to take it out. */
+  /** The new message; absent to remove it. */
   message?: ProposedMessage;
 }
 
-/** The scope of an op on one request's own messages. */
+/** The scope of an op on messages of one request. */
 export type Uncached = "uncached";
 
-/** How a transform is shown to people. Means nothing to the server. */
+/** How a transform is shown to people. Has no meaning for the server. */
 export interface TransformDisplay {
   /** A heading. */
   title: string;
   /** A sentence. */
   summary?: string;
-  /** More to read. */
+  /** Longer text. */
   markdown?: string;
-  /** What a client draws it with. */
+  /** The renderer that a client uses. */
   rendererId?: string;
-  /** What it is given. */
+  /** The renderer's properties. */
   rendererProps?: unknown;
-  /** Whether it stands in the chat. */
+  /** True if it is shown in the chat. */
   showInChat?: boolean;
 }
 
 /**
- * A patch that every later request on this branch is made with, at its place. What is of another version, or has a field
- * that this one does not know, is not read as one: half of a patch is another patch.
+ * A patch that applies to every later request on this branch, at its position. Data of another version, or with an
+ * unknown field, is not parsed as one: half of a patch is a different patch.
  */
 export interface ContextTransform {
   /** The version of the patch's form: 1. */
   schemaVersion: number;
-  /** Who made it. */
+  /** Its author. */
   transformerName: string;
   /** The changes, in order. */
   patch: Array<PatchOp>;
@@ -286,9 +286,9 @@ export interface ContextTransform {
   display?: TransformDisplay;
 }
 
-/** What one request was made with beyond what the session's history says. Logged, never replayed. */
+/** Changes to one request beyond the session's history. Logged, never replayed. */
 export interface EphemeralChange {
-  /** The hook that made it. */
+  /** The hook that made them. */
   transformerName: string;
   /** The changes, in order. */
   patch: Array<PatchOp>;

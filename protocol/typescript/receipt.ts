@@ -2,40 +2,40 @@
 
 import type { ErrorCode } from "./errors.js";
 
-/** Stands on the answer that the request got. */
+/** Stored with the answer to the request. */
 export interface Receipt {
-  /** Which request of its turn, from 1. */
+  /** The number of the request within its turn, from 1. */
   request: number;
   /** Its tokens, as counted before it was sent. */
   tokens: number;
-  /** Of these, the longest beginning that it shares with the session's request before it, the last that was answered. */
+  /** Of these, the longest prefix shared with the session's previous answered request. */
   prefixTokens: number;
-  /** Where the two part, where the earlier one is not the beginning of this one. */
+  /** Where the two differ, if the earlier one is not a prefix of this one. */
   broke?: PrefixBreak;
-  /** The hooks that were asked for this request, in order. */
+  /** The hooks called for this request, in order. */
   hooks?: Array<HookRun>;
-  /** What a stored patch asked for and could not be had: the definition of a tool that has left, for instance. */
+  /** What a stored patch required but is unavailable, such as the definition of a tool that is gone. */
   notes?: Array<string>;
-  /** Fingerprints of what was sent, by which the next request is compared after a restart. */
+  /** Fingerprints of what was sent, with which the next request is compared after a restart. */
   sent?: Array<SentPart>;
 }
 
-/** Where a request parts from the one before it. */
+/** Where a request differs from the previous one. */
 export interface PrefixBreak {
   /**
-   * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message stands
-   * there now; `message` where it is none's.
+   * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message is
+   * now there; `message` if it has no entry.
    */
   part: string;
-  /** Why. */
+  /** The reason. */
   reason: BreakReason;
-  /** More about it: the patch's own reason, the hook's or the model's name. */
+  /** Further detail: the patch's own reason, the hook's or the model's name. */
   detail?: string;
-  /** Tokens of the request before that this one does not begin with. */
+  /** Tokens of the previous request that this one does not start with. */
   lostTokens: number;
 }
 
-/** Why a request does not begin as the one before it. */
+/** Why a request does not start with the previous one. */
 export type BreakReason =
   | "patch"
   | "compaction"
@@ -49,26 +49,26 @@ export type BreakReason =
   | "pins"
   | "unknown";
 
-/** A hook that was asked for a request. */
+/** A hook called for a request. */
 export interface HookRun {
   /** The hook. */
   hook: string;
-  /** What it was asked: `context:before_request`, `message` and the like. */
+  /** What it was called for: `context:before_request`, `message` and the like. */
   event: string;
-  /** What came of it. */
+  /** The outcome. */
   outcome: HookOutcome;
-  /** Milliseconds it took. */
+  /** Its duration in milliseconds. */
   durationMs: number;
-  /** An error code, where it failed. */
+  /** An error code, if it failed. */
   code?: ErrorCode;
 }
 
-/** What came of asking a hook. */
+/** The outcome of a hook call. */
 export type HookOutcome = "unchanged" | "changed" | "skipped" | "failed";
 
 /** A part of a request with its fingerprint. */
 export interface SentPart {
-  /** `tools`, `system:NAME`, `messages`, or `uncached` for the messages that were sent once. */
+  /** `tools`, `system:NAME`, `messages`, or `uncached` for messages sent once. */
   part: string;
   /** Its fingerprint. */
   hash: string;

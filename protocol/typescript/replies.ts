@@ -32,13 +32,13 @@ export interface Welcome {
   protocolVersion: number;
   /** The server. */
   server: Server;
-  /** What this server can do beyond the least: names that a client may look for. */
+  /** Optional features of this server, by name. */
   features: Array<string>;
   /** What these credentials allow: `sessions`, `operator`. */
   scopes: Array<string>;
-  /** The server pings every so many milliseconds. */
+  /** The interval between the server's pings in milliseconds. */
   heartbeatMs: number;
-  /** What it refuses. */
+  /** The server's limits. */
   limits: Limits;
 }
 
@@ -48,21 +48,21 @@ export interface Server {
   name: string;
   /** Its version. */
   version: string;
-  /** This process; another one after a restart. */
+  /** Identifies this process; changes after a restart. */
   instance: string;
-  /** The provider it talks to: `offline` or `openai`. */
+  /** The provider: `offline` or `openai`. */
   provider: string;
-  /** A sentence for the user where there is something to know, on the offline model for instance. */
+  /** A sentence for the user, for instance about the offline model. */
   notice?: string;
 }
 
-/** What the server refuses. */
+/** The server's limits. */
 export interface Limits {
   /** Bytes of a frame. */
   messageBytesMax: number;
-  /** Nested arrays and objects in a frame. */
+  /** Nesting of arrays and objects in a frame. */
   depthMax: number;
-  /** Inputs that may wait. */
+  /** Queued inputs. */
   queueItemsMax: number;
   /** Tools that one client may offer. */
   toolsMax: number;
@@ -74,13 +74,13 @@ export interface Limits {
 export interface SessionOpened {
   /** The session. */
   sessionId: SessionId;
-  /** What this connection is to it. */
+  /** This connection's role. */
   role: SessionRole;
-  /** Names the log; with `seq` a place to resume from. */
+  /** Identifies the log; with `seq`, a position to resume from. */
   epoch: string;
-  /** This reply speaks of everything up to this durable event; live events follow above it. */
+  /** This reply covers everything up to this durable event; live events follow. */
   asOfSeq: number;
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
   /** What the session is doing. */
   state: SessionState;
@@ -94,34 +94,34 @@ export interface SessionOpened {
   strategy: string;
   /** The other settings. */
   settings: SessionSettings;
-  /** How full the window is. */
+  /** The size of the context. */
   contextInfo: ContextInfo;
-  /** How a `resume` was served; absent where none was asked for. */
+  /** How a `resume` was served; absent if none was requested. */
   resumed?: Resumed;
   /** The newest entries on the path, oldest first; absent after a `replay`. */
   entries?: Array<Entry>;
-  /** Whether there are older entries on the path than these. */
+  /** True if there are older entries on the path than these. */
   more?: boolean;
   /** The running turn. */
   turn?: RunningTurn;
-  /** The last turn, where it ended without an answer and nothing was said since: what `retry_turn` would retry. */
+  /** The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry. */
   lastTurn?: EndedTurn;
   /**
-   * The newest turns that ended without an answer, oldest first, each with its place in the history; `lastTurn`
-   * is among them.
+   * The newest turns that ended without an answer, oldest first, each with its position in the history,
+   * including `lastTurn`.
    */
   unansweredTurns?: Array<UnansweredTurn>;
-  /** The newest compactions that somebody waited for and that failed, oldest first. */
+  /** The newest failed compactions that somebody waited for, oldest first. */
   failedCompactions?: Array<FailedCompaction>;
   /** The running compaction. */
   compaction?: RunningCompaction;
-  /** The compaction that was prepared and is held until it is due, counted as of now. */
+  /** The prepared compaction that is held until due, with current counts. */
   held?: CompactionPrepared;
-  /** Inputs that wait. */
+  /** Queued inputs. */
   queue: Array<QueueItem>;
-  /** Tool calls without an answer. */
+  /** Unanswered tool calls. */
   pending: Array<PendingCall>;
-  /** The entries that every compaction keeps word for word. */
+  /** The entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
   /** The compactions that were undone. */
   undone?: Array<EntryId>;
@@ -130,19 +130,19 @@ export interface SessionOpened {
 /** What a session is doing. */
 export type SessionState = "idle" | "running" | "compacting";
 
-/** Settings of a session beside model and strategy. */
+/** Settings of a session besides model and strategy. */
 export interface SessionSettings {
-  /** The system prompt; absent for the deployment's. */
+  /** The system prompt; absent to use the deployment's. */
   instructions?: string;
-  /** 0 to 2; absent for the provider's default. */
+  /** 0 to 2; absent to use the provider's default. */
   temperature?: number;
-  /** Most tokens an answer may have. */
+  /** The most tokens of an answer. */
   maxOutputTokens?: number;
-  /** How long the model should think. */
+  /** The reasoning effort. */
   reasoningEffort?: string;
-  /** The strategy's settings, where they differ from the deployment's. */
+  /** The strategy's settings that differ from the deployment's. */
   strategySettings?: StrategySettings;
-  /** The window that a refusal of the provider has shown, where it is smaller than the configured one. */
+  /** The window learned from a provider's refusal, if smaller than the configured one. */
   learnedWindowTokens?: number;
 }
 
@@ -157,7 +157,7 @@ export interface RunningTurn {
   items: Array<RunningItem>;
 }
 
-/** An item that is being streamed. */
+/** An item being streamed. */
 export interface RunningItem {
   /** The id that its entry will have. */
   itemId: EntryId;
@@ -169,17 +169,17 @@ export interface RunningItem {
 export interface EndedTurn {
   /** The turn. */
   turnId: TurnId;
-  /** How it ended. */
+  /** Its status. */
   status: TurnStatus;
   /** What went wrong, on `failed`. */
   error?: ErrorBody;
 }
 
-/** A turn that ended without an answer, at its place in the history. */
+/** A turn that ended without an answer, with its position in the history. */
 export interface UnansweredTurn {
   /** The turn. */
   turnId: TurnId;
-  /** How it ended. */
+  /** Its status. */
   status: TurnStatus;
   /** What went wrong, on `failed`. */
   error?: ErrorBody;
@@ -187,7 +187,7 @@ export interface UnansweredTurn {
   leafId: EntryId | null;
 }
 
-/** A compaction that failed, at its place in the history. */
+/** A failed compaction, with its position in the history. */
 export interface FailedCompaction {
   /** The job. */
   jobId: JobId;
@@ -203,44 +203,44 @@ export interface FailedCompaction {
 export interface RunningCompaction {
   /** The job. */
   jobId: JobId;
-  /** What it is at. */
+  /** Its phase. */
   phase: string;
-  /** Whether turns go on meanwhile. */
+  /** True if turns continue meanwhile. */
   background?: boolean;
 }
 
-/** An input that waits. */
+/** A queued input. */
 export interface QueueItem {
-  /** The command that brought it. */
+  /** The command that sent it. */
   commandId: CommandId;
-  /** What it says. */
+  /** Its content. */
   content: Array<Part>;
-  /** It goes with the next request of the running turn, before those that wait their own. */
+  /** If true, it is sent with the next request of the running turn, before other queued inputs. */
   steer?: boolean;
-  /** It is a message of a client's (`append_custom_message`), which asks for no answer. */
+  /** Set for a client's message (`append_custom_message`), which requests no answer. */
   custom?: QueuedCustom;
   /**
-   * It was said while this `navigate` was at work, for the place that it goes to. When the move comes to nothing
-   * it stays in line until another move arrives or `edit_queue` lets it go.
+   * The `navigate` during which it was sent, for whose target it is. If the move fails, it stays in the queue
+   * until another move arrives or `edit_queue` releases it.
    */
   after?: CommandId;
-  /** The id that its entry will have; absent of a client's message, and of what older versions put in line. */
+  /** The id that its entry will have; absent for a client's message, and for inputs queued by older versions. */
   entryId?: EntryId;
 }
 
-/** What makes a waiting message a client's own. */
+/** The further fields of a client's queued message. */
 export interface QueuedCustom {
   /** The id that its entry will have. */
   entryId: EntryId;
-  /** What kind of message, in the client's own words. */
+  /** The kind of message, chosen by the client. */
   customType: string;
-  /** Whether it should be shown to people. */
+  /** True if it should be shown to people. */
   display: boolean;
-  /** More for programs; never sent to the model. */
+  /** Further data for programs; never sent to the model. */
   details?: unknown;
 }
 
-/** A tool call without an answer. */
+/** An unanswered tool call. */
 export interface PendingCall {
   /** The call. */
   callId: CallId;
@@ -250,17 +250,17 @@ export interface PendingCall {
   name: string;
   /** The arguments, JSON text. */
   arguments: string;
-  /** When it fails. */
+  /** When it fails if it is not answered. */
   deadline: Timestamp;
 }
 
-/** An entry that every compaction keeps word for word. */
+/** An entry that every compaction keeps verbatim. */
 export interface Pin {
   /** The entry. */
   entryId: EntryId;
-  /** The entry that was pinned, where this one only goes with it: a tool's answer with its call. */
+  /** The entry that was pinned, if this one only accompanies it: a tool result with its call. */
   with?: EntryId;
-  /** The compaction that had taken it out of the model's sight when it was pinned; absent where the model saw it. */
+  /** The compaction that had replaced it when it was pinned; absent if the model saw it. */
   under?: EntryId;
 }
 
@@ -268,7 +268,7 @@ export interface Pin {
 export interface Sessions {
   /** The sessions, newest first. */
   items: Array<SessionItem>;
-  /** Ask with this for the next page; absent on the last. */
+  /** The cursor for the next page; absent on the last. */
   nextCursor?: string;
 }
 
@@ -276,31 +276,25 @@ export interface Sessions {
 export interface SessionItem {
   /** The session. */
   sessionId: SessionId;
-  /** Its name; empty where it has none. */
+  /** Its name; empty if it has none. */
   name: string;
-  /** When it was made. */
+  /** When it was created. */
   createdAt: Timestamp;
   /** When something was last written to it. */
   updatedAt: Timestamp;
-  /** How many entries its tree has. */
+  /** The number of entries in its tree. */
   entries: number;
   /** Tokens of its next request. */
   tokenCount: number;
-  /** Of its window, in percent, held within 0 to 100. */
+  /** The share of the window in percent, clamped to 0 to 100. */
   usagePercent: number;
-  /**
-   * What its requests have cost, in billionths of a US dollar, as far as that is known; absent where it is of
-   * none.
-   */
+  /** The known cost of its requests, in billionths of a US dollar; absent if no cost is known. */
   costNanoUsd?: number;
-  /**
-   * Of its requests, those whose cost is not known and not in `costNanoUsd`; only beside it, and only where
-   * there are some.
-   */
+  /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
   unpricedRequests?: number;
   /** What it is doing. */
   state: SessionState;
-  /** It was deleted: take it out of the list. Only in `session_changed`. */
+  /** True if it was deleted: remove it from the list. Only in `session_changed`. */
   deleted?: boolean;
 }
 
@@ -308,13 +302,13 @@ export interface SessionItem {
 export interface Entries {
   /** The entries, oldest first. */
   items: Array<Entry>;
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
-  /** This reply speaks of everything up to this durable event. */
+  /** This reply covers everything up to this durable event. */
   asOfSeq: number;
-  /** Whether there are more in the direction that was asked for. */
+  /** True if there are more in the requested direction. */
   more: boolean;
-  /** The `seq` of records that belong here and do not read back; absent where all do. */
+  /** The `seq` of damaged records in this range; absent if there are none. */
   damaged?: Array<number>;
 }
 
@@ -322,7 +316,7 @@ export interface Entries {
 export interface Pong {
   /** The newest durable event of the open session; 0 without one. */
   seq: number;
-  /** Whether the client has seen it; `false` means reopen with `resume`. */
+  /** True if the client has seen it; if `false`, reopen with `resume`. */
   inSync: boolean;
   /** The server's time. */
   serverTime: Timestamp;
@@ -330,15 +324,15 @@ export interface Pong {
 
 /** Payload of `accepted`. */
 export interface Accepted {
-  /** The entry that was written; absent while the input waits. */
+  /** The entry that was written; absent while the input is queued. */
   entryId?: EntryId;
-  /** The turn that was started; absent while the input waits. */
+  /** The turn that was started; absent while the input is queued. */
   turnId?: TurnId;
-  /** Whether the input waits for its turn. */
+  /** True if the input is queued. */
   queued: boolean;
-  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  /** This reply covers everything up to this durable event; what the command caused follows. */
   asOfSeq: number;
-  /** The command had been taken before; this is its first answer. */
+  /** True if the command had been executed before; this is its first reply. */
   duplicate?: boolean;
 }
 
@@ -348,9 +342,9 @@ export interface Done {
   jobId?: JobId;
   /** The entry that was written, or will be before the next request. */
   entryId?: EntryId;
-  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  /** This reply covers everything up to this durable event; what the command caused follows. */
   asOfSeq?: number;
-  /** The command had been taken before; this is its first answer. */
+  /** True if the command had been executed before; this is its first reply. */
   duplicate?: boolean;
 }
 
@@ -358,81 +352,81 @@ export interface Done {
 export interface Context {
   /** What the next request would send. */
   envelope?: ContextEnvelope;
-  /** The same as text to read. */
+  /** The same as readable text. */
   markdown?: string;
   /** Its tokens. */
   tokens: number;
-  /** What it would share with the session's request before it. */
+  /** The receipt it would have compared with the session's previous request. */
   receipt?: Receipt;
 }
 
 /** Payload of `compaction_preview`: what `manual_compact { previewId }` would do. */
 export interface CompactionPreview {
-  /** Names it to `manual_compact`. */
+  /** Identifies it in `manual_compact`. */
   previewId: JobId;
-  /** Until when it can be applied. */
+  /** When it expires. */
   expiresAt: Timestamp;
-  /** The summary; empty where nothing would be summarised. */
+  /** The summary; empty if nothing would be summarised. */
   summary: string;
-  /** Its form; absent where none would be made, and where a hook made it. */
+  /** Its form; absent if none would be made, and if a hook made it. */
   form?: SummaryForm;
-  /** Which way of making room it takes. */
+  /** The fallback step that succeeded. */
   rung: CompactionRung;
-  /** The gentler ways that were tried before, and why they did not do. */
+  /** The steps tried before, and why each failed or saved too little. */
   failedRungs?: Array<FailedRung>;
-  /** The first entry that would be kept; absent where none would. */
+  /** The first entry to be kept; absent if none would be. */
   cutEntryId?: EntryId;
-  /** Older entries that would be kept word for word. */
+  /** Older entries to be kept verbatim. */
   keptEntryIds: Array<EntryId>;
   /** Entries whose tool results would be shown as a short note. */
   clearedEntryIds?: Array<EntryId>;
-  /** What the model would not see any more. */
+  /** What the model would no longer see. */
   dropped: Stretch;
-  /** What it would still see, the summary left out. */
+  /** What it would still see, without the summary. */
   kept: Stretch;
-  /** Tokens of the next request now. */
+  /** Tokens of the next request. */
   oldTokenCount: number;
-  /** Tokens of the same request then. */
+  /** Tokens of the same request after the compaction. */
   newTokenCount: number;
-  /** What of the summary was looked after. */
+  /** The facts checked in the summary. */
   retained?: Retained;
-  /** What making the summary has cost; absent where the model was not asked. */
+  /** The usage of the summary requests; absent if the model was not used. */
   cost?: Usage;
 }
 
 /** Some messages of a context. */
 export interface Stretch {
-  /** How many messages. */
+  /** The number of messages. */
   count: number;
   /** Their tokens. */
   tokens: number;
   /** The first one's entry. */
   from?: EntryId;
-  /** The last one's. */
+  /** The last one's entry. */
   to?: EntryId;
 }
 
 /** Payload of `navigated`. */
 export interface Navigated {
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
-  /** The input to be edited, of a move to before it. */
+  /** The input to edit, if the move was to before it. */
   input?: Array<Part>;
-  /** The summary of the branch that was left. */
+  /** The summary of the abandoned branch. */
   branchSummaryEntryId?: EntryId;
-  /** This reply speaks of everything up to this durable event; what the command caused follows above it. */
+  /** This reply covers everything up to this durable event; what the command caused follows. */
   asOfSeq: number;
-  /** The command had been taken before; this is its first answer. */
+  /** True if the command had been executed before; this is its first reply. */
   duplicate?: boolean;
 }
 
 /** Payload of `forked`. */
 export interface Forked {
-  /** The new session; open it as any other. */
+  /** The new session; open it like any other. */
   sessionId: SessionId;
-  /** The input to be edited, of a fork before it. */
+  /** The input to edit, if the fork was before it. */
   input?: Array<Part>;
-  /** The command had been taken before; this is its first answer. */
+  /** True if the command had been executed before; this is its first reply. */
   duplicate?: boolean;
 }
 
@@ -440,28 +434,31 @@ export interface Forked {
 export interface Tree {
   /** The entries, parents before their children. */
   nodes: Array<TreeNode>;
-  /** The entry from which the session goes on; `null` before the first. */
+  /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
-  /** This reply speaks of everything up to this durable event. */
+  /** This reply covers everything up to this durable event. */
   asOfSeq: number;
-  /** Whether entries were left out: those below nodes whose `childCount` is larger than their children here. */
+  /**
+   * True if entries were left out: those below nodes whose `childCount` is larger than their number of children
+   * here.
+   */
   more: boolean;
 }
 
-/** An entry as the tree shows it. */
+/** An entry of the tree. */
 export interface TreeNode {
   /** The entry. */
   entryId: EntryId;
-  /** The entry it hangs from; `null` for a root. */
+  /** Its parent; `null` for a root. */
   parentId: EntryId | null;
-  /** Its type; a message's has its role behind it, `message:user`. */
+  /** Its type; a message's includes its role, as in `message:user`. */
   type: string;
-  /** The beginning of what it says, one line of at most 80 characters. */
+  /** The start of its text, one line of at most 80 characters. */
   preview: string;
-  /** Its name. */
+  /** Its label. */
   label?: string;
-  /** When it was made. */
+  /** When it was created. */
   timestamp: Timestamp;
-  /** How many entries hang from it. */
+  /** The number of its children. */
   childCount: number;
 }

@@ -14,7 +14,7 @@ export type Command =
 
 /** Payload of `user_input`. */
 export interface UserInput {
-  /** OpenAI Responses input items; fields that we do not know are left out. */
+  /** OpenAI Responses input items; unknown fields are ignored. */
   input: Array<InputItem>;
   /** Accepted and ignored. */
   previousResponseId?: string;
@@ -24,9 +24,9 @@ export interface UserInput {
 export interface ApprovalResponse {
   /** The decision. */
   review: Review;
-  /** Echo of the patch; the server's own copy counts. */
+  /** An echo of the patch, which is ignored in favour of the server's own copy. */
   applyPatch?: unknown;
-  /** What to tell the model when it is denied. */
+  /** What to tell the model on a denial. */
   customDenyMessage?: string;
   /** A client's explanation. */
   explanation?: string;
@@ -36,8 +36,8 @@ export interface ApprovalResponse {
 export type Review = "yes" | "no-exit" | "no-continue" | "always" | "explain";
 
 /**
- * What the server sends a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style
- * strategy names.
+ * Events sent to a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style strategy
+ * names.
  */
 export type Event =
   | { type: "loading_state"; payload: LoadingState }
@@ -49,7 +49,7 @@ export type Event =
 
 /** Payload of `loading_state`. */
 export interface LoadingState {
-  /** Whether a turn is running. */
+  /** True if a turn is running. */
   loading: boolean;
 }
 
@@ -57,7 +57,7 @@ export interface LoadingState {
 export type ResponseItem =
   | {
       type: "message";
-      /** Its own id: the original client appends texts that share one. */
+      /** Its own id: the original client concatenates texts with the same id. */
       id: string;
       /** `assistant`. */
       role: string;
@@ -88,7 +88,7 @@ export type ResponseItem =
       type: "reasoning";
       /** Its own id. */
       id: string;
-      /** The thoughts. */
+      /** The reasoning text. */
       content: Array<ItemContent>;
       /** Empty; newer clients read `summary`. */
       summary: Array<ItemContent>;
@@ -107,7 +107,7 @@ export type ItemContent =
       text: string;
     };
 
-/** Payload of `agent_finished`: exactly this field, the original client prints any other. */
+/** Payload of `agent_finished`: exactly this field, because the original client prints any other. */
 export interface AgentFinished {
   /** The turn. */
   responseId: string;
@@ -117,6 +117,6 @@ export interface AgentFinished {
 export interface Error {
   /** What went wrong. */
   message: string;
-  /** The code, and whether trying again may help. */
+  /** The code, and whether a retry may help. */
   details: ErrorDetails;
 }

@@ -1,12 +1,13 @@
-//! Lays out one TypeScript declaration: a field a line, its doc comment above it, a union's members one below another.
+//! Formats one TypeScript declaration: one field per line with its doc comment above, the members of a union on
+//! separate lines.
 //!
-//! Reads the part of TypeScript in which the declarations come: objects, unions, intersections, literals, names with
-//! arguments. Anything else is a fault of the types and stops the test.
+//! Parses the subset of TypeScript that declarations use: objects, unions, intersections, literals, names with
+//! arguments. Anything else is an error in the types and fails the test.
 
-/// Columns a line may have before a union is broken into lines.
+/// The line width above which a union is split into lines.
 const COLUMNS_MAX: usize = 110;
 
-/// Lays out `type Name = …;`, with its doc comment, as an exported declaration.
+/// Formats `type Name = …;`, with its doc comment, as an exported declaration.
 pub(super) fn declaration(docs: Option<&str>, text: &str) -> String {
     let tokens = tokens(text);
     let mut reader = Reader { tokens: &tokens, at: 0 };
@@ -46,7 +47,7 @@ pub(super) fn declaration(docs: Option<&str>, text: &str) -> String {
     out
 }
 
-/// A doc comment, `indent` columns in.
+/// Formats a doc comment, indented by `indent` columns.
 pub(super) fn comment(text: &str, indent: usize) -> String {
     let pad = " ".repeat(indent);
     if text.contains('\n') {
@@ -276,7 +277,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// What a doc comment says, without its stars.
+/// Returns the text of a doc comment, without its stars.
 fn comment_text(comment: &str) -> String {
     let lines = comment.lines().map(|line| {
         let line = line.trim();

@@ -1,7 +1,7 @@
-//! JSON Schema of whole frames, one definition a message.
+//! JSON Schema of whole frames, one definition per message.
 //!
-//! What holds: what a v2 client sends is closed (`additionalProperties: false`), what the server sends and everything
-//! of v1 is open; an optional field is absent rather than null; every definition is reached from the root.
+//! Invariants: what a v2 client sends is closed (`additionalProperties: false`), what the server sends and everything
+//! in v1 is open; an optional field is absent rather than null; every definition is reachable from the root.
 
 use super::{Dialect, Kind, Message, NOTICE};
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn v2() -> Dialect {
     document.finish()
 }
 
-/// Who writes a frame: decides whether the schema says what is read or what is written.
+/// The side that writes a frame, which decides whether the schema describes reading or writing.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Client,
@@ -47,7 +47,7 @@ enum Side {
 
 struct Document {
     title: &'static str,
-    /// Whether unknown fields of a command are refused.
+    /// True if unknown fields of a command are refused.
     closed: bool,
     definitions: BTreeMap<String, Value>,
     unions: BTreeMap<&'static str, Vec<Value>>,
@@ -59,7 +59,7 @@ impl Document {
         Self { title, closed: false, definitions: BTreeMap::new(), unions: BTreeMap::new(), messages: Vec::new() }
     }
 
-    /// Adds all that one side writes: each variant of an enum of messages becomes a frame of its own.
+    /// Adds everything that one side writes: each variant of an enum of messages becomes a frame.
     fn add(&mut self, side: Side, messages: impl FnOnce(&mut SchemaGenerator) -> Vec<(Kind, Vec<Value>)>) {
         let settings = SchemaSettings::draft2020_12();
         let settings = if side == Side::Server { settings.for_serialize() } else { settings };
@@ -75,8 +75,8 @@ impl Document {
         }
     }
 
-    /// Takes over the definitions. Where the other side has one of the same name that differs, this one gets another
-    /// name: what is closed for a client that writes it is open for one that reads it.
+    /// Merges the definitions. If the other side has a different one with the same name, this one is renamed: what is
+    /// closed for a client that writes it is open for one that reads it.
     fn merge(&mut self, side: Side, mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, String> {
         let mut renamed = BTreeMap::new();
         for (name, definition) in &mut definitions {
@@ -122,7 +122,7 @@ impl Document {
             "required": required,
         });
         if kind == Kind::Command && self.closed {
-            // A `seq` is taken in the envelope of a command, so that a frame that was read can be sent on.
+            // A command's envelope accepts a `seq`, so that a received frame can be sent on.
             frame["properties"]["seq"] = json!({ "type": "integer", "minimum": 0, "description": "Ignored." });
             frame["additionalProperties"] = json!(false);
         }
@@ -185,14 +185,14 @@ impl Document {
     }
 }
 
-/// The variants of an enum as schemas; their payloads become definitions of `generator`.
+/// Returns the variants of an enum as schemas; their payloads become definitions of `generator`.
 fn variants<T: JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
     let schema = T::json_schema(generator).to_value();
     schema["oneOf"].as_array().expect("an enum of messages has a schema per variant").clone()
 }
 
-/// Takes out what is true of Rust and not of JSON: names of integer types, and `null` for absent where the dialect
-/// does without. What the server writes is open, whatever the type says about reading it.
+/// Removes what applies to Rust but not to JSON: names of integer types, and `null` for absent where the version does
+/// not allow it. What the server writes is open, whatever the type says about reading it.
 fn tidy(schema: &mut Value, open: bool, absent_not_null: bool) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(|item| tidy(item, open, absent_not_null)),

@@ -1,6 +1,6 @@
-//! TypeScript of the types, a file a module, and the frames that hold them.
+//! TypeScript types, one file per module, and the frames that contain them.
 //!
-//! What holds: only types, nothing to run; every name but v1's is unique, so that `index.ts` can hand out all of them.
+//! Invariants: types only, no code; every name except v1's is unique, so that `index.ts` can export all of them.
 
 use super::{NOTICE, REPLIES, layout, schema};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
 };
 use ts_rs::{Config, TS, TypeVisitor};
 
-/// Module of the crate, and the file its types go to; in the order of `index.ts`.
+/// The file for the types of each module, in the order of `index.ts`.
 const FILES: &[(&str, &str)] = &[
     ("command", "commands"),
     ("reply", "replies"),
@@ -32,7 +32,7 @@ const FILES: &[(&str, &str)] = &[
     ("v1", "v1"),
 ];
 
-/// Where reading begins, and in which file.
+/// The root types, and the file of each.
 const ROOTS: &[(&str, &str)] = &[
     ("Command", "commands"),
     ("Reply", "replies"),
@@ -44,7 +44,7 @@ const ROOTS: &[(&str, &str)] = &[
     ("Event", "v1"),
 ];
 
-/// Every file below `typescript/`, by name.
+/// Returns every file below `typescript/`, by name.
 pub(super) fn files() -> Vec<(String, String)> {
     let mut types = Types { config: Config::new().with_large_int("number"), declared: Vec::new() };
     types.visit::<command::Command>();
@@ -52,7 +52,7 @@ pub(super) fn files() -> Vec<(String, String)> {
     types.visit::<event::Event>();
     types.visit::<event::EphemeralEvent>();
     types.visit::<Entry>();
-    // What a webhook answers; over the socket it is `hook_result`.
+    // A webhook's answer; over the socket it is `hook_result`.
     types.visit::<hook::HookAnswer>();
     types.visit::<v1::Command>();
     types.visit::<v1::Event>();
@@ -72,7 +72,7 @@ struct Declared {
     file: &'static str,
     name: String,
     text: String,
-    /// Names it uses, and the files they are in.
+    /// The names it uses, and their files.
     uses: BTreeSet<(String, &'static str)>,
 }
 
@@ -101,7 +101,7 @@ impl TypeVisitor for Types {
 }
 
 impl Types {
-    /// In the order of reading: a type before those that it names. The visitor's own order differs between builds.
+    /// Sorts in reading order: a type before those that it names. The visitor's own order differs between builds.
     fn put_in_order(&mut self) {
         let mut waiting = std::mem::take(&mut self.declared);
         waiting.sort_by(|a, b| (a.file, &a.name).cmp(&(b.file, &b.name)));
@@ -126,7 +126,7 @@ impl Types {
         let here: Vec<&Declared> = self.declared.iter().filter(|declared| declared.file == file).collect();
         let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (name, from) in here.iter().flat_map(|declared| &declared.uses) {
-            // A type that was flattened away is among the dependencies without being named.
+            // A flattened type is among the dependencies without being named.
             if *from != file && here.iter().any(|declared| names(&declared.text, name)) {
                 imports.entry(from).or_default().insert(name);
             }
@@ -158,14 +158,15 @@ impl TypeVisitor for Uses<'_> {
     }
 }
 
-/// The file of a type of this crate; `None` for others, and for boxes and lists, whose content is visited by itself.
+/// Returns the file of a type of this crate; `None` for others, and for boxes and lists, whose content is visited
+/// separately.
 fn file_of<T: TS + ?Sized>() -> Option<&'static str> {
     let module = type_name::<T>().strip_prefix("reseed_protocol::")?.split("::").next()?;
     let (_, file) = FILES.iter().find(|(name, _)| *name == module).expect("each module has a file in FILES");
     Some(file)
 }
 
-/// Whether `text` has `name` as a whole word.
+/// Returns true if `text` contains `name` as a whole word.
 fn names(text: &str, name: &str) -> bool {
     text.split(not_of_a_name).any(|word| word == name)
 }
@@ -174,7 +175,7 @@ fn not_of_a_name(c: char) -> bool {
     !(c.is_alphanumeric() || c == '_')
 }
 
-/// A payload in which nothing is required may be left out.
+/// Makes a payload without required fields optional.
 fn with_optional_payloads(mut declaration: String) -> String {
     let schema = schema::v2().schema;
     for name in command::Command::NAMES {

@@ -1,7 +1,7 @@
-//! The message in a hook's answer, read strictly.
+//! The message in a hook's answer, parsed strictly.
 //!
-//! [`Message`] and [`Part`] are also what is stored and imported, so they read over fields that they do not know. In an
-//! answer an unknown field is refused by name instead: a field that is dropped silently can change what a message says.
+//! [`Message`] and [`Part`] are also the stored and imported forms, so they ignore unknown fields. In an answer an
+//! unknown field is refused by name instead: a silently dropped field can change what a message says.
 
 use crate::{
     CallId,
@@ -10,14 +10,14 @@ use crate::{
 };
 use serde::{Deserialize, Deserializer};
 
-/// The message in place of the one asked about. Its role and content count; the other fields of a message are ignored.
+/// The replacement message. Only its role and content matter; the other fields of a message are ignored.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema), schemars(rename = "AnsweredMessage"))]
 #[serde(remote = "Message", rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AnsweredMessage {
-    /// Who said it.
+    /// Its author.
     role: Role,
-    /// What was said, in order.
+    /// Its content, in order.
     #[serde(deserialize_with = "parts")]
     #[cfg_attr(feature = "codegen", schemars(with = "Vec<AnsweredPart>"))]
     content: Vec<Part>,
@@ -41,7 +41,7 @@ pub(super) struct AnsweredMessage {
     incomplete: bool,
 }
 
-/// A piece of that message.
+/// A part of that message.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema), schemars(rename = "AnsweredPart"))]
 #[serde(remote = "Part", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
@@ -51,7 +51,7 @@ enum AnsweredPart {
         /// The text.
         text: String,
     },
-    /// A picture, by address or as a `data:` URL.
+    /// An image, by address or as a `data:` URL.
     Image {
         /// `https:` or `data:` URL.
         url: String,
@@ -59,36 +59,36 @@ enum AnsweredPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
-    /// What the model thought before it answered.
+    /// The model's reasoning before it answered.
     Reasoning {
-        /// The readable part, empty where the provider hides it.
+        /// The readable part; empty if the provider hides it.
         text: String,
-        /// The provider's own item, as the call had it.
+        /// The provider's own item, as in the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payload: Option<serde_json::Value>,
     },
-    /// The model asks for a tool.
+    /// A tool call by the model.
     ToolCall {
-        /// Names this call, as the call to the hook did.
+        /// Identifies this call, as in the hook call.
         call_id: CallId,
         /// The tool's name.
         name: String,
         /// The arguments as the model wrote them.
         arguments: String,
     },
-    /// What a tool answered.
+    /// The result of a tool.
     ToolResult {
-        /// The call that this answers.
+        /// The call that it answers.
         call_id: CallId,
-        /// The answer, as text for the model.
+        /// The output, as text for the model.
         output: String,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
 }
 
-/// Reads the message of an answer.
+/// Parses the message of an answer.
 pub(super) fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Message>, D::Error> {
     #[derive(Deserialize)]
     struct Strict(#[serde(with = "AnsweredMessage")] Message);

@@ -1,6 +1,6 @@
-//! The forms in which a hook may answer an op, for the schema and the TypeScript types: as the server stores it, or as the
-//! proposal writes it that these ops follow (pull request 383 of pi-mono). The server brings the second to the first
-//! when it reads an answer.
+//! The forms in which a hook may answer with an op, for the schema and the TypeScript types: as the server stores it,
+//! or as in the proposal that these ops follow (pull request 383 of pi-mono). The server converts the second to the
+//! first when it parses an answer.
 
 use super::PatchOp;
 use crate::{EntryId, Part, Role, Timestamp, context::SystemPart, context::ToolDefinition};
@@ -8,17 +8,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use ts_rs::TS;
 
-/// An op as a hook may answer it.
+/// An op in a hook's answer.
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(untagged)]
 pub enum SubmittedOp {
-    /// As it is stored.
+    /// In the stored form.
     Stored(PatchOp),
-    /// As the proposal writes it.
+    /// In the proposal's form.
     Proposed(ProposedOp),
 }
 
-/// An op as the proposal writes it: it may say its scope, and its messages may be bare, with a plain string as content.
+/// An op in the proposal's form: it may have a scope, and its messages may be bare, with a plain string as content.
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(tag = "op", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum ProposedOp {
@@ -32,7 +32,7 @@ pub enum ProposedOp {
         part_name: String,
         /// Its text.
         text: String,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -43,7 +43,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The part.
         part_name: String,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -54,7 +54,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The parts, in order.
         parts: Vec<SystemPart>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -65,7 +65,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The definitions, in order.
         tools: Vec<ToolDefinition>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -76,7 +76,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The tools' names.
         tool_names: Vec<String>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -87,7 +87,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The messages, in order.
         messages: Vec<ProposedItem>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -98,7 +98,7 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The changes.
         edits: Vec<ProposedEdit>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -128,7 +128,7 @@ pub enum ProposedOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         reasoning: Option<String>,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
@@ -139,36 +139,36 @@ pub enum ProposedOp {
         scope: Option<Cached>,
         /// The summary.
         summary: String,
-        /// The first entry that is kept; absent when none is.
+        /// The first kept entry; absent if none is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         first_kept_entry_id: Option<EntryId>,
-        /// Older entries that are kept, between the summary and the first kept one.
+        /// Older kept entries, between the summary and the first kept one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         kept_entry_ids: Option<Vec<EntryId>>,
         /// When it was made.
         timestamp: Timestamp,
-        /// Tokens of the request before.
+        /// Tokens of the request before it.
         tokens_before: u64,
-        /// Why the provider's cache is given up.
+        /// Why the provider's cache is invalidated.
         invalidate_cache_reason: String,
     },
 }
 
-/// The scope of an op on what a provider can cache.
+/// The scope of an op on cacheable content.
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Cached {
-    /// What a provider can cache.
+    /// Cacheable content.
     Cached,
 }
 
-/// The scope of an op on one request's own messages.
+/// The scope of an op on messages of one request.
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Uncached {
-    /// What one request alone is sent.
+    /// Messages of one request.
     Uncached,
 }
 
@@ -176,9 +176,9 @@ pub enum Uncached {
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(untagged)]
 pub enum ProposedItem {
-    /// An entry, or a message in its place, or one that no entry holds.
+    /// An entry, a message in its place, or a message without an entry.
     Named(ProposedNamed),
-    /// A message that no entry holds.
+    /// A message without an entry.
     Bare(ProposedMessage),
 }
 
@@ -187,10 +187,10 @@ pub enum ProposedItem {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[ts(optional_fields)]
 pub struct ProposedNamed {
-    /// The entry that it stands for.
+    /// The entry it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_id: Option<EntryId>,
-    /// What it says; absent for what the entry says.
+    /// Its content; absent to use the entry's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<ProposedMessage>,
 }
@@ -200,9 +200,9 @@ pub struct ProposedNamed {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[ts(optional_fields)]
 pub struct ProposedEdit {
-    /// The entry whose message it is.
+    /// The entry of the message.
     pub entry_id: EntryId,
-    /// What it says now; absent to take it out.
+    /// The new message; absent to remove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<ProposedMessage>,
 }
@@ -210,13 +210,13 @@ pub struct ProposedEdit {
 /// A message of a patch; its other fields are ignored.
 #[derive(Serialize, JsonSchema, TS)]
 pub struct ProposedMessage {
-    /// Who says it.
+    /// Its author.
     pub role: Role,
-    /// What is said: a text, or parts.
+    /// Its content: a text, or parts.
     pub content: ProposedContent,
 }
 
-/// What a message of a patch says.
+/// The content of a message in a patch.
 #[derive(Serialize, JsonSchema, TS)]
 #[serde(untagged)]
 pub enum ProposedContent {
