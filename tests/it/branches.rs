@@ -1,5 +1,5 @@
-//! Moving about in the tree over a real socket: asking from an earlier entry, moving with and without a summary of the
-//! branch that is left, what waits in line, and what clients write into the tree.
+//! Moving in the tree over a real socket: asking from an earlier entry, moving with and without a summary of the
+//! abandoned branch, the queue, and what clients write into the tree.
 
 mod annotations;
 mod asking;
@@ -11,7 +11,7 @@ use reseed::{core::model::ModelRequest, provider::scripted::Scripted};
 use reseed_protocol::{Part, Role};
 use serde_json::{Value, json};
 
-/// A conversation of these questions, each answered by `re: question`; the entries' ids in order, and the parts.
+/// A conversation of these questions, each answered by `re: question`; with the entries' ids in order, and the parts.
 struct Talk {
     server: Server,
     client: Client,
@@ -21,12 +21,12 @@ struct Talk {
     entries: Vec<String>,
 }
 
-/// What the model says to a question.
+/// Returns the model's answer to a question.
 fn answer_to(request: &ModelRequest) -> String {
     format!("re: {}", said(request).pop().unwrap_or_default())
 }
 
-/// What a request tells the model, one line a message.
+/// Returns a request's messages, one line per message.
 fn said(request: &ModelRequest) -> Vec<String> {
     let line = |part: &Part| match part {
         Part::Text { text } => text.clone(),
@@ -58,7 +58,7 @@ impl Talk {
         talk
     }
 
-    /// The path to the leaf: ids and what each entry says, or its type.
+    /// Returns the path to the leaf: ids and each entry's text, or its type.
     async fn path(&mut self) -> Vec<(String, String)> {
         let page = self.client.ask("get_entries", json!({ "path": true, "limit": 500 })).await;
         let items = page["payload"]["items"].as_array().unwrap_or_else(|| panic!("{page}")).clone();
@@ -73,12 +73,12 @@ impl Talk {
         self.path().await.into_iter().map(|(_, text)| text).collect()
     }
 
-    /// What the newest request told the model.
+    /// Returns the messages of the newest request.
     fn last_said(&self) -> Vec<String> {
         said(self.model.requests().last().unwrap())
     }
 
-    /// Another connection to the same session, after the first has gone.
+    /// Opens another connection to the same session, after the first has gone.
     async fn reopened(self) -> (Server, Scripted, Client, Value) {
         let Self { server, client, model, session, .. } = self;
         client.hang_up();
@@ -89,7 +89,7 @@ impl Talk {
     }
 }
 
-/// That a reply is an error of this code, on this field where one is named.
+/// Checks that a reply is an error with this code, and on this field if one is given.
 #[track_caller]
 fn refused(reply: &Value, code: &str, field: Option<&str>) {
     assert_eq!(reply["payload"]["code"], code, "{reply}");

@@ -1,5 +1,5 @@
-//! What a provider can keep in its cache: every request begins with the very bytes of the one before it, and where one
-//! does not, its receipt says where and why.
+//! What a provider can cache: every request starts with the exact bytes of the previous one; if not, its receipt says
+//! where and why.
 
 mod breaks;
 mod golden;
@@ -16,7 +16,7 @@ use serde_json::{Value, json, value::RawValue};
 /// Turns of the long conversation.
 const TURNS: u64 = 100;
 
-/// A request's body, each part as its bytes came.
+/// A request's body, each part in its original bytes.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
@@ -31,14 +31,16 @@ struct Body<'a> {
     input: Vec<&'a RawValue>,
 }
 
-/// What a provider's cache reads of a request, in its order: the model whose cache it is, tools, instructions, messages.
+/// Returns what a provider's cache compares in a request, in order: the model whose cache it is, tools, instructions,
+/// messages.
 fn read_by_a_cache(asked: &Asked) -> Vec<&str> {
     let body: Body<'_> = serde_json::from_str(&asked.raw).unwrap_or_else(|error| panic!("{error}: {}", asked.raw));
     let head = [Some(body.model), body.tools, body.instructions].map(|part| part.map_or("", RawValue::get));
     head.into_iter().chain(body.messages.into_iter().chain(body.input).map(RawValue::get)).collect()
 }
 
-/// Whether every request begins with all of the one before it, byte for byte; otherwise where the first does not.
+/// Checks that every request starts with all of the previous one, byte for byte; otherwise returns where the first one
+/// does not.
 fn check_unbroken(requests: &[Asked]) -> Result<(), String> {
     for (number, pair) in requests.windows(2).enumerate() {
         let (before, after) = (read_by_a_cache(&pair[0]), read_by_a_cache(&pair[1]));
@@ -51,7 +53,7 @@ fn check_unbroken(requests: &[Asked]) -> Result<(), String> {
     Ok(())
 }
 
-/// A model's server that thinks, calls a tool in every third turn, and has all that it was sent before in its cache.
+/// Starts a model server that reasons, calls a tool in every third turn, and caches everything it was sent.
 async fn upstream() -> Upstream {
     let (mut number, mut sent) = (0, 0);
     Upstream::start(move |asked| {
@@ -69,7 +71,7 @@ async fn upstream() -> Upstream {
     .await
 }
 
-/// The tools, their keys in no order.
+/// Returns the tools, their keys in no particular order.
 fn tools() -> Value {
     serde_json::from_str(
         r#"[{ "name": "look", "parameters": { "type": "object", "required": [], "properties": { "depth": {}, "at": {} } },
@@ -79,7 +81,7 @@ fn tools() -> Value {
     .unwrap()
 }
 
-/// Says something, answers the calls, and returns `turn_finished`'s payload.
+/// Sends input, answers the calls, and returns `turn_finished`'s payload.
 async fn turn(client: &mut Client, text: &str) -> Value {
     client.ask("user_input", json!({ "input": text })).await;
     loop {
@@ -97,7 +99,7 @@ fn kind(frame: &Value) -> &str {
     frame["type"].as_str().unwrap_or_default()
 }
 
-/// The answers that the client was told of.
+/// Returns the answers that the client received.
 fn answers(client: &Client) -> Vec<&Value> {
     let entries = client.seen.iter().filter(|frame| kind(frame) == "entry_appended");
     entries.map(|frame| &frame["payload"]["entry"]).filter(|entry| entry["role"] == "assistant").collect()
@@ -118,7 +120,7 @@ async fn a_hundred_turns_with_tools_and_a_restart_begin_each_with_the_one_before
         let mut server = Binary::start(folder.path(), &settings).await;
         let (mut client, opened) = Client::v2_session(&server.ws()).await;
         client.ask("register_tools", json!({ "tools": tools() })).await;
-        // What each request had, as its server counted.
+        // The size of each request, as counted by its server.
         let mut sizes: Vec<u64> = Vec::new();
         for number in 0..TURNS {
             if number == TURNS / 2 {
@@ -135,7 +137,7 @@ async fn a_hundred_turns_with_tools_and_a_restart_begin_each_with_the_one_before
             for answer in entries.filter(|entry| entry["role"] == "assistant") {
                 let (receipt, usage) = (&answer["receipt"], &answer["usage"]);
                 assert_eq!(receipt.get("broke"), None, "turn {number} over {api}: {receipt:#}");
-                // The report of the request before is how much there was to share.
+                // The previous request's usage is how much could be shared.
                 let before = sizes.last().copied().unwrap_or(0);
                 assert_eq!(receipt["prefixTokens"], before, "turn {number} over {api}: {receipt:#}");
                 assert_eq!(usage["prefixTokens"], before);

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{process::Stdio, time::Duration};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-/// How long a chat may take on a machine that is busy with other tests; reached only by a test that fails.
+/// How long a chat may take on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn server(window: &str, settings: &[(&str, &str)]) -> Server {
@@ -38,7 +38,7 @@ async fn chat(server: &Server, arguments: &[&str], input: &str) -> Ended {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A chat that ends by itself closes its input: what is said after that is not heard.
+    // A chat that ends by itself closes its input: later input is not read.
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
@@ -49,7 +49,7 @@ async fn chat(server: &Server, arguments: &[&str], input: &str) -> Ended {
     }
 }
 
-/// Runs `reseed chat ARGUMENTS…` in this folder with these variables and one line as its input.
+/// Runs `reseed chat ARGUMENTS…` in this directory with these variables and one line as its input.
 async fn chat_in(folder: &std::path::Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_reseed"))
         .arg("chat")
@@ -74,7 +74,7 @@ async fn chat_in(folder: &std::path::Path, arguments: &[&str], variables: &[(&st
     }
 }
 
-/// The session's id, from the line that names it.
+/// Returns the session's id, from the line that names it.
 fn session(shown: &str) -> &str {
     shown.lines().find_map(|line| line.strip_prefix("session ")?.split([',', ' ']).next()).unwrap()
 }
@@ -161,10 +161,10 @@ async fn the_server_is_found_by_the_settings_that_started_it_and_by_its_page() {
     let address = server.address();
     let port = address.rsplit_once(':').unwrap().1;
     let folder = tempfile::tempdir().unwrap();
-    // What else is wrong in it is the server's.
+    // Other errors in it concern only the server.
     std::fs::write(folder.path().join(".env"), format!("WS_PORT={port}\nMODEL_PROVIDER=nonsense\n")).unwrap();
     let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
-    /// A folder, the arguments and the environment.
+    /// A directory, the arguments and the environment.
     type Case<'a> = (&'a tempfile::TempDir, &'a [&'a str], &'a [(&'a str, &'a str)]);
     let table: [Case<'_>; 5] = [
         (&folder, &[], &[]),
@@ -194,7 +194,7 @@ async fn the_token_of_the_same_settings_goes_to_their_own_server_and_to_no_other
     let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
     let (token, missing) = ("ada:correct-horse-battery-staple", "with --token (unauthenticated)");
     let broken = format!("nobody, ,{token},eve:another-token-of-16");
-    /// The arguments, AUTH_TOKENS, and what the fault says, if there is one.
+    /// The arguments, AUTH_TOKENS, and the expected error, if any.
     type Case<'a> = (&'a [&'a str], &'a str, &'a str);
     let table: [Case<'_>; 6] = [
         (&[], token, ""),
@@ -223,7 +223,7 @@ async fn a_chat_in_which_nothing_is_said_leaves_no_session_behind() {
     let mut client = Client::v2(&server.ws()).await;
     let listed = client.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"], json!([]));
-    // `/new` leaves one behind only where something is said in it.
+    // `/new` leaves a session behind only if something was said in it.
     let ended = chat(&server, &[], "one\n/new\n/new\ntwo\n/new\n").await;
     assert_eq!(ended.code, Some(0), "{}", ended.faults);
     let listed = client.ask("list_sessions", json!({})).await;

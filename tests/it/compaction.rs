@@ -1,4 +1,4 @@
-//! Compaction over v2: when it happens, what it asks, and that what it tells is true.
+//! Compaction over v2: when it happens, what it sends, and that its reports are true.
 
 mod background;
 mod breaker;
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 /// Where `threshold` compacts in the usual window of 2,000 tokens: a fifth of it is kept for the answer.
 const TRIGGER_TOKENS: u64 = 1_600;
 
-/// Nothing is prepared in the background: what is compacted is waited for.
+/// Disables preparation in the background: compactions are waited for.
 const WAITED_FOR: (&str, &str) = ("CONTEXT_BACKGROUND", "1");
 
 /// Opens a session on this model, in which compactions are waited for.
@@ -54,7 +54,7 @@ async fn context(client: &mut Client) -> Value {
     client.ask("get_context", json!({})).await["payload"].clone()
 }
 
-/// Talks in turns of a hundred words until so many tokens are used.
+/// Talks in turns of a hundred words until this many tokens are used.
 async fn fill(client: &mut Client, until_tokens: u64) {
     for number in 0..40 {
         let finished = client.turn(&words(number, 100)).await;
@@ -66,7 +66,7 @@ async fn fill(client: &mut Client, until_tokens: u64) {
     panic!("forty turns did not come to {until_tokens} tokens");
 }
 
-/// Orders a compaction and waits for its outcome.
+/// Requests a compaction and waits for its outcome.
 async fn compact(client: &mut Client, payload: Value) -> Value {
     let ok = client.ask("manual_compact", payload).await;
     assert_eq!(ok["type"], "ok", "{ok}");
@@ -88,7 +88,7 @@ fn breakdown_sum(breakdown: &Value) -> u64 {
     breakdown.as_object().unwrap().values().map(|tokens| tokens.as_u64().unwrap()).sum()
 }
 
-/// Every call of a request has its result, right behind it.
+/// Checks that every call of a request is followed by its result.
 fn assert_paired(request: &ModelRequest) {
     let mut open = Vec::new();
     for message in request.messages() {

@@ -1,4 +1,4 @@
-//! Conversations that go on far past the model's window, against a model's server that refuses what does not fit.
+//! Conversations that continue far past the model's window, against an upstream server that refuses what does not fit.
 
 use crate::support::{
     conversation::{Conversation, Dialect},
@@ -12,11 +12,11 @@ use serde_json::json;
 const TURNS: u64 = 200;
 const WINDOW_TOKENS: u64 = 2_000;
 
-/// What is said in turns 2 to 4, each in one of them.
+/// The facts of turns 2 to 4, one in each.
 const FACTS: [&str; 3] =
     ["FACT 2: the gate opens with 4711", "FACT 3: the cat is called Miso", "FACT 4: the boat leaves from pier 9"];
 
-/// What is said in a turn: between 20 and 50 words, and the fact of the turn.
+/// Returns the question of a turn: between 20 and 50 words, and the turn's fact.
 fn question(turn: u64) -> String {
     let text = words(turn, 20 + usize::try_from(turn % 31).unwrap());
     match turn.checked_sub(2).and_then(|at| FACTS.get(usize::try_from(at).unwrap())) {
@@ -25,7 +25,7 @@ fn question(turn: u64) -> String {
     }
 }
 
-/// A model that calls its tool so many times in each turn, talks, and summarises by keeping facts.
+/// A model that calls its tool this many times in each turn, talks, and summarises by keeping facts.
 fn model(rounds: u64) -> impl FnMut(&Asked) -> Reply + Send {
     let (mut asked, mut round) = (0, 0);
     move |request| {
@@ -40,7 +40,7 @@ fn model(rounds: u64) -> impl FnMut(&Asked) -> Reply + Send {
     }
 }
 
-/// Talks for 200 turns, with so many rounds of tool calls in each.
+/// Talks for 200 turns, with this many rounds of tool calls in each.
 async fn check(api: &str, dialect: Dialect, rounds: u64) {
     let setup = Setup { window_tokens: Some(WINDOW_TOKENS), ..Setup::default() };
     let upstream = Upstream::start_with(setup, model(rounds)).await;
@@ -54,14 +54,14 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
         conversation.talk(&question(turn)).await;
     }
 
-    // What is held may be committed once the last answer has passed the trigger: its event comes before this reply.
+    // A held result may be committed once the last answer has passed the trigger: its event comes before this reply.
     let info = conversation.info().await;
     upstream.assert_clean();
     assert_eq!(upstream.refused(), 0, "of requests larger than the window");
     for kind in ["error", "item_aborted"] {
         assert_eq!(conversation.came(kind), [json!(null); 0], "{kind}");
     }
-    // What is prepared may be overtaken by what a turn with many tools needs at once; nothing else comes to nothing.
+    // A prepared result may be superseded by one that a turn with many tools needs at once; nothing else fails.
     let mut failed = conversation.came("compaction_failed");
     failed.retain(|failed| failed["code"] != "compaction_void");
     assert_eq!(failed, [json!(null); 0]);

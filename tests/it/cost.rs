@@ -1,4 +1,4 @@
-//! What requests cost: told with every answer and summary, added up for a session, and the same after a restart.
+//! The cost of requests: reported with every answer and summary, added up for a session, and the same after a restart.
 
 use crate::support::{
     binary::{self, Binary},
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 const OPERATOR: &str = "operator-token-of-some-length";
 
-/// Nanodollars of a token sent, cached, answered and written to the cache: of `test=2/0.5/8/2.5` and of
+/// Nanodollars per token of input, cached input, output and cache writes: of `test=2/0.5/8/2.5` and of
 /// `clerk=1/0.25/4`.
 const TEST: [u64; 4] = [2_000, 500, 8_000, 2_500];
 const CLERK: [u64; 4] = [1_000, 250, 4_000, 1_000];
 
-/// What a usage must have cost, by these prices.
+/// Returns the cost that a usage must have at these prices.
 fn due(usage: &Value, [input, cached, output, written]: [u64; 4]) -> u64 {
     let tokens = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("no {name} in {usage}"));
     let (read, wrote) = (tokens("cachedTokens"), tokens("cacheWriteTokens"));
@@ -25,14 +25,14 @@ fn due(usage: &Value, [input, cached, output, written]: [u64; 4]) -> u64 {
     (tokens("inputTokens") - read - wrote) * input + read * cached + wrote * written + tokens("outputTokens") * output
 }
 
-/// What a usage says that it has cost, which must be by these prices.
+/// Returns the cost that a usage states, which must match these prices.
 #[track_caller]
 fn paid(usage: &Value, prices: [u64; 4]) -> u64 {
     assert_eq!(usage["costNanoUsd"].as_u64(), Some(due(usage, prices)), "{usage}");
     due(usage, prices)
 }
 
-/// A model's server that has a third of each request in its cache, and writes a fifth to it.
+/// An upstream server that has a third of each request in its cache, and writes a fifth to it.
 async fn upstream() -> Upstream {
     let mut number = 0;
     Upstream::start(move |asked| {
@@ -82,7 +82,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     client.ask("register_tools", json!({ "tools": [tool] })).await;
     assert_eq!(listed(&mut client, &session).await.get("costNanoUsd"), None);
 
-    // A turn is the sum of its requests.
+    // The cost of a turn is the sum of its requests.
     let mut spent = 0;
     client.ask("user_input", json!({ "input": "look" })).await;
     let call = client.event("tool_call").await["payload"]["callId"].clone();
@@ -98,7 +98,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let answers = entries.as_array().unwrap().iter().filter(|entry| entry["role"] == "assistant");
     assert_eq!(answers.map(|entry| paid(&entry["usage"], TEST)).sum::<u64>(), spent);
 
-    // A preview costs what its summary does, and that is the session's only once it is applied.
+    // A preview costs what its summary does, and counts for the session only once it is applied.
     let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
     let summary = paid(&preview["cost"], CLERK);
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
@@ -107,7 +107,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     assert_eq!(paid(&compacted["summaryUsage"], CLERK), summary);
     spent += summary;
 
-    // A branch that is left with a summary.
+    // A branch is left with a summary.
     let left = client.turn(&words(9, 60)).await;
     spent += paid(&left["usage"], TEST);
     let target = first["contextInfo"]["leafId"].clone();
@@ -117,19 +117,19 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     spent += paid(&appended["payload"]["entry"]["usage"], CLERK);
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
 
-    // What nobody knows the price of is told as that, and makes no sum look whole.
+    // Usage without a known price is reported as such, and no sum hides it.
     client.ask("set_model", json!({ "model": "another" })).await;
     let unpriced = client.turn("Who are you?").await;
     assert_eq!(unpriced["usage"].get("costNanoUsd"), None, "{unpriced}");
     let item = listed(&mut client, &session).await;
     assert_eq!((&item["costNanoUsd"], &item["unpricedRequests"]), (&json!(spent), &json!(1)));
 
-    // A fork was not paid for again.
+    // A fork is not charged again.
     let at = json!({ "entryId": unpriced["contextInfo"]["leafId"], "position": "at" });
     let forked = client.ask("fork_session", at).await["payload"]["sessionId"].clone();
     assert_eq!(listed(&mut client, &forked).await.get("costNanoUsd"), None);
 
-    // Operators see the same, and what it was spent on; previews that came to nothing would be in the second alone.
+    // Operators see the same, and what it was spent on; discarded previews would appear only there.
     let seen = http::get_as(&server.address, "/api/sessions", OPERATOR).await.json();
     let items = seen["items"].as_array().unwrap();
     let item = items.iter().find(|item| item["sessionId"] == *present(&session)).unwrap();
@@ -140,7 +140,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     assert!(sample(&server, r#"reseed_tokens_total{purpose="turn",kind="cache_write"}"#).await > 0);
     assert_eq!(sample(&server, r#"reseed_model_unpriced_requests_total{purpose="turn"}"#).await, 1);
 
-    // It is as durable as what it was spent on.
+    // The cost is as durable as the requests it belongs to.
     server.kill().await;
     let server = Binary::start(folder.path(), &settings).await;
     let mut client = Client::v2(&server.ws()).await;

@@ -1,5 +1,6 @@
-//! What is told of the next request is what the model's server gets: `get_context`, just before a request whose input is
-//! in, against the body that then arrives. The operators' address and the command line tell the same, byte for byte.
+//! What is reported of the next request is what the upstream server receives: `get_context`, just before a request
+//! whose input is known, compared with the body that then arrives. The operators' endpoint and the command line report
+//! the same, byte for byte.
 
 mod world;
 
@@ -8,7 +9,7 @@ use reseed::provider::{openai::ApiChoice, scripted::Gate};
 use serde_json::{Value, json};
 use world::{Wish, World};
 
-/// What a conversation goes through before its next request is looked at.
+/// The steps of a conversation before its next request is inspected.
 enum Step {
     /// A turn.
     Say(&'static str),
@@ -22,11 +23,11 @@ enum Step {
     Compact,
     /// Every compaction keeps this message, counted from the first entry.
     Pin(usize),
-    /// The session goes on from this entry, counted from the first.
+    /// The session continues from this entry, counted from the first.
     GoBack(usize),
-    /// A hook changes what is sent from the next request on.
+    /// A hook changes the request, starting with the next one.
     Wish(Wish),
-    /// A hook adds this to each request from the next one on.
+    /// A hook adds this to each request, starting with the next one.
     Add(&'static str),
     /// The server is started again.
     Restart,
@@ -34,7 +35,7 @@ enum Step {
 
 use Step::{Add, Compact, Do, GoBack, Long, Pin, Restart, Say, Tool};
 
-/// Sessions: what each went through, and what its last request says for that, or with `-` does not.
+/// Sessions: the steps of each, and what its last request contains as a result or, with `-`, does not contain.
 const TABLE: &[(&str, &[Step], &[&str])] = &[
     ("nothing was said", &[], &["What now?"]),
     ("plain", &[Say("one"), Say("two")], &["one", "two"]),
@@ -110,7 +111,7 @@ const TABLE: &[(&str, &[Step], &[&str])] = &[
             Restart,
             Long,
             Compact,
-            // The oldest that a user said is now the summary.
+            // The oldest user message is now the summary.
             Step::Wish(Wish::Edit),
             Tool,
             Restart,
@@ -143,7 +144,7 @@ async fn sessions(api: ApiChoice, names: &[&str]) {
         for step in *steps {
             take(&mut world, step).await;
         }
-        // A question, one with a tool's answer and what was said meanwhile, and both again after a restart.
+        // A question, one with a tool's answer and input during the turn, and both again after a restart.
         world.ask_exactly("What now?").await;
         world.ask_exactly_with_a_tool("And now?").await;
         world.restart().await;
@@ -164,7 +165,7 @@ async fn what_is_told_is_what_is_sent_over_responses() {
     sessions(ApiChoice::Responses, &["tools", "patches of all kinds", "everything"]).await;
 }
 
-/// What hooks added is for one request: it is shown where it is asked for, until the next request is made.
+/// What hooks added is for one request: it is shown if asked for, until the next request is built.
 #[tokio::test]
 async fn what_was_added_to_one_request_is_told_until_the_next() {
     let mut world = World::start(ApiChoice::Chat, "added").await;
@@ -196,7 +197,8 @@ async fn what_was_added_to_one_request_is_told_until_the_next() {
     world.end().await;
 }
 
-/// While an answer is being written it is the request after it, of which neither that answer nor what waits is known.
+/// While an answer is being written, the next request is the one after it; neither that answer nor the waiting input is
+/// known yet.
 #[tokio::test]
 async fn while_an_answer_is_written_it_is_the_request_after_it() {
     let mut world = World::start(ApiChoice::Chat, "written").await;
@@ -212,7 +214,7 @@ async fn while_an_answer_is_written_it_is_the_request_after_it() {
     world.ask("user_input", json!({ "input": "two" })).await;
     assert_eq!(of(&world.told(false).await), (1, 2, true));
     gate.open();
-    // No tool was called, so what waited has turns of its own.
+    // No tool was called, so the waiting inputs get turns of their own.
     for _turn in 0..3 {
         world.finished().await;
     }

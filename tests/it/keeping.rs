@@ -1,5 +1,4 @@
-//! What a client decides about compactions: looking at one first, taking one back, what stays word for word, and a
-//! summary that is made anew.
+//! What a client controls about compactions: a preview, undo, pinned messages, and a rebuilt summary.
 
 mod pins;
 mod preview;
@@ -16,7 +15,7 @@ use reseed::{provider::scripted::Scripted, store::sqlite::SqliteStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A conversation that is compacted only when it is told to be, and whose server can be started again.
+/// A conversation that is compacted only by order, and whose server can be restarted.
 struct Talk {
     server: Server,
     client: Client,
@@ -41,7 +40,8 @@ impl Talk {
         Self { server, client, model, folder, session }
     }
 
-    /// Stops the server, starts another over the same store, and opens the session there; what `session_opened` says.
+    /// Stops the server, starts another over the same store, and opens the session there; returns the payload of
+    /// `session_opened`.
     async fn restart(&mut self) -> Value {
         self.server.service.stop().await;
         self.server = serve(&self.model, &self.folder).await;
@@ -51,7 +51,7 @@ impl Talk {
         opened["payload"].clone()
     }
 
-    /// Says something of a hundred words that begins so.
+    /// Says something of a hundred words that begins with this text.
     async fn say(&mut self, text: &str) {
         let finished = self.client.turn(&format!("{text} {}", words(text.len() as u64, 100))).await;
         assert_eq!(finished["status"], "completed", "{finished}");
@@ -63,7 +63,7 @@ impl Talk {
         reply["payload"].clone()
     }
 
-    /// The code and the message of the refusal.
+    /// Returns the code and the message of the refusal.
     async fn refused(&mut self, command: &str, payload: Value) -> (String, String) {
         let reply = self.client.ask(command, payload).await;
         assert_eq!(reply["type"], "error", "{command}: {reply}");
@@ -71,7 +71,7 @@ impl Talk {
         (text("code"), text("message"))
     }
 
-    /// Has a compaction made, and returns `context_compacted`.
+    /// Orders a compaction, and returns `context_compacted`.
     async fn compact(&mut self, payload: Value) -> Value {
         let ok = self.ok("manual_compact", payload).await;
         let job = ok["jobId"].clone();
@@ -95,12 +95,12 @@ impl Talk {
         reply["payload"].clone()
     }
 
-    /// What the next request would send.
+    /// Returns what the next request would send.
     async fn context(&mut self) -> Value {
         self.client.ask("get_context", json!({})).await["payload"].clone()
     }
 
-    /// Its messages.
+    /// Returns its messages.
     async fn messages(&mut self) -> Vec<Value> {
         self.context().await["envelope"]["messages"]["cached"].as_array().unwrap().clone()
     }
@@ -109,13 +109,13 @@ impl Talk {
         self.client.ask("get_context_info", json!({})).await["payload"].clone()
     }
 
-    /// The entries of the path, oldest first.
+    /// Returns the entries of the path, oldest first.
     async fn path(&mut self) -> Vec<Value> {
         let reply = self.client.ask("get_entries", json!({ "path": true, "limit": 500 })).await;
         reply["payload"]["items"].as_array().unwrap().clone()
     }
 
-    /// The id of the newest entry that says this.
+    /// Returns the id of the newest entry with this text.
     async fn entry(&mut self, text: &str) -> String {
         let path = self.path().await;
         let found = path.iter().rev().find(|entry| entry["type"] == "message" && entry.to_string().contains(text));
@@ -127,7 +127,7 @@ impl Talk {
     }
 }
 
-/// How many of these messages say this, the summary left out: it may say it too.
+/// Returns the number of messages with this text, without the summary: it may contain it too.
 fn saying(messages: &[Value], text: &str) -> usize {
     let contents = messages.iter().map(|message| message["message"]["content"].to_string());
     contents.filter(|content| content.contains(text) && !content.contains("<summary>")).count()

@@ -16,14 +16,14 @@ async fn list(client: &mut Client, payload: Value) -> Vec<Value> {
     reply["payload"]["items"].as_array().unwrap().clone()
 }
 
-/// A client that watches; nothing is in its list yet.
+/// Connects a client that watches; its list is still empty.
 async fn watcher(server: &Server) -> Client {
     let mut client = Client::v2(&server.ws()).await;
     assert_eq!(list(&mut client, json!({ "watch": true })).await, [json!(null); 0]);
     client
 }
 
-/// Waits until the watcher is told of a session as `wanted`; changes are joined, so steps on the way may be left out.
+/// Waits until the watcher sees a session as `wanted`; changes are coalesced, so steps on the way may be left out.
 async fn told(watcher: &mut Client, session: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
     let of_it = |frame: &Value| frame["type"] == "session_changed" && frame["payload"]["sessionId"] == *session;
     let frame = watcher.until(|frame| of_it(frame) && wanted(&frame["payload"])).await;
@@ -118,7 +118,7 @@ async fn watching_ends_when_it_is_told_to_and_a_refused_command_changes_nothing(
     list(&mut watcher, json!({ "watch": false })).await;
     watcher.forget("session_changed");
     client.turn("three").await;
-    // Longer than changes may be held back, as the watcher's own answers show: another watcher has been told.
+    // Longer than changes may be held back, as the watcher's own answers show: another watcher has received them.
     let mut second = Client::v2(&server.ws()).await;
     list(&mut second, json!({ "watch": true })).await;
     client.turn("four").await;
@@ -147,7 +147,7 @@ async fn nobody_is_told_of_anothers_sessions() {
     assert_eq!(ann.forget("session_changed"), [json!(null); 0]);
 }
 
-/// What changes while a watcher's pause lasts is told when it ends, each session once.
+/// Changes during a watcher's pause are sent when it ends, each session once.
 #[tokio::test(start_paused = true)]
 async fn changes_of_many_sessions_are_joined() {
     const SESSIONS: usize = 30;
@@ -180,12 +180,13 @@ async fn changes_of_many_sessions_are_joined() {
         told(&mut watcher, &opened["sessionId"], is_done).await;
     }
     let events = watcher.seen.iter().filter(|frame| frame["type"] == "session_changed").count();
-    // The first change comes at once, while nothing has been told yet; then each session comes once, at the end of the
+    // The first change comes at once, since nothing has been sent yet; then each session comes once, at the end of the
     // pause.
     assert!(events <= SESSIONS + 1, "{events} events");
 }
 
-/// A watcher that reads nothing while more sessions change than may wait for it is closed rather than told half.
+/// A watcher that reads nothing while more sessions change than may wait for it is closed: it never gets a partial
+/// list.
 #[tokio::test]
 async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
     let server = Server::start(talker(2), &[("SLOW_READER_SECS", "3600")]).await;
@@ -193,7 +194,7 @@ async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     let join = json!({ "sessionId": opened["sessionId"], "role": "observer" });
     assert_eq!(watcher.ask("open_session", join).await["type"], "session_opened");
-    // More than the sockets between the two hold, so that the watcher's connection waits for it to read.
+    // More than the sockets buffer between them, so that the watcher's connection waits for it to read.
     let large = "x".repeat(900_000);
     for n in 0..20 {
         client.ask("append_custom", json!({ "customType": format!("n{n}"), "data": large })).await;

@@ -23,12 +23,12 @@ use tempfile::TempDir;
 /// The offline model without pauses, in a window that a few answers fill.
 const QUICK: [(&str, &str); 3] = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
 
-/// A folder for a server of its own.
+/// Creates a folder for one server.
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// The samples of `/metrics`, each by its name and labels.
+/// Returns the samples of `/metrics`, each by its name and labels.
 async fn samples(address: &str) -> BTreeMap<String, f64> {
     let text = http::get(address, "/metrics").await.body;
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -96,7 +96,7 @@ async fn metrics_count_what_happened() {
     for line in told.lines().filter(|line| line.starts_with('#')) {
         assert!(line.starts_with("# HELP reseed_") || line.starts_with("# TYPE reseed_"), "{line}");
     }
-    // By how much each sample grew: exactly, or `None` for some.
+    // The exact growth of each sample; `None` for those of which only the presence is checked.
     let table: [(&str, Option<f64>); 22] = [
         (r#"reseed_turns_total{status="completed"}"#, Some(2.0)),
         ("reseed_turn_duration_seconds_count", Some(2.0)),
@@ -202,7 +202,7 @@ async fn an_operator_is_told_of_a_session_what_its_own_client_is_told() {
         assert_ne!(Some(&own), told.as_ref(), "{step} changed something");
         told = Some(own);
         let listed = http::get(&server.address, "/api/sessions").await.json();
-        // The list shows the count of the last turn's end.
+        // The list shows the token count at the end of the last turn.
         let counted = if step == "empty" { &json!(0) } else { &shown["tokenCount"] };
         assert_eq!((&listed["items"][0]["tokenCount"], &listed["items"][0]["open"]), (counted, &json!(true)), "{step}");
 
@@ -316,7 +316,7 @@ async fn each_model_that_a_session_chooses_has_its_own_window() {
             "{model}: {warnings:?}"
         );
     }
-    // The room for an answer follows what the session says of its length.
+    // The reserve for an answer follows the session's own limit.
     client.ask("set_model", json!({ "model": "small" })).await;
     client.ask("set_options", json!({ "maxOutputTokens": 700 })).await;
     let info = client.ask("get_context_info", json!({})).await["payload"].clone();

@@ -1,5 +1,5 @@
-//! The faults of the server that this one takes the place of, each as a test that would catch it: first those of its
-//! compaction, in [`serving`] those of its sockets and streams.
+//! The faults of the server that this one replaces, each as a test that would catch it: first those of its compaction,
+//! in [`serving`] those of its sockets and streams.
 
 mod serving;
 
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 /// Both dialects and both APIs, in two conversations.
 const BOTH: [(&str, Dialect); 2] = [("chat", Dialect::V1), ("responses", Dialect::V2)];
 
-/// A model that is asked through a server with a window of 2,000 tokens.
+/// Starts a server with a window of 2,000 tokens on a scripted model.
 async fn asking(api: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> (Upstream, Server) {
     let upstream = Upstream::start(script).await;
     let server = Server::facing(&upstream.base_url(), &[("OPENAI_API", api)]).await;
     (upstream, server)
 }
 
-/// The same with a model that talks in answers of so many words and keeps facts.
+/// The same with a model whose answers have this many words and which keeps facts.
 async fn talker(api: &str, answer_words: usize) -> (Upstream, Server) {
     let mut number = 0;
     asking(api, move |asked| {
@@ -38,12 +38,12 @@ fn u64_of(payload: &Value, name: &str) -> u64 {
     payload[name].as_u64().unwrap_or_else(|| panic!("{name}: {payload}"))
 }
 
-/// What is said to fill the window.
+/// Returns text that fills the window.
 fn filler(turn: u64) -> String {
     words(1_000 + turn, 60)
 }
 
-/// Talks in turns of sixty words until so many tokens are used.
+/// Talks in turns of sixty words until this many tokens are used.
 async fn fill(conversation: &mut Conversation, until_tokens: u64) {
     for turn in 0..40 {
         if u64_of(&conversation.talk(&filler(turn)).await, "tokenCount") >= until_tokens {
@@ -53,7 +53,7 @@ async fn fill(conversation: &mut Conversation, until_tokens: u64) {
     panic!("forty turns did not come to {until_tokens} tokens");
 }
 
-/// Orders a compaction and waits for what comes of it: its frame.
+/// Orders a compaction and waits for the frame of its outcome.
 async fn compact(client: &mut Client) -> Value {
     client.send("manual_compact", json!({})).await;
     let outcomes = ["context_compacted", "compaction_failed", "error"];
@@ -74,7 +74,7 @@ async fn the_count_after_a_compaction_is_that_of_the_next_request() {
         let percent = 100.0 * (old - new) as f64 / old as f64;
         assert!((compacted["reductionPercent"].as_f64().unwrap() - percent).abs() <= 0.05, "{compacted}");
 
-        // What the model's server counts of the next request, with a question of one token.
+        // The upstream server's count of the next request, with a question of one token.
         conversation.talk("Yes").await;
         let counted = upstream.requests().last().unwrap().tokens;
         assert!(new.abs_diff(counted) <= counted / 4, "told {new}, then asked {counted}");
@@ -97,7 +97,7 @@ async fn seeding_asks_the_model_nothing() {
             let entry = kind == "entry_appended" && frame["payload"]["entry"]["type"] == "compaction";
             assert!(about_it || entry, "{frame}");
         }
-        // Whatever had been asked unasked would stand between the summary and the next question.
+        // An extra request would stand between the summary and the next question.
         conversation.talk("What did we talk of?").await;
         let requests = upstream.requests().split_off(asked);
         assert_eq!(requests.iter().map(is_summary).collect::<Vec<_>>(), [true, false]);
@@ -107,7 +107,7 @@ async fn seeding_asks_the_model_nothing() {
     }
 }
 
-/// What came of a crossing during which more was said.
+/// The result of a crossing during which more was said.
 struct Crossing {
     /// What was said, in order.
     said: Vec<String>,
@@ -116,8 +116,8 @@ struct Crossing {
     conversation: Conversation,
 }
 
-/// Says what crosses the threshold, and three things more and two questions for the meter while the summary is being
-/// written.
+/// Says what crosses the threshold, and while the summary is being written three more inputs and two questions for the
+/// meter.
 async fn cross(api: &str, dialect: Dialect) -> Crossing {
     let (gate, mut number) = (Gate::new(), 0);
     let held = gate.clone();
@@ -156,7 +156,7 @@ async fn one_crossing_is_one_compaction() {
         let mut crossing = cross(api, dialect).await;
         assert_eq!(crossing.conversation.info().await["compactions"], 1);
         assert_eq!(crossing.conversation.came("context_compacted").len(), 1);
-        // The summary may take several requests, all of them before what was said is asked.
+        // The summary may take several requests, all of them before the input's own.
         let turns = crossing.requests.iter().skip_while(|asked| is_summary(asked)).map(is_summary);
         assert_eq!(turns.collect::<Vec<_>>(), [false; 4]);
     }
@@ -177,7 +177,7 @@ async fn no_question_is_lost_during_a_compaction() {
     }
 }
 
-/// The fault: the summariser was shown what was said, and not what tools had answered.
+/// The fault: the summariser was shown what was said, but no tool results.
 #[tokio::test]
 async fn the_summary_is_told_of_tool_results() {
     for api in ["chat", "responses"] {
@@ -208,12 +208,12 @@ async fn the_summary_is_told_of_tool_results() {
     }
 }
 
-/// The fault: what the summariser answered was taken for the history, whatever it was.
+/// The fault: the summariser's answer was taken for the history, whatever it was.
 #[tokio::test]
 async fn a_failed_summary_is_no_history() {
     const JUNK: &str = "I am sorry, code E-1729 has occurred.";
     let junk = || Reply::text(JUNK).in_pieces(3);
-    // What the summariser does, and the error's code; none where facts are extracted by rule instead.
+    // What the summariser does, and the error's code; `None` if facts are extracted instead.
     let table: [(Reply, Option<&str>); 8] = [
         (Reply::error(400, r#"{"error":{"message":"E-1729: no such option"}}"#), Some("upstream_rejected")),
         (Reply::error(401, r#"{"error":{"message":"E-1729: no such key"}}"#), Some("upstream_auth")),

@@ -1,7 +1,7 @@
-//! Histories that want to be more than history: whatever stands in them, the request for their summary stays a quotation
-//! and the summary a record of the user's role.
+//! Poisoned histories: whatever they contain, the request for their summary stays a quotation and the summary stays a
+//! record in the user's role.
 //!
-//! The finished texts are read by a reader of the test's own, which knows nothing of how they are made.
+//! The finished texts are read by a parser of the test's own, which does not know how they are made.
 
 mod riding;
 
@@ -24,7 +24,7 @@ struct Poisoned {
     text: String,
 }
 
-/// The histories, with the delimiter in them as somebody would write it who had seen it.
+/// Returns the histories, with the delimiter in them as an attacker would write it who has seen it.
 fn histories() -> Vec<Poisoned> {
     let text = std::fs::read_to_string("tests/fixtures/poisoned/histories.json").unwrap();
     let mut histories: Vec<Poisoned> = serde_json::from_str(&text).unwrap();
@@ -46,7 +46,7 @@ fn text(role: Role, text: &str) -> Message {
     Message::new(role, vec![Part::Text { text: text.to_owned() }])
 }
 
-/// The poisoned message between two others, and the summary before them.
+/// Returns the poisoned message between two others, and the summary before them.
 fn messages(history: &Poisoned) -> (Vec<Message>, String) {
     let call_id: CallId = "call".parse().unwrap();
     let poisoned = match history.place.as_str() {
@@ -76,7 +76,7 @@ fn request(history: &Poisoned) -> String {
     })
 }
 
-/// What a strict reader takes a request for: what is quoted under which name, and all that is not quoted.
+/// Reads a request strictly: returns what is quoted under which name, and everything outside of quotations.
 fn read_strictly(request: &str) -> (Vec<(String, String)>, String) {
     let mut quoted: Vec<(String, String)> = Vec::new();
     let (mut open, mut outside) = (None::<(String, Vec<&str>)>, Vec::new());
@@ -95,7 +95,7 @@ fn read_strictly(request: &str) -> (Vec<(String, String)>, String) {
     (quoted, outside.join("\n"))
 }
 
-/// A text as somebody reads it who is easily deceived: in lower case, plain letters only.
+/// Returns a text as a careless reader sees it: in lower case, plain letters only.
 fn as_deceived(text: &str) -> String {
     let twins = [
         ('а', 'a'),
@@ -179,7 +179,7 @@ fn none_escapes_its_quotation() {
         assert_harmless(&quoted[0].1, name);
         let mut heads = Vec::new();
         for block in quoted[1].1.split("\n\n") {
-            // A head is a bracket with a letter in it; behind it, and in what has none, nothing may be another.
+            // A head is a bracket followed by a letter; after it, and in a block without one, nothing may be another.
             let is_headed = block.starts_with('[') && block[1..].starts_with(char::is_alphabetic);
             let (head, said) = block.split_once("]: ").filter(|_| is_headed).unwrap_or(("", block));
             heads.extend(is_headed.then_some(head));
@@ -232,7 +232,7 @@ fn none_ends_its_record() {
             assert_eq!(record.matches("</summary>").count(), 1, "{}", history.name);
             let unseeded = summary::unseed(&record).unwrap();
             assert_eq!(unseeded, summary::clean(&history.text).trim(), "{}", history.name);
-            // And once more: what was placed, merged and placed again is the same record.
+            // And once more: what was seeded, merged and seeded again is the same record.
             assert_eq!(summary::seed_text(&unseeded), summary::seed_text(&history.text), "{}", history.name);
         }
     }
@@ -264,7 +264,7 @@ fn none_changes_what_is_asked_in_place() {
 #[test]
 fn a_summary_that_repeats_them_has_no_sections_of_theirs() {
     for history in histories().into_iter().filter(|history| history.place != "summary") {
-        // A model that copies what it was shown, as one point.
+        // A model that copies the conversation as one point.
         let (messages, _) = messages(&history);
         let quoted = serialize::blocks(&messages[1]).concat();
         let (_, shown) = quoted.split_once("]: ").unwrap();
@@ -276,7 +276,7 @@ fn a_summary_that_repeats_them_has_no_sections_of_theirs() {
         let sections = summary::Sections::parse(&checked);
         assert_eq!(sections.lines(summary::Slot::Goal), ["- boat"], "{}: {checked}", history.name);
         assert_eq!(sections.lines(summary::Slot::Restored), <[String; 0]>::default(), "{}: {checked}", history.name);
-        // Nor does what is put back word for word make any.
+        // Nor do messages that are kept verbatim.
         let messages: Vec<&Message> = messages.iter().collect();
         let count = |text: &str| text.len() as u64 / 4;
         let repaired = summary::repair(

@@ -1,4 +1,4 @@
-//! The provider for OpenAI-compatible servers, over real sockets against a server that does what each test says.
+//! The provider for OpenAI-compatible servers, over real sockets against a scripted server.
 
 mod real;
 mod recorded;
@@ -24,7 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 const APIS: [ApiChoice; 2] = [ApiChoice::Chat, ApiChoice::Responses];
 
-/// What was shown, by part.
+/// The parts that were shown.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Shown(pub(crate) Vec<String>);
 
@@ -148,8 +148,8 @@ async fn sealed_reasoning_goes_back_to_the_model_that_sealed_it() {
     upstream.assert_clean();
 }
 
-/// What a single failing exchange gives: its code, what had been shown, and how often it was asked. `silent` is the limit
-/// that the server's silence shall reach; the others are far away, so that a busy machine reaches none by chance.
+/// Returns the result of one failing exchange: its code, what had been shown, and the number of attempts. `silent` is
+/// the limit that the server's silence is to reach; the others are so large that a busy machine never reaches them.
 async fn failure(api: ApiChoice, reply: Reply, silent: Silent) -> (ModelFault, Vec<String>, usize) {
     let upstream = Upstream::start(move |_| reply.clone()).await;
     let mut options = options(upstream.base_url(), api);
@@ -162,7 +162,7 @@ async fn failure(api: ApiChoice, reply: Reply, silent: Silent) -> (ModelFault, V
     (answer.unwrap_err(), shown.0, upstream.requests().len())
 }
 
-/// Where a server falls silent.
+/// The point at which a server falls silent.
 #[derive(Clone, Copy)]
 enum Silent {
     Never,
@@ -338,7 +338,7 @@ async fn tool_rounds_go_there_and_back_and_use_their_connections_again() {
         }
         upstream.assert_clean();
         assert_eq!(upstream.requests().len(), 40);
-        // Not just one: the next request may come before the last body's end was read.
+        // More than one is possible: the next request may come before the end of the last body was read.
         assert!(upstream.connections() < 10, "{api:?}: {}", upstream.connections());
     }
 }
@@ -387,7 +387,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
 
 #[tokio::test]
 async fn opening_a_connection_has_its_own_limit() {
-    // It takes connections and never speaks: the handshake of TLS does not end.
+    // It accepts connections and never speaks: the TLS handshake does not end.
     let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("https://{}/v1", mute.local_addr().unwrap());
     let connect_timeout = Duration::from_millis(50);

@@ -1,8 +1,8 @@
-//! Conversations past the window of a real model's server, when `REAL_UPSTREAM` names its address
-//! (`http://127.0.0.1:8092/v1`); without it there is nothing to talk to and the test says so.
+//! Conversations past the window of a real upstream server, if `REAL_UPSTREAM` names its address
+//! (`http://127.0.0.1:8092/v1`); otherwise the test says that it did nothing.
 //!
-//! What the model says may be nonsense: a server with random weights and a small window is the better test, since its
-//! summaries are never of the form that is asked for.
+//! The model's answers may be nonsense: a server with random weights and a small window is the better test, since its
+//! summaries are never of the requested form.
 
 use crate::support::{
     conversation::{Conversation, Dialect},
@@ -19,11 +19,11 @@ use std::{collections::BTreeMap, time::Instant};
 
 const TURNS: u64 = 60;
 
-/// How a turn may fail for a reason that is the server's: a model of random weights may end its answer at its first
-/// token, which is no answer.
+/// Failures of a turn for the server's reasons: a model of random weights may end its answer at its first token, which
+/// is no answer.
 const NOT_OURS: [&str; 1] = ["upstream_empty"];
 
-/// Talks for 60 turns and prints what came of it. `window`: what the settings say of it; empty, the server's own list.
+/// Talks for 60 turns and prints the result. `window`: the configured window; if empty, the server's own list is used.
 #[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
 async fn check(base_url: &str, model: &str, window: &str, api: &str, dialect: Dialect) {
     let began = Instant::now();

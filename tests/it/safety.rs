@@ -1,4 +1,4 @@
-//! Who may come in, who sees what, and what never reaches the log.
+//! Who may connect, who may see what, and what never reaches the log.
 
 use crate::support::{
     binary::{self, Binary},
@@ -23,7 +23,7 @@ fn hello(more: Value) -> Value {
     payload
 }
 
-/// A one-time ticket for the name that this token belongs to.
+/// Returns a one-time ticket for the client of this token.
 async fn ticket(server: &Server, token: &str) -> String {
     let bearer = format!("Bearer {token}");
     let answered = http::ask(&server.address(), "POST", "/api/tickets", &[("Authorization", &bearer)]).await;
@@ -31,7 +31,7 @@ async fn ticket(server: &Server, token: &str) -> String {
     answered.json()["ticket"].as_str().unwrap().to_owned()
 }
 
-/// A v2 client that gave this token in `hello`.
+/// Connects a v2 client that gave this token in `hello`.
 async fn known(server: &Server, token: &str) -> Client {
     let mut client = Client::connect(&server.ws()).await;
     let welcome = client.ask("hello", hello(json!({ "token": token }))).await;
@@ -39,7 +39,7 @@ async fn known(server: &Server, token: &str) -> Client {
     client
 }
 
-/// A client that says nothing yet, with what it brought to the handshake.
+/// Connects a client that has sent nothing yet, with these credentials in the handshake.
 async fn arrives(server: &Server, bearer: Option<&str>, in_url: Option<&str>) -> Client {
     let url = in_url.map_or(server.ws(), |ticket| format!("{}?ticket={ticket}", server.ws()));
     let bearer = bearer.map(|token| format!("Bearer {token}"));
@@ -59,8 +59,8 @@ async fn tokens_and_tickets_open_v2_and_anything_else_is_closed_with_4401() {
     let mut first = Client::connect(&server.ws()).await;
     assert_eq!(first.ask("hello", hello(json!({ "ticket": used }))).await["type"], "welcome");
     let (fresh, in_url, both) = (ticket(&server, ADA).await, ticket(&server, BOB).await, ticket(&server, BOB).await);
-    // What comes with the handshake (bearer, `?ticket=`), and what with hello. Where that is nothing, nothing is said:
-    // wrong credentials in the handshake are enough to be closed.
+    // The credentials of the handshake (bearer, `?ticket=`) and of hello. `None` in hello: nothing is sent, since wrong
+    // credentials in the handshake are enough to be closed.
     let enough = [
         (Some(ADA), None, json!({})),
         (Some(BOB), None, json!({ "token": ADA })),
@@ -290,7 +290,7 @@ async fn operators_see_numbers_and_names_only_where_they_may_read_content() {
 
 #[tokio::test]
 async fn neither_what_was_said_nor_a_secret_is_in_the_log_or_the_metrics() {
-    // What must not be found: said by a user, by the model, by the model's server in an error; tokens, right and wrong.
+    // What must not be found: text of a user, of the model, of the upstream server's errors; tokens, right and wrong.
     let marks =
         ["zebra-said", "walrus-answered", "heron-refused", "otter-key-8d20cc41", "token-of-", "lemur-guessed-3ac"];
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What a running server really sends fits the committed schema, and each command gets the reply that is promised for
-//! it.
+//! What a running server sends fits the committed schema, and each command gets its specified reply.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::provider::offline::{Offline, OfflineOptions};
@@ -16,7 +15,7 @@ fn read(path: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// Holds every frame that the client was sent against the dialect's schema; returns the types that were seen.
+/// Checks every frame that the client received against the dialect's schema; returns the types that were seen.
 fn check(dialect: &str, client: &Client) -> BTreeSet<String> {
     let schema = read(&format!("schema/reseed.{dialect}.schema.json"));
     let frames = json!({ "$ref": "#/$defs/ServerFrame", "$defs": schema["$defs"] });
@@ -39,7 +38,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     client.ask("user_input", json!({ "input": "use weather" })).await;
     let call = client.event("tool_call").await["payload"]["callId"].clone();
 
-    // What a command is refused with in the state that this test is in; every other one gets its own reply.
+    // Refusals that are due in the state of this test; every other command gets its own reply.
     let refused = [
         ("hello", "already_greeted"),
         ("open_session", "session_already_open"),
@@ -53,7 +52,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("cancel_compaction", "no_compaction"),
         ("hook_result", "unknown_call"),
     ];
-    // The tool is answered late, so that its turn is running all the while.
+    // The tool is answered late, so that its turn runs all the while.
     let last = ["tool_result", "close_session", "delete_session"];
     let first = Command::NAMES.iter().copied().filter(|name| !last.contains(name));
     for name in first.chain(last) {
@@ -64,7 +63,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
             }
         }
         if name == "undo_compaction" {
-            // The one in effect, whichever that is.
+            // The model in effect, whichever that is.
             payload = json!({});
         }
         let reply = client.ask(name, if payload.is_null() { json!({}) } else { payload }).await;
@@ -76,14 +75,14 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
             None => assert_eq!(reply["type"], promised, "{name}: {reply}"),
         }
         if name == "manual_compact" && reply["type"] == "ok" {
-            // The next one would be told that this one is at work.
+            // The next order would be answered with the compaction that is running.
             client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
         }
         if name == "tool_result" {
             client.event("request_resolved").await;
         }
         if name == "register_hooks" {
-            // They would be asked about all that follows.
+            // They would be called for everything that follows.
             assert_eq!(client.ask(name, json!({ "hooks": [] })).await["type"], "ok");
         }
         let id = &reply["id"];

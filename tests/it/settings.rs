@@ -1,11 +1,11 @@
-//! What is printed from the settings' declaration is what stands in the tree. `UPDATE=1 cargo test` prints it again.
+//! What is printed from the settings' declaration equals the committed files. `UPDATE=1 cargo test` prints them again.
 
 use crate::strategies;
 use reseed::config;
 use std::fs;
 
-/// Compares a file of the tree with what is printed now, or writes it where `UPDATE` is set. cargo runs tests in the
-/// folder of their crate.
+/// Compares a file of the tree with the current print, or writes it if `UPDATE` is set. cargo runs tests in the folder
+/// of their crate.
 fn printed(file: &str, text: &str) {
     if std::env::var_os("UPDATE").is_some() {
         fs::write(file, text).unwrap();

@@ -1,8 +1,8 @@
-//! Just enough reading of Rust for the house rules: code without comments and quotes, without tests, and its paths.
+//! Reads just enough Rust for the house rules: code without comments and literals, without tests, and its paths.
 
 use std::ops::Range;
 
-/// A file's code: comments and what stands between quotes become spaces, line ends stay.
+/// Returns a file's code: comments and literals become spaces, line ends stay.
 pub(crate) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -20,7 +20,7 @@ pub(crate) fn code(text: &str) -> String {
     code
 }
 
-/// Bytes of the comment, text or letter in quotes that `rest` begins with; 0 for none.
+/// Returns the length of the comment or literal that `rest` begins with; 0 if there is none.
 fn hidden_len(rest: &str, before: Option<char>) -> usize {
     let until = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
     if rest.starts_with("//") {
@@ -54,7 +54,7 @@ fn hidden_len(rest: &str, before: Option<char>) -> usize {
     rest.len()
 }
 
-/// Code without what only tests are built with; the lines stay where they are.
+/// Returns the code without items for tests only; the lines stay where they are.
 pub(crate) fn without_tests(code: &str) -> String {
     let mut kept = code.to_owned();
     for item in test_items(code).into_iter().rev() {
@@ -64,7 +64,7 @@ pub(crate) fn without_tests(code: &str) -> String {
     kept
 }
 
-/// Code with nothing but what only tests are built with; the lines stay where they are.
+/// Returns the items for tests only; the lines stay where they are.
 pub(crate) fn only_tests(code: &str) -> String {
     let items = test_items(code);
     let letters = code.char_indices();
@@ -73,11 +73,11 @@ pub(crate) fn only_tests(code: &str) -> String {
         .collect()
 }
 
-/// Where the items stand that only tests are built with, attributes included.
+/// Returns the ranges of the items for tests only, attributes included.
 pub(crate) fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     for (start, _) in code.match_indices("#[cfg(test)]") {
-        // One inside another goes with it.
+        // Skips an item inside another.
         if items.last().is_none_or(|last| last.end <= start) {
             items.push(start..start + item_len(&code[start..]));
         }
@@ -85,7 +85,8 @@ pub(crate) fn test_items(code: &str) -> Vec<Range<usize>> {
     items
 }
 
-/// Bytes of the item that `code` begins with, its attributes included: up to its `;` or the end of its block.
+/// Returns the length of the item that `code` begins with, its attributes included: up to its `;` or the end of its
+/// block.
 fn item_len(code: &str) -> usize {
     let mut depth = 0_usize;
     for (at, letter) in code.char_indices() {
@@ -104,7 +105,7 @@ fn item_len(code: &str) -> usize {
     code.len()
 }
 
-/// The words of code, with where they stand.
+/// Returns the words of the code, with their ranges.
 pub(crate) fn words(code: &str) -> Vec<(&str, Range<usize>)> {
     let mut words = Vec::new();
     let mut start = None;
@@ -122,11 +123,11 @@ pub(crate) fn words(code: &str) -> Vec<(&str, Range<usize>)> {
     words
 }
 
-/// Every path that code names, with the branches of its groups: `a::{b::c, d}` is `a::b::c` and `a::d`.
+/// Returns every path that the code names, with the branches of its groups: `a::{b::c, d}` is `a::b::c` and `a::d`.
 pub(crate) fn paths(code: &str) -> Vec<Vec<String>> {
     let words = words(code);
     let mut found = Vec::new();
-    // The path so far; and for each group that is open, how long its path was.
+    // The current path, and the length of the path at each open group.
     let (mut path, mut groups): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
     for (index, (word, place)) in words.iter().enumerate() {
         path.push((*word).to_owned());

@@ -1,4 +1,5 @@
-//! Strategies over the socket: the built-in ones, one that a program adds, and the table of what they read.
+//! Strategies over the socket: the built-in ones, one that a program adds, and the table of the settings that they
+//! read.
 
 use crate::support::{
     client::Client,
@@ -24,7 +25,7 @@ use std::{fmt::Write as _, fs, sync::Arc};
 #[path = "../examples/strategy.rs"]
 mod example;
 
-/// Talks until the session was compacted so often; returns every compaction's event and the last question.
+/// Talks until the session was compacted this many times; returns every compaction's event and the last question.
 async fn talk_until(client: &mut Client, compactions: u64) -> (Vec<Value>, String) {
     for number in 0..200 {
         let question = format!("Question {number}: {}", words(number, 60));
@@ -42,7 +43,7 @@ async fn talk_until(client: &mut Client, compactions: u64) -> (Vec<Value>, Strin
     panic!("two hundred turns, and not {compactions} compactions");
 }
 
-/// Answers each call of a tool with its number and a long text until the turn ends.
+/// Answers each tool call with its number and a long text until the turn ends.
 async fn answered(client: &mut Client) -> Value {
     loop {
         let frame = client.until(|frame| frame["type"] == "tool_call" || frame["type"] == "turn_finished").await;
@@ -55,7 +56,7 @@ async fn answered(client: &mut Client) -> Value {
     }
 }
 
-/// A model that calls the tool `look` once in every turn, and otherwise answers with so many words.
+/// A model that calls the tool `look` once in every turn, and otherwise answers with this many words.
 fn looker(answer_words: usize) -> Scripted {
     let mut asked = 0;
     Scripted::answering(move |request| {
@@ -135,7 +136,7 @@ async fn a_program_adds_a_strategy_of_its_own() {
     assert_eq!(client.ask("set_context_strategy", steps).await["type"], "ok");
 }
 
-/// A setting: its name on the wire, its variable, what reads it, and a value to try.
+/// A setting: its name on the wire, its variable, the strategies that read it, and a value to try.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const ROWS: [Row; 11] = [
@@ -158,7 +159,7 @@ const ROWS: [Row; 11] = [
     ("summaryKind", "SUMMARY_KIND", "all that summarise", "code"),
 ];
 
-/// What strategies read, as Markdown.
+/// Returns the settings of strategies, as Markdown.
 pub(crate) fn settings_table() -> String {
     let mut table =
         "| setting | variable | default | what it is | read by |\n| --- | --- | --- | --- | --- |\n".to_owned();

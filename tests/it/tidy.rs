@@ -1,5 +1,6 @@
-//! The house rules that a compiler does not know: which room may import which, what the core never touches, how long a
-//! file may be and how it opens. Each rule is a function from a file to its violations, and is shown one it must catch.
+//! House rules that the compiler does not check: which room may import which, what the core never uses, how long a file
+//! may be and how it begins. Each rule is a function from a file to its violations, and is tested with one that it must
+//! find.
 
 mod absent;
 mod documents;
@@ -8,13 +9,13 @@ use crate::source::{code, paths, test_items, without_tests, words};
 use absent::{absent, absent_in_tests};
 use std::{fs, path::Path};
 
-/// Lines of the longest file; one that wants to be longer holds a second noun.
+/// The most lines of a file; a longer one holds a second noun.
 const LINES_MAX: usize = 600;
 
 /// Each room of `src/` and those it may import. Imports point one way, so no room stands right of one that it lists.
 const ROOMS: &[(&str, &[&str])] = &[
     ("core", &[]),
-    // The names of strategies are the core's: a new one touches no setting.
+    // The names of strategies belong to the core: a new one changes no setting.
     ("config", &["core"]),
     ("clock", &[]),
     ("metrics", &["core"]),
@@ -43,11 +44,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the rooms between core and runtime may import.
+/// Imports allowed to the rooms between core and runtime.
 const LEAVES: &[&str] = &["core", "config", "clock", "metrics"];
 
-/// Paths of the standard library that the core never touches: files, the network, the process, threads, clocks. Other
-/// crates it cannot use without naming them in its Cargo.toml.
+/// Paths of the standard library that the core never uses: files, the network, the process, threads, clocks. It cannot
+/// use other crates without naming them in its Cargo.toml.
 const IMPURE: &[&[&str]] = &[
     &["std", "env"],
     &["std", "fs"],
@@ -58,7 +59,7 @@ const IMPURE: &[&[&str]] = &[
     &["std", "time", "SystemTime"],
 ];
 
-/// What stands at the top of the tree, hidden files aside; more would bury the README.
+/// The top of the tree, without hidden files; more would bury the README.
 const TOP: &[&str] = &[
     "CHANGELOG.md",
     "Cargo.lock",
@@ -73,7 +74,7 @@ const TOP: &[&str] = &[
     "tests",
 ];
 
-/// What tools put there and `.gitignore` names.
+/// Folders that tools create and `.gitignore` names.
 const TOP_IGNORED: &[&str] = &["data", "node_modules", "target"];
 
 /// Calls that end the process where an error should be returned. (`expect` says why it cannot fail.)
@@ -95,7 +96,7 @@ const RULES_FOR_TESTED: &[Rule] = &[absent_in_tests];
 /// Rules for every Rust file, tests too.
 const RULES_FOR_ALL: &[Rule] = &[head, length];
 
-/// Imports point one way.
+/// Checks that imports point one way.
 fn imports(path: &str, text: &str) -> Vec<String> {
     let modules = modules(path);
     // What the core, a crate of its own, may use is said in its Cargo.toml.
@@ -114,7 +115,7 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// The core waits for nothing and asks nothing of the machine.
+/// Checks that the core waits for nothing and uses nothing of the machine.
 fn purity(path: &str, text: &str) -> Vec<String> {
     let code = without_tests(&code(text));
     let words = words(&code);
@@ -128,7 +129,7 @@ fn purity(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// Errors are returned.
+/// Checks that errors are returned.
 fn shortcuts(path: &str, text: &str) -> Vec<String> {
     let code = without_tests(&code(text));
     let lines = code.lines().enumerate();
@@ -138,18 +139,18 @@ fn shortcuts(path: &str, text: &str) -> Vec<String> {
     calls.map(|(line, call)| format!("{path}:{line}: `{call}` outside tests")).collect()
 }
 
-/// A file opens with what it is for.
+/// Checks that a file begins with its purpose.
 fn head(path: &str, text: &str) -> Vec<String> {
     if text.starts_with("//! ") { Vec::new() } else { vec![format!("{path}: does not open with `//!`")] }
 }
 
-/// A file is not too long.
+/// Checks that a file is not too long.
 fn length(path: &str, text: &str) -> Vec<String> {
     let lines = text.lines().count();
     if lines <= LINES_MAX { Vec::new() } else { vec![format!("{path}: {lines} lines, at most {LINES_MAX}")] }
 }
 
-/// The page asks nothing of other hosts. Names of XML vocabularies are not asked for.
+/// Checks that the page requests nothing from other hosts. Names of XML vocabularies are not requests.
 fn addresses(path: &str, text: &str) -> Vec<String> {
     let mut violations = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -166,19 +167,19 @@ fn addresses(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// The names at the top of the tree that have no place there.
+/// Returns the names that do not belong at the top of the tree.
 fn strangers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     names.filter(|name| !name.starts_with('.') && !TOP.contains(name) && !TOP_IGNORED.contains(name)).collect()
 }
 
-/// The modules of a file of `src/`, outermost first.
+/// Returns the modules of a file of `src/`, outermost first.
 fn modules(path: &str) -> Vec<String> {
     let inner = path.trim_start_matches("src/").trim_end_matches(".rs");
     let names = inner.split('/').filter(|name| *name != "mod" && *name != "lib");
     names.map(str::to_owned).collect()
 }
 
-/// The files, and folders with a `/` at the end, that `path` mounts as modules of tests.
+/// Returns the files, and folders with a `/` at the end, that `path` mounts as modules of tests.
 fn test_modules(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let folder = match path.rsplit_once('/') {
@@ -194,7 +195,7 @@ fn test_modules(path: &str, text: &str) -> Vec<String> {
     names.flat_map(|name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/")]).collect()
 }
 
-/// The room that a path leads to, seen from `modules`; `None` where it leaves the crate.
+/// Returns the room of a path, resolved from `modules`; `None` if it is outside the crate.
 fn within_crate(modules: &[String], path: &[String]) -> Option<String> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     match path.first()?.as_str() {
@@ -204,7 +205,7 @@ fn within_crate(modules: &[String], path: &[String]) -> Option<String> {
     }
 }
 
-/// Every file below a folder of the tree, by its path in the tree.
+/// Returns every file below a folder of the tree, by its path in the tree.
 fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
     // cargo runs tests in the folder of their crate.
     let root = Path::new(".");

@@ -1,4 +1,4 @@
-//! Tools of the owner's client: offered, called, answered, and every way in which that goes wrong.
+//! Tools of the owner's client: offered, called, answered, and every way in which that fails.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
@@ -22,7 +22,7 @@ fn look(timeout_ms: u64) -> Value {
 /// A time limit that no test reaches.
 const FAR_MS: u64 = 600_000;
 
-/// A server on this model, and a client that offers `look`.
+/// Starts a server on this model, and a client that offers `look`.
 async fn with_look(model: &Scripted, timeout_ms: u64, settings: &[(&str, &str)]) -> (Server, Client, Value) {
     let server = Server::start(model.clone(), settings).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -53,7 +53,7 @@ async fn answer(client: &mut Client, call: &Value, output: &str) -> Value {
     client.ask("tool_result", json!({ "callId": call["payload"]["callId"], "output": output })).await
 }
 
-/// The results in a request, in order: what they say, and whether they are errors.
+/// Returns the tool results in a request, in order: their texts, and true for errors.
 fn results(request: &ModelRequest) -> Vec<(String, bool)> {
     let parts = request.messages().filter(|message| message.message.role == Role::Tool);
     parts
@@ -129,7 +129,7 @@ async fn a_tool_that_does_not_answer_in_time_has_failed() {
     assert_eq!(finished(&mut client).await["status"], "completed");
     let told = results(&model.requests()[1]);
     assert!(matches!(&told[..], [(text, true)] if text.contains("did not answer within 30 ms")), "{told:?}");
-    // It was answered, if only by the clock.
+    // It was answered, if only by the timeout.
     assert_eq!(answer(&mut client, &called, "too late").await["type"], "ok");
     assert!(!model.requests().iter().any(|request| results(request).iter().any(|(text, _)| text == "too late")));
 }
@@ -264,7 +264,7 @@ async fn a_model_that_only_calls_tools_is_stopped() {
     let ended = finished(&mut client).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("too_many_tool_rounds")));
     assert_eq!(model.requests().len(), 4);
-    // What was not called any more has a result too.
+    // A call that was not made any more has a result too.
     model.push(Reply::text("Enough."));
     assert_eq!(client.turn("Stop it.").await["status"], "completed");
     assert_eq!(results(model.requests().last().unwrap()).len(), 4);
@@ -346,8 +346,8 @@ async fn offers_that_cannot_be_are_refused_by_name() {
 async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
     let model = Scripted::new();
     let (server, mut client, opened) = with_look(&model, FAR_MS, &[]).await;
-    // Two calls at once, then one that no tool takes, then the answer. A newer meter takes the place of one that is not
-    // read yet, so the model waits until each has been.
+    // Two calls at once, then one that no tool accepts, then the answer. A newer meter replaces one that is not read
+    // yet, so the model waits until each has been read.
     let gates = [Gate::new(), Gate::new()];
     model.push(Reply::parts(vec![call(r#"{"at":"sea"}"#), call(r#"{"at":"sky"}"#)]));
     model.push(Reply::parts(vec![named("smell", "{}")]).held_by(&gates[0]));
@@ -367,7 +367,7 @@ async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
     answer(&mut client, &calls[1], &"grey ".repeat(40)).await;
     let second = meter(&client.event("context_updated").await);
     assert!(second > first + 20, "{second} after {first}");
-    // The call that could not be made is told before the request that follows it.
+    // The call that could not be made is announced before the request that follows it.
     gates[0].open();
     let third = meter(&client.event("context_updated").await);
     assert!(third > second, "{third} after {second}");
@@ -379,7 +379,7 @@ async fn the_meter_moves_after_a_tools_result_and_between_rounds() {
     let told = client.seen.iter().filter(|frame| frame["type"] == "context_updated").map(meter);
     assert_eq!(told.collect::<Vec<_>>(), [first, second, third], "each count once");
     client.forget("context_updated");
-    // A turn without tools says it at its end alone, and the older dialect has no such event.
+    // A turn without tools reports it only at its end, and v1 has no such event.
     let mut old = Client::connect(&server.ws()).await;
     model.push(Reply::text("Yes."));
     client.turn("Really?").await;

@@ -1,5 +1,4 @@
-//! Sessions are trees: looking at them, going on elsewhere in them, and making sessions of their branches, over real
-//! sockets.
+//! Sessions are trees: reading them, continuing from another entry, and forking their branches, over real sockets.
 
 mod forking;
 mod looking;
@@ -7,8 +6,8 @@ mod looking;
 use crate::support::client::Client;
 use serde_json::{Value, json};
 
-/// Asks a question, from an entry or from where the session stands, and waits for the end of its turn; returns the ids of
-/// the question's and the answer's entries.
+/// Asks a question, from an entry or from the session's leaf, and waits for the end of its turn; returns the ids of the
+/// entries of the question and the answer.
 async fn ask(client: &mut Client, text: &str, parent: Option<&Value>) -> (Value, Value) {
     let mut payload = json!({ "input": text });
     if let Some(parent) = parent {
@@ -29,7 +28,7 @@ async fn get(client: &mut Client, command: &str, payload: Value, kind: &str) -> 
     reply["payload"].clone()
 }
 
-/// The error code that a command is refused with.
+/// Returns the error code with which a command is refused.
 async fn refused(client: &mut Client, command: &str, payload: Value) -> Value {
     get(client, command, payload, "error").await["code"].clone()
 }

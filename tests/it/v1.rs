@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol};
 
-/// A frame in a word or two, so that sequences compare as lists of words.
+/// Returns a frame in a word or two, so that sequences compare as lists of words.
 fn short(frame: &Value) -> String {
     let payload = &frame["payload"];
     match frame["type"].as_str().unwrap() {
@@ -39,7 +39,7 @@ fn said(text: &str) -> Value {
     json!({ "input": [{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] }] })
 }
 
-/// Every frame up to and with the first of this type.
+/// Returns every frame up to and including the first of this type.
 async fn through(client: &mut Client, kind: &str) -> Vec<Value> {
     let mut frames = Vec::new();
     loop {
@@ -96,7 +96,7 @@ async fn the_frames_of_a_turn_come_in_this_order() {
             let frames = turn(&mut client, "How are you?").await;
             let expected: Vec<&str> = [begin].iter().chain(expected).chain(&end).copied().collect();
             assert_eq!(shorts(&frames), expected, "{path}");
-            // A second turn would show whatever had been left over.
+            // A second turn would show any leftovers.
             model.push(Reply::text("Again."));
             let again: Vec<&str> = [begin, "message"].into_iter().chain(end).collect();
             assert_eq!(shorts(&turn(&mut client, "And now?").await), again, "{path}");
@@ -152,7 +152,7 @@ async fn nothing_that_the_client_does_not_know_reaches_it() {
 #[tokio::test]
 async fn numbers_are_finite_and_percentages_within_a_hundred() {
     let manual = ("CONTEXT_STRATEGY", "dummy");
-    // What the model reports for a context of about 1,300 tokens, and what is shown of it.
+    // The model's own count for a context of about 1,300 tokens, and the percentage that is shown.
     let table: [(Option<(u64, u64)>, f64); 4] =
         [(None, 0.9), (Some((0, 0)), 0.9), (Some((4_000, 1_400)), 2.7), (Some((1_999, 1)), 1.0)];
     for (usage, ratio_max) in table {
@@ -213,7 +213,7 @@ async fn the_output_of_a_tool_is_a_json_text_with_metadata() {
     let output: Value = serde_json::from_str(item["output"].as_str().expect("a text")).expect("that is JSON");
     assert!(output["output"].as_str().unwrap().contains("no tool `look`"), "{output}");
     assert_eq!(output["metadata"]["exit_code"], 1);
-    // No tool ran: what is told is no more than the turn took. Longer ones are told in `server/v1.rs`.
+    // No tool ran: the reported duration is no longer than the turn. Longer ones are tested in `server/v1.rs`.
     let told = number(&output["metadata"]["duration_seconds"]);
     assert!((0.0..=began.elapsed().as_secs_f64()).contains(&told), "{told}");
     assert_eq!(model.requests()[1].messages().count(), 3, "the model is told: question, call, result");
@@ -362,7 +362,7 @@ const PING: u16 = 0x8900;
 /// An empty pong of a client's, under a mask of zeros.
 const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
 
-/// The code of the close frame that comes next.
+/// Returns the code of the next close frame.
 async fn close_code(socket: &mut TcpStream) -> u16 {
     let head = socket.read_u16().await.unwrap();
     assert_eq!(head & 0xff00, 0x8800, "a close frame, not {head:#x}");
@@ -384,7 +384,7 @@ async fn a_silent_socket_that_answers_pings_may_think_for_an_hour() {
     let ask = || protocol::Message::text(r#"{"id":"1","type":"get_context_info"}"#);
     socket.send(ask()).await.unwrap();
     while !socket.next().await.unwrap().unwrap().is_text() {}
-    // It has begun to speak v1, whose clients do not reconnect: now it is not closed even if it answers no ping.
+    // It has started to speak v1, whose clients do not reconnect: it is no longer closed if it answers no ping.
     for _ in 0..180 {
         time.pass(20).await;
         assert_eq!(socket.get_mut().read_u16().await.unwrap(), PING);

@@ -1,4 +1,4 @@
-//! What runs a case: a server with two users, a connection in the state that the case names, and a witness.
+//! Runs a case: a server with two users, a connection in the case's state, and a witness.
 
 use crate::support::{client::Client, server::Server};
 use reseed::{
@@ -9,7 +9,7 @@ use reseed_protocol::{ErrorBody, ErrorCode, Part, v1};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of the largest message; what is longer than this is the business of `rfc6455`.
+/// Bytes of the largest message; `rfc6455` tests longer ones.
 const MESSAGE_BYTES_MAX: &str = "2097152";
 
 const ANN: &str = "Bearer token-of-ann-0123456789";
@@ -20,23 +20,23 @@ const BOB: &str = "Bearer token-of-bob-0123456789";
 pub(super) enum At {
     /// Nothing.
     Silent,
-    /// It asked for the subprotocol of v2.
+    /// It requested the subprotocol of v2.
     Negotiated,
     /// `hello` was answered.
     Greeted,
     /// A new session is open.
     Open,
-    /// A turn was completed in it.
+    /// A turn completed in it.
     Said,
     /// A turn is running.
     Running,
     /// The session is being compacted.
     Compacting,
-    /// It observes a session of which another connection is the owner.
+    /// It observes a session owned by another connection.
     Observing,
-    /// It spoke v1 and has no session.
+    /// It used v1 and has no session.
     V1,
-    /// It has completed a turn over v1.
+    /// It completed a turn over v1.
     V1Said,
 }
 
@@ -45,17 +45,17 @@ struct Place {
     client: Client,
     session: Option<String>,
     turn: String,
-    /// The id of the command that said something.
+    /// The id of the command that sent input.
     used: String,
     owner: Option<Client>,
 }
 
-/// Runs cases, one after the other.
+/// Runs cases one after the other.
 pub(super) struct Bench {
     server: Server,
     gate: Arc<Mutex<Gate>>,
     witness: Client,
-    /// A session of the other user's.
+    /// A session of the other user.
     foreign: String,
 }
 
@@ -81,8 +81,8 @@ impl Bench {
         Self { server, gate, witness, foreign }
     }
 
-    /// Sends `text` from a connection in the state `at`. It must get exactly one answer, an error of this code that
-    /// names this field (empty for none); nothing else may have changed; the same connection and another one must
+    /// Sends `text` from a connection in the state `at`. The reply must be exactly one error with this code that names
+    /// this field (empty for none); nothing else may change; the same connection and another one must be able to
     /// complete a turn afterwards.
     pub(super) async fn check(&mut self, at: At, text: &str, code: &str, field: &str) {
         let mut place = self.enter(at).await;
@@ -100,13 +100,13 @@ impl Bench {
         assert_eq!(finished["status"], "completed", "{shown}");
     }
 
-    /// The same for a command under a fresh id.
+    /// Like [`Self::check`], for a command with a fresh id.
     pub(super) async fn check_command(&mut self, at: At, kind: &str, payload: &str, code: &str, field: &str) {
         let text = format!(r#"{{"id":"$ID","type":"{kind}","payload":{payload}}}"#);
         self.check(at, &text, code, field).await;
     }
 
-    /// The sessions that there are, and the entries of the place's own.
+    /// Returns the sessions, and the entries of the connection's own.
     async fn state(&mut self, place: &Place) -> (Vec<Value>, Value) {
         let list = self.witness.ask("list_sessions", json!({ "limit": 200 })).await;
         let sessions = list["payload"]["items"].as_array().unwrap().iter().map(|item| item["sessionId"].clone());
@@ -117,7 +117,7 @@ impl Bench {
         (sessions.collect(), entries)
     }
 
-    /// Puts the case's own words for things that differ each time.
+    /// Replaces the case's placeholders by values that differ each time.
     fn filled(&self, text: &str, place: &mut Place) -> String {
         let id = place.client.id();
         text.replace("$ID", &id)
@@ -182,7 +182,7 @@ impl Bench {
         place
     }
 
-    /// Completes a turn on the place's connection, whatever it was at.
+    /// Completes a turn on the connection, whatever its state.
     async fn go_on(&mut self, at: At, place: &mut Place) {
         self.gate.lock().unwrap().open();
         let client = &mut place.client;
@@ -211,7 +211,7 @@ impl Bench {
     }
 }
 
-/// An error says what was wrong, in the shape of the dialect.
+/// Checks that an error says what was wrong, in the form of its version.
 fn judge(shown: &str, sent: &str, error: &Value, code: &str, field: &str) {
     let payload = error["payload"].clone();
     let v2 = !payload["code"].is_null();
@@ -226,7 +226,7 @@ fn judge(shown: &str, sent: &str, error: &Value, code: &str, field: &str) {
     };
     assert_eq!((found.as_str(), named.unwrap_or_default().as_str()), (code, field), "{shown}: {message}");
     assert!(!message.is_empty() && message.len() < 1_000, "{shown}: {message}");
-    // The answer finds its command, wherever the command has an id that can be told. v1's errors have none.
+    // The reply names its command if the command has a readable id. v1's errors have none.
     let id = reseed_protocol::frame::peek_id(sent).filter(|_| v2);
     if found != ErrorCode::InvalidId {
         assert_eq!(error["id"], id.as_ref().map_or("s_error", |id| id.as_str()), "{shown}");
@@ -250,7 +250,7 @@ async fn open(client: &mut Client, payload: Value) -> String {
     opened["payload"]["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// A whole turn over v1.
+/// Completes a turn over v1.
 pub(super) async fn older_turn(client: &mut Client) {
     let item = json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "hello" }] });
     client.send("user_input", json!({ "input": [item] })).await;
@@ -259,7 +259,7 @@ pub(super) async fn older_turn(client: &mut Client) {
     client.event("agent_finished").await;
 }
 
-/// Answers at once, unless the question is to hold or it is a summary that is asked for: those wait for the gate.
+/// Answers at once, unless the input says to hold or a summary is requested: those wait for the gate.
 fn script(gate: Arc<Mutex<Gate>>) -> impl FnMut(&ModelRequest) -> Reply + Send {
     move |request| {
         let last = request.messages().last().and_then(|last| last.message.content.last().cloned());

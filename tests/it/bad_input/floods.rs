@@ -1,5 +1,5 @@
-//! Too much of anything: commands, bad frames, connections, sessions, sockets that never speak. Whoever floods is told
-//! and then closed; the others do not notice.
+//! Too much of anything: commands, bad frames, connections, sessions, silent sockets. Flooding clients get errors and
+//! are then disconnected; others do not notice.
 
 use crate::support::{client::Client, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
-/// Bad frames in a row that a connection may send.
+/// Most bad frames in a row that a connection may send.
 const BAD_FRAMES_MAX: usize = 50;
 
 async fn server(settings: &[(&str, &str)]) -> Server {
@@ -24,7 +24,7 @@ async fn a_connection_that_only_sends_bad_frames_is_closed() {
         for message in [Message::text("{"), Message::text(r#"{"id":"1","type":"fly"}"#), Message::binary("{}")] {
             let mut client =
                 if v2 { Client::v2_session(&server.ws()).await.0 } else { Client::connect(&server.ws()).await };
-            // One that is good begins the count anew.
+            // A valid one resets the count.
             for _ in 0..BAD_FRAMES_MAX - 1 {
                 client.send_message(message.clone()).await;
             }
@@ -89,7 +89,7 @@ async fn sockets_that_never_speak_take_their_places_and_no_more() {
         assert_eq!(Client::connect(&server.ws()).await.closed().await, 1013);
     }
     assert_eq!(talker.turn("is there room for me?").await["status"], "completed");
-    // A place that is given back can be taken: the server notices within the handshake of some next connection.
+    // A released permit can be taken again: the server notices within the handshake of a later connection.
     silent.pop().unwrap().hang_up();
     loop {
         let mut next = Client::connect(&server.ws()).await;
@@ -112,7 +112,7 @@ async fn one_address_takes_only_its_share() {
 
 #[tokio::test]
 async fn connections_that_send_no_request_are_let_go() {
-    // Those that do say something must manage to within the same time.
+    // Clients that do send something must manage to within the same time.
     let server = server(&[("HELLO_TIMEOUT_SECS", "5")]).await;
     let mut waiting = Vec::new();
     for sent in ["", "GET /ws HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow", "GET"] {
@@ -126,7 +126,7 @@ async fn connections_that_send_no_request_are_let_go() {
     assert_eq!(client.turn("is there room for me?").await["status"], "completed");
     for (sent, mut stream) in waiting {
         let mut answer = Vec::new();
-        // It ends, with an answer or without: read_to_end waits for that, and the test's own limit for it.
+        // It ends, with or without a response: read_to_end waits for that, within the test's own limit.
         let ended = tokio::time::timeout(std::time::Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
         assert!(ended.is_ok(), "after {sent:?} the server went on waiting");
     }

@@ -1,4 +1,4 @@
-//! Frames that are no commands: not JSON, JSON of another shape, ids, fields, depth, keys that stand twice.
+//! Frames that are not commands: not JSON, other shapes, ids, fields, depth, duplicate keys.
 
 use super::bench::{
     At::{self, Greeted, Negotiated, Open, Running, Said},
@@ -19,7 +19,7 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     (Said, r#"{"id":"$ID","type":"ping","payload":{"seq":1e999}}"#, "invalid_json", ""),
     (Said, "{\"id\":\"$ID\",\"type\":\"user_input\",\"payload\":{\"input\":\"a\u{1}b\"}}", "invalid_json", ""),
     (Said, "\u{feff}{\"id\":\"$ID\",\"type\":\"ping\"}", "invalid_json", ""),
-    // Halves of a character
+    // Lone surrogates
     (Said, r#"{"id":"$ID","type":"user_input","payload":{"input":"\ud83d"}}"#, "invalid_json", ""),
     (Said, r#"{"id":"$ID","type":"user_input","payload":{"input":"\ude00 first"}}"#, "invalid_json", ""),
     (Said, r#"{"id":"$ID","type":"user_input","payload":{"\ud83d":"input"}}"#, "invalid_json", ""),
@@ -40,7 +40,7 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     (Said, r#"{"id":"$ID","type":"ping","payload":[]}"#, "invalid_field", "payload"),
     (Said, r#"{"id":"$ID","type":"ping","payload":"{}"}"#, "invalid_field", "payload"),
     (Said, r#"{"id":"$ID","type":"ping","payload":7}"#, "invalid_field", "payload"),
-    // Types and fields that there are not
+    // Unknown types and fields
     (Said, r#"{"id":"$ID","type":"fly"}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"USER_INPUT","payload":{"input":"hi"}}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"turn_started","payload":{}}"#, "unknown_command", "type"),
@@ -57,7 +57,7 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     (Said, r#"{"id":"s_0123456789abcdef","type":"user_input","payload":{"input":"hi"}}"#, "invalid_id", "id"),
     (Said, r#"{"id":"0123456789abcde","type":"user_input","payload":{"input":"hi"}}"#, "invalid_id", "id"),
     (Running, r#"{"id":"1","type":"cancel_turn"}"#, "invalid_id", "id"),
-    // The same key twice
+    // Duplicate keys
     (Said, r#"{"id":"$ID","id":"other","type":"ping"}"#, "duplicate_key", "id"),
     (Said, r#"{"id":"$ID","type":"ping","type":"ping"}"#, "duplicate_key", "type"),
     (Said, r#"{"id":"$ID","type":"ping","payload":{},"payload":{"seq":1}}"#, "duplicate_key", "payload"),
@@ -119,7 +119,7 @@ async fn a_frame_that_is_no_command_gets_an_error_that_says_why() {
 async fn long_and_deep_frames_are_refused_and_their_neighbours_taken() {
     let mut bench = Bench::start().await;
     let id = |length: usize| format!(r#"{{"id":"{}","type":"ping"}}"#, "x".repeat(length));
-    // A frame, its payload and so many arrays in it.
+    // A frame, its payload and this many arrays in it.
     let deep = |arrays: usize| {
         let (open, close) = ("[".repeat(arrays), "]".repeat(arrays));
         format!(r#"{{"id":"$ID","type":"ping","payload":{{"seq":{open}{close}}}}}"#)

@@ -1,4 +1,4 @@
-//! The same over v1: every error has a message, and details with a code, never empty ones.
+//! The same over v1: every error has a message, and non-empty details with a code.
 
 use super::bench::{
     At::{self, Silent, V1, V1Said},

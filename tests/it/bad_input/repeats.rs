@@ -1,4 +1,4 @@
-//! A command that comes twice: done once, answered twice, also over another connection and after a restart.
+//! Repeated commands: executed once, answered twice, also over another connection and after a restart.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
@@ -13,7 +13,7 @@ async fn server(database: &Path) -> Server {
     Server::over(Scripted::answering(|_| Reply::text("Noted.")), Arc::new(store), &[]).await
 }
 
-/// Every command that writes and can be sent to an idle session.
+/// Every writing command that can be sent to an idle session.
 fn writing() -> Vec<(&'static str, Value, Value)> {
     vec![
         ("user_input", json!({ "input": "once" }), json!({ "input": "twice" })),
@@ -26,14 +26,15 @@ fn writing() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// What was written to the session so far: its entries and the seq of its newest event. Asking for its numbers first
-/// waits until it has dealt with everything that came before.
+/// Returns what was written to the session so far: its entries and the seq of its newest event. First waits until the
+/// session has handled everything sent before.
 async fn written(client: &mut Client) -> Value {
     client.ask("get_context_info", json!({})).await;
     client.ask("get_entries", json!({})).await["payload"].clone()
 }
 
-/// Sends a command that was done before: the answer must be the first one, marked, and nothing be written.
+/// Sends a command that was executed before: the reply must be the first one, marked as a duplicate, and nothing may be
+/// written.
 async fn check_repeated(client: &mut Client, id: &str, kind: &str, payload: &Value, first: &Value) {
     let before = written(client).await;
     client.send_as(id, kind, payload.clone()).await;

@@ -1,4 +1,4 @@
-//! Frames that break RFC 6455, byte by byte over a plain socket: the close code that the RFC asks for, and nobody else
+//! Frames that violate RFC 6455, byte by byte over a plain socket: they get the required close code, and nobody else
 //! notices.
 
 use crate::support::{client::Client, http, json::present, server::Server};
@@ -21,17 +21,17 @@ const PONG: u8 = 0x8a;
 const MASKED: u8 = 0x80;
 const MASK: [u8; 4] = [0x5a, 0x17, 0xc3, 0x2e];
 
-/// Bytes of the largest message that the server takes here.
+/// Bytes of the largest message that this server accepts.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// A masked frame, as clients send it.
+/// Returns a masked frame, as clients send it.
 fn frame(head: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = masked_header(head, payload.len() as u64);
     bytes.extend(payload.iter().enumerate().map(|(at, byte)| byte ^ MASK[at % 4]));
     bytes
 }
 
-/// The head of a masked frame that announces so many bytes.
+/// Returns the head of a masked frame that announces this many bytes.
 fn masked_header(head: u8, length: u64) -> Vec<u8> {
     let mut bytes = vec![head];
     match length {
@@ -49,7 +49,7 @@ fn masked_header(head: u8, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// What is wrong, the bytes, the close code.
+/// The fault, the bytes, the close code.
 fn cases() -> Vec<(&'static str, Vec<u8>, u16)> {
     let all = |frames: &[Vec<u8>]| frames.concat();
     let half = "{\"id\":\"1\",\"type\":\"ping\",\"payload\":{\"x\":\"gr\u{fc}n\"}}".as_bytes();
@@ -88,7 +88,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, u16)> {
     ]
 }
 
-/// A socket after its handshake.
+/// Returns a socket after its handshake.
 async fn upgraded(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     let request = format!(
@@ -105,7 +105,7 @@ async fn upgraded(server: &Server) -> TcpStream {
     stream
 }
 
-/// The next frame of the server's: its opcode and payload. Servers do not mask.
+/// Reads the next frame from the server: its opcode and payload. Servers do not mask.
 async fn received(stream: &mut TcpStream) -> std::io::Result<(u8, Vec<u8>)> {
     let opcode = stream.read_u8().await? & 0x0f;
     let length = match stream.read_u8().await? {
@@ -118,7 +118,7 @@ async fn received(stream: &mut TcpStream) -> std::io::Result<(u8, Vec<u8>)> {
     Ok((opcode, payload))
 }
 
-/// Says hello and opens a session; returns its id.
+/// Sends hello and opens a session; returns its id.
 async fn open(stream: &mut TcpStream) -> String {
     for (kind, payload) in [("hello", json!({ "protocolVersion": 2 })), ("open_session", json!({}))] {
         let text = json!({ "id": kind, "type": kind, "payload": payload }).to_string();
@@ -144,7 +144,7 @@ async fn a_fault_of_the_protocol_is_closed_with_its_code() {
         let session = open(&mut stream).await;
         let asked = json!({ "sessionId": session });
         let before = witness.ask("get_entries", asked.clone()).await["payload"].clone();
-        // All is sent before anything is read: the code must still be there to be read, and no reset before it.
+        // Everything is sent before anything is read: the code must still be readable, without a reset before it.
         stream.write_all(&bytes).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap_or_else(|error| panic!("{what}: {error} after {answer:?}"));
@@ -164,7 +164,7 @@ async fn what_the_protocol_allows_is_taken() {
     let mut stream = upgraded(&server).await;
     open(&mut stream).await;
     let text = "{\"id\":\"p\",\"type\":\"ping\"}".as_bytes();
-    // A fragmented text with a ping in the middle of it, an empty fragment, and a pong that nobody asked for.
+    // A fragmented text with a ping inside, an empty fragment, and an unsolicited pong.
     let frames = [
         frame(TEXT_BEGINS, &text[..5]),
         frame(PING, b"hi"),
@@ -202,7 +202,7 @@ async fn pings_are_no_hello_and_a_silent_v1_client_owes_none() {
     let open = start(&[short]).await;
     let mut silent = Client::connect(&open.ws()).await;
     let mut pinging = upgraded(&guarded).await;
-    // Whatever is said instead, the time for hello runs on.
+    // Whatever is sent instead, the time limit of hello keeps running.
     let closed = loop {
         let _ = pinging.write_all(&frame(PING, b"a")).await;
         match received(&mut pinging).await.unwrap() {
@@ -211,7 +211,7 @@ async fn pings_are_no_hello_and_a_silent_v1_client_owes_none() {
         }
     };
     assert_eq!((closed.0, u16::from_be_bytes([closed.1[0], closed.1[1]])), (0x08, 4408));
-    // Silent for even longer, and welcome.
+    // Silent for even longer, and still admitted.
     silent.send("user_input", json!({ "input": [{ "role": "user", "content": "hi" }] })).await;
     silent.event("agent_finished").await;
 }
@@ -225,7 +225,7 @@ async fn an_opening_handshake_that_breaks_the_protocol_is_refused_wherever_it_is
     type Headers<'a> = &'a [(&'a str, &'a str)];
     let server = Server::start(Scripted::answering(|_| Reply::text("yes")), &[]).await;
     let address = server.address();
-    // The headers, the status, and what the answer names.
+    // The headers, the status, and what the response names.
     let table: [(Headers, u16, &str); 14] = [
         (&[CONNECTION, UPGRADE, VERSION, KEY], 101, ""),
         (&[CONNECTION, ("Upgrade", "WebSocket"), VERSION, KEY], 101, ""),
@@ -251,7 +251,7 @@ async fn an_opening_handshake_that_breaks_the_protocol_is_refused_wherever_it_is
             assert_eq!(version, (status == 426).then_some("13"), "{path} {headers:?}");
         }
     }
-    // Whoever does not ask for a socket is given the page at `/`, and is told at `/ws`.
+    // A request without an upgrade gets the page at `/`, and an error at `/ws`.
     for headers in [&[][..], &[("Connection", "keep-alive")], &[("Connection", "Upgrade"), ("Upgrade", "h2c")]] {
         let page = http::ask(&address, "GET", "/", headers).await;
         assert_eq!(page.status, 200, "{headers:?}");

@@ -1,4 +1,4 @@
-//! Commands that are well formed and come at the wrong moment, or reach for what is not theirs.
+//! Valid commands at the wrong moment, or for what belongs to others.
 
 use super::bench::{
     At::{self, Compacting, Greeted, Observing, Open, Running, Said, Silent},
@@ -17,10 +17,10 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Greeted, "cancel_turn", "{}", "no_session", ""),
     (Greeted, "rename_session", r#"{"name":"mine"}"#, "no_session", ""),
     (Greeted, "close_session", "{}", "no_session", ""),
-    // With one already
+    // With a session already open
     (Said, "open_session", "{}", "session_already_open", ""),
     (Said, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", ""),
-    // Sessions that there are not
+    // Sessions that do not exist
     (Greeted, "open_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
     (Greeted, "open_session", r#"{"sessionId":"nowhere","takeover":true}"#, "session_not_found", "sessionId"),
     (Greeted, "get_entries", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
@@ -66,7 +66,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Observing, "rename_session", r#"{"sessionId":"$SESSION","name":"mine"}"#, "read_only", ""),
     (Observing, "delete_session", r#"{"sessionId":"$SESSION"}"#, "read_only", ""),
     (Observing, "open_session", r#"{"sessionId":"$SESSION","takeover":true}"#, "session_already_open", ""),
-    // The first frame was not `hello`: what is spoken is v1
+    // The first frame was not `hello`: the connection uses v1
     (Silent, "get_entries", "{}", "unknown_command", "type"),
 ];
 

@@ -1,4 +1,4 @@
-//! Commands whose values are missing, of another type or not allowed.
+//! Commands whose values are missing, of the wrong type or not allowed.
 
 use super::bench::{
     At::{self, Greeted, Open, Said},
@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// State, command, payload, error code, field.
 const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
-    // What is said
+    // Input
     (Said, "user_input", "{}", "missing_field", "input"),
     (Open, "user_input", r#"{"input":""}"#, "empty_input", "input"),
     (Said, "user_input", r#"{"input":" \n\t\u00a0"}"#, "empty_input", "input"),

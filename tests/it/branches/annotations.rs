@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 async fn each_is_an_entry_and_only_messages_are_told_to_the_model() {
     let mut talk = Talk::of(&["one"]).await;
     let first = talk.entries[0].clone();
-    // What is sent, and what the entry then says.
+    // What is sent, and what the entry then contains.
     let table: &[(&str, Value, Value)] = &[
         (
             "set_label",

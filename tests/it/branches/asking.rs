@@ -21,7 +21,7 @@ async fn asking_from_an_earlier_entry_branches_in_one_step() {
     assert_eq!(talk.last_said(), ["one", "re: one", "three"]);
     assert_eq!(talk.texts().await, ["one", "re: one", "three", "re: three"]);
 
-    // Nothing was deleted, and a reopened session stands where it was left.
+    // Nothing was deleted, and a reopened session has the same leaf.
     let all = talk.client.ask("get_entries", json!({})).await;
     assert_eq!(all["payload"]["items"].as_array().unwrap().len(), 6);
     let leaf = talk.path().await.pop().unwrap().0;
@@ -35,7 +35,7 @@ async fn asking_from_an_earlier_entry_branches_in_one_step() {
 async fn where_input_may_go_and_where_not() {
     let mut talk = Talk::of(&["one", "two"]).await;
     let [first, _, second, last] = [0, 1, 2, 3].map(|at| talk.entries[at].clone());
-    // What is asked for, and what the model is told, or why it is not.
+    // What is asked, and the messages sent to the model, or the error.
     type Outcome<'a> = Result<&'a [&'a str], (&'a str, &'a str)>;
     let table: &[(Value, Outcome<'_>)] = &[
         (json!({ "parentId": "nowhere" }), Err(("entry_not_found", "parentId"))),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 async fn every_position_leads_where_it_says() {
     let mut talk = Talk::of(&["one", "two"]).await;
     let [first, re_one, second, re_two] = [0, 1, 2, 3].map(|at| talk.entries[at].clone());
-    // Where to, the new leaf, the input handed back.
+    // The target, the new leaf, the returned input.
     let table: &[(Value, Value, Option<&str>)] = &[
         (json!({ "entryId": second, "position": "before" }), json!(re_one), Some("two")),
         (json!({ "entryId": re_two, "position": "before" }), json!(second), None),
@@ -77,7 +77,7 @@ async fn instructions_can_take_the_place_of_ours_and_nothing_is_asked_where_noth
     talk.client.ask("navigate", payload).await;
     let prompt = said(&talk.model.requests().pop().unwrap()).join("\n");
     assert!(prompt.contains("One line only.") && !prompt.contains("## Goal"), "{prompt}");
-    // Forwards along the same path nothing is left.
+    // Moving forwards along the same path abandons nothing.
     let asked = talk.model.requests().len();
     let path = talk.path().await;
     let reply = talk.client.ask("navigate", json!({ "entryId": path.last().unwrap().0, "summarize": true })).await;
@@ -88,7 +88,7 @@ async fn instructions_can_take_the_place_of_ours_and_nothing_is_asked_where_noth
     assert_eq!(talk.model.requests().len(), asked, "the model was asked about nothing");
 }
 
-/// A session of two turns whose next summary is held until the gate opens.
+/// Returns a session of two turns whose next summary is held until the gate opens.
 async fn held(reply: Reply) -> (Server, Client, Gate, Scripted, Vec<String>) {
     let (model, gate) = (Scripted::new(), Gate::new());
     model.push(Reply::text("re: one"));
@@ -127,7 +127,7 @@ async fn nothing_sent_while_a_branch_is_summarised_is_lost() {
     let told = said(&model.requests().pop().unwrap());
     assert_eq!((told.len(), &told[..2]), (5, &["one".to_owned(), "re: one".to_owned()][..]), "{told:?}");
     assert!(told[2].contains("tea") && told[3] == "it rains" && told[4] == "three", "{told:?}");
-    // Sent again after it was done, it is not done twice.
+    // Repeated after it was done, it is not executed twice.
     client.send_as(&move_id, "navigate", payload).await;
     let again = client.until(|frame| frame["id"] == move_id.as_str()).await;
     assert_eq!(again["payload"]["duplicate"], true, "{again}");
@@ -173,7 +173,7 @@ async fn a_move_that_is_cancelled_or_fails_leaves_everything_as_it_was() {
 async fn a_summary_that_cannot_be_used_is_extracted_by_rule() {
     let fault = |code| Reply::fault(ModelFault::new(code, "it broke"));
     let prose = "The user asked about two, and the assistant answered.";
-    // What the model says, what it says when it is asked for missing sections, and the words of it that are taken.
+    // What the model answers, what it answers when asked for missing sections, and the text that is accepted.
     let table: [(Reply, Option<Reply>, Option<&str>); 7] = [
         (Reply::text(" \n"), None, None),
         (Reply::text("I'm sorry, but I can't help with that."), None, None),
@@ -222,11 +222,11 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     assert_eq!(queued["payload"]["items"][0]["after"], move_id.as_str());
     client.ask("cancel_compaction", json!({})).await;
     refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "navigation_cancelled");
-    // The session goes on where it stands, and what was meant for elsewhere is not asked here.
+    // The session continues where it is, and input meant for elsewhere is not sent here.
     model.push(Reply::text("re: here"));
     client.turn("here").await;
     assert_eq!(super::said(&model.requests().pop().unwrap()).last().unwrap(), "here");
-    // Another move arrives: now it is.
+    // Another move arrives: now it is sent.
     model.push(Reply::text("re: there"));
     assert_eq!(client.ask("navigate", json!({ "entryId": ids[1] })).await["type"], "navigated");
     client.event("turn_finished").await;
@@ -249,7 +249,7 @@ async fn an_id_is_used_once_also_while_its_move_is_at_work() {
         client.send_as(&move_id, kind, other).await;
         refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "idempotency_conflict");
     }
-    // The connection is lost; the same command on another one gets the answer.
+    // The connection is lost; the same command on another one gets the reply.
     client.hang_up();
     let mut client = Client::v2(&server.ws()).await;
     let list = client.ask("list_sessions", json!({})).await;
@@ -281,7 +281,7 @@ async fn a_question_that_one_moves_to_can_be_asked_again() {
     assert_eq!(siblings.count(), 2, "two answers to one question");
 }
 
-/// A summary of the branch that is left is bounded by the window, the newest first, however long the branch is.
+/// The summary of an abandoned branch is limited by the window, newest first, however long the branch is.
 #[tokio::test]
 async fn a_long_branch_is_summarised_within_the_window() {
     let model = Scripted::answering(|request: &ModelRequest| {

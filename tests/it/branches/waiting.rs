@@ -6,7 +6,7 @@ use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 
-/// A session whose first turn waits for a tool; the tool's call.
+/// Returns a session whose first turn waits for a tool, with the call.
 async fn at_a_tool(model: &Scripted) -> (Server, Client, Value) {
     let call = Part::ToolCall { call_id: "c".parse().unwrap(), name: "look".into(), arguments: "{}".into() };
     model.push(Reply::parts(vec![call]));

@@ -1,5 +1,5 @@
-//! Requests that do not begin as the one before them: each is found by the check that the long conversation passes, and
-//! named in its receipt.
+//! Requests that do not start with the previous one: each is detected by the check that the long conversation passes,
+//! and named in its receipt.
 
 use super::{answers, check_unbroken, kind, tools, turn, upstream};
 use crate::support::{binary::Binary, client::Client, http, server::Server, talk::words, upstream::Upstream};
@@ -23,12 +23,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The receipts of all answers so far.
+/// Returns the receipts of all answers so far.
 fn receipts(client: &Client) -> Vec<Value> {
     answers(client).into_iter().map(|answer| answer["receipt"].clone()).collect()
 }
 
-/// Where, why, and more about it.
+/// Returns where, why, and the detail.
 fn broke(receipt: &Value) -> (&str, &str, &str) {
     let broke = &receipt["broke"];
     let text = |name: &str| broke[name].as_str().unwrap_or_default();
@@ -62,12 +62,12 @@ async fn a_clock_in_the_system_prompt_is_named_in_every_receipt() {
         assert_eq!(broke(receipt), ("system:base", "instructions", ""), "{receipt:#}");
         let (shared, lost) =
             (receipt["prefixTokens"].as_u64().unwrap(), receipt["broke"]["lostTokens"].as_u64().unwrap());
-        // Only the tools stand before the system prompt.
+        // Only the tools precede the system prompt.
         assert!(shared > 0 && lost > 2 * shared, "{receipt:#}");
     }
 }
 
-/// A hook that tells the time, in one way or another.
+/// A hook that adds the time, in one way or another.
 struct Clock {
     once: bool,
     ticks: AtomicU64,
@@ -139,7 +139,7 @@ async fn each_change_of_what_is_sent_is_named() {
     let asked = |client: &Client| receipts(client).into_iter().rfind(first_of_turn).unwrap();
     let id = |entry: &Value| entry.as_str().unwrap().to_owned();
 
-    // A change of options is none.
+    // A change of options does not break the prefix.
     client.ask("set_options", json!({ "temperature": 0.5, "maxOutputTokens": 500 })).await;
     turn(&mut client, "And now?").await;
     assert_eq!(asked(&client).get("broke"), None);
@@ -193,8 +193,8 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         ("CONTEXT_WINDOW", "100000"),
         ("CONTEXT_KEEP_RECENT_TOKENS", "300"),
     ];
-    // What the first server is told, what it does last; what the next one is told, how many tools it is offered, and
-    // where the first request there parts from the last one here.
+    // What the first server is sent, what it does last; what the next one is sent, how many tools it is offered, and
+    // where its first request differs from the last one here.
     type Case = (&'static str, bool, &'static str, usize, (&'static str, &'static str));
     let table: [Case; 5] = [
         ("Be brief.", false, "Be brief.", 2, ("", "")),
@@ -229,7 +229,7 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         assert!(part.starts_with(expected.0) && part.is_empty() == expected.0.is_empty(), "{expected:?}: {receipt:#}");
         assert_eq!(reason, expected.1, "{expected:?}: {receipt:#}");
         assert_eq!(receipt["prefixTokens"] == 0, part == "tools", "{receipt:#}");
-        // Of a session without its tools nobody knows whether they will be offered again.
+        // For a session without its tools it is unknown whether they will be offered again.
         assert_eq!(broke(&would), if offered == 0 { ("", "", "") } else { broke(&receipt) }, "{would:#}");
     }
 }

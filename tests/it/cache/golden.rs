@@ -1,5 +1,5 @@
-//! The same context is the same bytes, also in another process on another machine: those of the fixtures were written by
-//! one, once. `UPDATE=1` writes them anew: then every provider's cache of every session is given up.
+//! The same context gives the same bytes, also in another process on another machine: the fixtures were written once by
+//! another process. `UPDATE=1` rewrites them, which means that every provider's cache of every session is invalidated.
 
 use super::{kind, tools};
 use crate::support::{
@@ -12,7 +12,7 @@ use reseed_protocol::{Timestamp, event::Event};
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};
 
-/// A store with the session of `history.json`, each of whose lines is an event of its log.
+/// Returns a store with the session in `history.json`, whose lines are the events of its log.
 async fn store(folder: &Path) -> (Arc<MemoryStore>, String) {
     let store = Arc::new(MemoryStore::new());
     let session = "golden".parse().unwrap();
@@ -22,7 +22,7 @@ async fn store(folder: &Path) -> (Arc<MemoryStore>, String) {
         body: serde_json::to_string(event).unwrap().into(),
         entry: EntryColumns::of(event),
     };
-    // The head says nothing of where the session stands, so its log is folded.
+    // The head has no state, so the log is folded.
     let head = Head { entries: history.len() as u64, state: "".into(), ..Head::default() };
     let append = Append { records: history.iter().map(record).collect(), marks: Vec::new(), head };
     store.append(&lease, 1, append).await.unwrap();

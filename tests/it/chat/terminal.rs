@@ -1,4 +1,4 @@
-//! `reseed chat` on a terminal: a real pseudo-terminal, the real binary, and what the person sees.
+//! `reseed chat` in a terminal: a real pseudo-terminal, the real binary, and what the person sees.
 
 use super::PATIENCE;
 use crate::support::{client::Client, server::Server};
@@ -28,7 +28,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const ENTER: &str = "\r";
 
-/// A person at a terminal in which `reseed chat` runs.
+/// A person at a terminal that runs `reseed chat`.
 struct Person {
     child: Child,
     master: File,
@@ -75,13 +75,13 @@ impl Person {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// The rows with something on them, without spaces at their ends.
+    /// Returns the non-empty rows, without trailing spaces.
     fn rows(&self) -> Vec<String> {
         let rows = self.screen.screen().rows(0, COLUMNS).map(|row| row.trim_end().to_owned());
         rows.filter(|row| !row.is_empty()).collect()
     }
 
-    /// Looks until the screen shows it; returns its rows.
+    /// Waits until the screen shows it; returns its rows.
     async fn sees(&mut self, what: &str, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
         loop {
             let rows = self.rows();
@@ -94,8 +94,8 @@ impl Person {
         }
     }
 
-    /// Waits until a line is edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls no
-    /// process, so that it makes no signal of it at other times.
+    /// Waits until a line is being edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls
+    /// no process, so it generates no signal at other times.
     async fn sees_prompt(&mut self) {
         self.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
     }
@@ -108,13 +108,13 @@ impl Person {
         tcgetattr(&self.master).unwrap().local_modes
     }
 
-    /// Waits until the chat ends, which has left.
+    /// Waits until the chat ends, after the person has left.
     async fn left_alone(mut self) {
         let status = self.ends().await;
         assert!(status.success(), "{status}:\n{}", self.rows().join("\n"));
     }
 
-    /// Waits until the chat ends, which gives the terminal back as it was.
+    /// Waits until the chat ends, which restores the terminal.
     async fn ends(&mut self) -> ExitStatus {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("the chat ends").unwrap();
         let modes = self.modes();
@@ -123,7 +123,7 @@ impl Person {
     }
 }
 
-/// A model that repeats what it is told.
+/// Returns a model that repeats its input.
 fn parrot() -> Scripted {
     Scripted::answering(|request| {
         let last = request.envelope.messages.cached.last().map(|message| message.message.text());
@@ -131,7 +131,7 @@ fn parrot() -> Scripted {
     })
 }
 
-/// What users said in the only session of this server.
+/// Returns what users said in the only session of this server.
 async fn said(server: &Server) -> Vec<String> {
     let mut client = Client::v2(&server.ws()).await;
     let listed = client.ask("list_sessions", json!({})).await;
@@ -166,7 +166,7 @@ async fn a_pasted_block_is_one_turn_and_lines_that_come_at_once_are_several() {
     person.sees("the block", |rows| rows.last().is_some_and(|row| row == "}")).await;
     person.types(ENTER);
     person.sees_row("You said: fn main() {").await;
-    // A terminal that does not mark what is pasted; nothing of it is lost.
+    // A terminal that does not mark pasted text; nothing of it is lost.
     person.types("one\rtwo\r");
     person.sees_row("You said: two").await;
     person.types(CTRL_D);
@@ -187,7 +187,7 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     person.types("and a qestion");
     person.sees_row("> and a qestion").await;
     gate.open();
-    // The answer goes on in its own row, and the line stays what it is, to be edited on.
+    // The answer continues in its own row, and the line stays as it is, to be edited further.
     let whole = [shown, rest].concat();
     let rows = person.sees("the rest", |rows| rows.contains(&whole)).await;
     assert!(!rows.iter().any(|row| row == shown.trim_end()), "{rows:#?}");
@@ -233,7 +233,7 @@ async fn one_interrupt_leaves_while_the_server_is_away() {
         person.sees("the loss", |rows| rows.iter().any(|row| row.contains("(Ctrl-C leaves)"))).await;
         if let Some(line) = typed.strip_suffix(ENTER) {
             person.types(typed);
-            // The prompt from before it does not count.
+            // The earlier prompt does not count.
             person.sees_row(&format!("> {line}")).await;
         }
         person.sees_prompt().await;

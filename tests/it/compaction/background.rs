@@ -1,4 +1,4 @@
-//! Compactions that nobody waits for: made while turns go on, committed at the trigger, between two requests.
+//! Background compactions: made while turns continue, committed at the threshold, between two requests.
 
 use super::{assert_paired, session, texts};
 use crate::support::{
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// In the window of 2,000 tokens a compaction is prepared from 1,200 on and waited for from 1,600 on.
 const SOON: &[(&str, &str)] = &[("CONTEXT_BACKGROUND", "0.7")];
 
-/// A model whose summaries come when the gate is opened.
+/// Returns a model whose summaries arrive when the gate is opened.
 fn held_at(gate: &Gate) -> Scripted {
     let (gate, mut number) = (gate.clone(), 0);
     Scripted::answering(move |request| match request.purpose {
@@ -28,7 +28,7 @@ fn held_at(gate: &Gate) -> Scripted {
     })
 }
 
-/// Talks in small turns until a compaction is being made in the background; returns its job.
+/// Talks in small turns until a background compaction is running; returns its job.
 async fn until_prepared(client: &mut Client) -> Value {
     for number in 0..40 {
         assert_eq!(client.turn(&words(number, 50)).await["status"], "completed");
@@ -84,7 +84,7 @@ async fn it_is_committed_in_the_middle_of_a_turn_with_tools() {
         }
         Purpose::Turn => Reply::text("That is all."),
     });
-    // Nothing is cleared: a summary has to be made.
+    // Nothing is cleared: a summary must be made.
     let (_server, mut client) = session(&model, &[SOON[0], ("CONTEXT_KEEP_TOOL_RESULTS", "100")]).await;
     let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     client.ask("register_tools", json!({ "tools": [tool] })).await;
@@ -92,7 +92,7 @@ async fn it_is_committed_in_the_middle_of_a_turn_with_tools() {
     let mut prepared = 0;
     for round in 0..12 {
         let call = client.event("tool_call").await["payload"]["callId"].clone();
-        // What has begun by now is awaited, so that it is ready when it is needed and nothing waits for it.
+        // Wait for what has started, so that it is ready when needed and nothing waits for it.
         client.ask("get_context_info", json!({})).await;
         while prepared < client.seen.iter().filter(|frame| frame["type"] == "compaction_started").count() {
             client.event("compaction_prepared").await;

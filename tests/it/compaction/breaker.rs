@@ -1,4 +1,5 @@
-//! The circuit breaker: three summaries that fail open it, wherever they failed; open, no model is asked and nobody waits.
+//! The circuit breaker: three failed summaries open it, wherever they failed; while open, no model is used and nobody
+//! waits.
 
 use super::{WAITED_FOR, fill, info, session};
 use crate::support::talk::{facts, summaries, summary, text_of, words};
@@ -13,7 +14,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// A model that talks, and whose server answers 500 to every request for a summary until it is healed.
+/// Returns a model that talks, and whose server answers 500 to every request for a summary until healed.
 fn failing() -> (Scripted, Arc<AtomicBool>) {
     let healed = Arc::new(AtomicBool::new(false));
     let (heals, mut asked) = (healed.clone(), 0);
@@ -55,7 +56,7 @@ async fn three_failures_in_the_foreground_open_it_and_nobody_waits_any_more() {
         let reason = if number < 3 { json!("upstream_error") } else { json!(null) };
         assert_eq!(compacted["failedRungs"][0]["reason"], reason, "{number}: {compacted}");
     }
-    // A person is never held back, and a summary closes it.
+    // A person's request is always allowed, and a summary closes it.
     healed.store(true, Ordering::Relaxed);
     fill(&mut client, 1_000).await;
     super::compact(&mut client, json!({})).await;

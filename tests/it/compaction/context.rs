@@ -1,5 +1,5 @@
-//! What the next request will be: it is what `get_context` tells, settings take effect on it, and its count says where
-//! it comes from.
+//! The next request: it is what `get_context` returns, settings take effect on it, and its count says where it comes
+//! from.
 
 use super::{compact, context, fill, info, session, tokens};
 use crate::support::{
@@ -34,7 +34,7 @@ async fn retry(client: &mut Client) -> Value {
     client.event("turn_finished").await["payload"].clone()
 }
 
-/// An envelope without what is not sent: which request of which turn it is for, and what each part costs.
+/// Removes from an envelope what is not sent: the turn and request that it is for, and the tokens of each part.
 fn sendable(mut envelope: Value) -> Value {
     let meta = envelope.as_object_mut().unwrap().remove("meta").unwrap();
     assert!(meta["tokens"].as_u64().unwrap() > 0, "{meta}");
@@ -81,7 +81,7 @@ async fn the_context_told_is_the_request_that_is_sent() {
 async fn settings_take_effect_on_the_next_request_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
-    // The window of a known model by name, which CONTEXT_WINDOW does not stand over.
+    // The window of a known model by name, which CONTEXT_WINDOW does not override.
     let windows = [("MODEL_WINDOWS", "gpt-4o=2000")];
     let model = talker(60);
     let server = Server::over(model.clone(), open(), &windows).await;
@@ -185,7 +185,7 @@ async fn a_report_belongs_to_the_request_that_it_was_made_for() {
     }
 }
 
-/// A context that is too large for one frame is refused and not cut; as Markdown it has no pictures.
+/// A context that is too large for one frame is refused and not cut; as Markdown it has no images.
 #[tokio::test]
 async fn a_context_of_many_pictures_is_shown_without_them_and_one_of_too_much_text_not_at_all() {
     let server = Server::start(talker(2), &[("CONTEXT_WINDOW", "100000000")]).await;

@@ -1,4 +1,4 @@
-//! A compaction that fails, is stopped or is not alone: the context is as it was, and nothing that was said is lost.
+//! A compaction that fails, is cancelled or concurrent: the context is unchanged, and nothing that was said is lost.
 
 use super::{TRIGGER_TOKENS, compact, context, fill, session, tokens};
 use crate::support::{
@@ -24,7 +24,7 @@ fn fault(code: ErrorCode) -> Reply {
     Reply::fault(ModelFault::new(code, "it broke"))
 }
 
-/// What was said on the path to the leaf, oldest first, and the types of the entries.
+/// Returns what was said on the path to the leaf, oldest first, and the types of the entries.
 async fn path(client: &mut Client) -> (Vec<String>, Vec<String>) {
     let entries = client.ask("get_entries", json!({ "path": true, "limit": 500 })).await;
     let items = entries["payload"]["items"].as_array().unwrap().clone();
@@ -214,7 +214,7 @@ async fn input_meanwhile_waits_in_order_and_a_second_compaction_is_refused() {
     assert_eq!(later[made..], [Purpose::Turn; 3], "one compaction, then what waited");
 }
 
-/// A server on a runtime of its own, which can be ended at any moment as a crash would end it.
+/// A server on a runtime of its own, which can be ended at any moment like a crash.
 struct Doomed {
     runtime: tokio::runtime::Runtime,
     server: Server,
@@ -230,7 +230,7 @@ impl Doomed {
         Self { runtime, server }
     }
 
-    /// Ends every task where it stands; nothing is finished, released or told to anyone.
+    /// Ends every task immediately; nothing is finished, released or reported.
     fn crash(self) {
         let Self { runtime, server } = self;
         std::thread::spawn(move || drop(runtime)).join().unwrap();
@@ -273,7 +273,7 @@ async fn a_crash_in_the_middle_of_a_compaction_leaves_the_old_context() {
             assert_eq!(now.len(), before.len() + 1);
             client.ask("retry_turn", json!({})).await;
         }
-        // What waited is asked now; either way the turn compacts anew and is answered.
+        // The queued input is sent now; either way the turn compacts again and is answered.
         let finished = client.event("turn_finished").await["payload"].clone();
         assert_eq!(finished["status"], "completed", "{finished}");
         assert!(tokens(&mut client).await < 2_000);

@@ -1,5 +1,5 @@
-//! Summaries in other forms than the one that was asked for: what is missing is asked for once, and then what the model
-//! wrote is taken as it is, if it is a summary.
+//! Summaries in another form than requested: missing sections are requested once, and then the model's text is accepted
+//! if it is a summary.
 
 use super::{compact, fill, session};
 use crate::support::talk::{summary, text_of, words};
@@ -16,7 +16,7 @@ use std::{
 
 const FACT: &str = "My ship is called Aurora and its papers lie in /srv/berth/17.txt.";
 
-/// Good prose; where the papers lie is forgotten.
+/// Good prose that forgets where the papers are.
 const PROSE: &str = "The user talks about the harbour and a ship called Aurora. Copper, paper and timber came up; nothing was \
                      decided, and nothing is open.";
 const PARTS: &str = "## Goal\n- Talk about the harbour\n\n## Progress\n### Done\n- The ship Aurora was named";
@@ -24,7 +24,7 @@ const REST: &str = "## Constraints & Preferences\n- none\n## Key Decisions\n- no
                     Context\n- Berth 17";
 const ANSWER: &str = "Sure! Copper is best for the harbour, paper is not.";
 
-/// What the model says to a request for a summary.
+/// The model's reply to a request for a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Text(&'static str),
@@ -56,13 +56,13 @@ fn summaries(model: &Scripted) -> Vec<ModelRequest> {
     model.requests().into_iter().filter(|request| request.purpose == Purpose::Summary).collect()
 }
 
-/// Has a compaction made with these answers; checks its step, its form, what failed and how often the model was asked.
+/// Compacts with these replies; checks its step, its form, what failed and the number of requests.
 async fn check(plan: &[Said], settings: &[(&str, &str)], order: Value, expected: (&str, &str, &[&str])) -> Value {
     let name = format!("{plan:?} {settings:?}");
     let model = model(plan);
     let mut settings = settings.to_vec();
     if plan.contains(&Said::Nothing) {
-        // What the model does say has to come within the same time.
+        // What the model does answer must arrive within the same time.
         settings.push(("COMPACTION_TIMEOUT_SECS", "5"));
     }
     let (_server, mut client) = session(&model, &settings).await;
@@ -93,7 +93,7 @@ async fn a_summary_without_its_sections_is_completed_or_taken_as_it_is() {
     use Said::{CutOff, Fault, Nothing, Text, Whole};
     const SECTIONS: (&str, &str, &[&str]) = ("model_summary", "sections", &[]);
     const FREE: (&str, &str, &[&str]) = ("model_summary", "free", &[]);
-    /// What the model says, and the step, the form and the failures that are expected.
+    /// The model's replies, and the expected step, form and failures.
     type Case<'a> = (&'a [Said], (&'a str, &'a str, &'a [&'a str]));
     let table: &[Case<'_>] = &[
         (&[Whole], SECTIONS),
@@ -121,14 +121,14 @@ async fn a_summary_without_its_sections_is_completed_or_taken_as_it_is() {
             }
         }
     }
-    // What is no summary in any form is made by rule.
+    // A text that is not a summary in any form is replaced by extraction.
     let failed: &[&str] = &["model_summary: continued"];
     check(&[Text(ANSWER), Text(ANSWER)], &[QUOTED], json!({}), ("extract", "sections", failed)).await;
     let cut: &[&str] = &["model_summary: truncated"];
     check(&[CutOff(PROSE)], &[QUOTED], json!({}), ("extract", "sections", cut)).await;
 }
 
-/// How many pieces a summary is made in that is refused as too large in one.
+/// Returns the number of pieces of a summary that is refused as too large in one.
 async fn pieces() -> usize {
     let plan: Vec<Said> = std::iter::once(Said::Fault(ErrorCode::ContextOverflow)).chain([Said::Whole; 40]).collect();
     let model = model(&plan);
@@ -139,14 +139,14 @@ async fn pieces() -> usize {
     summaries(&model).len() - 1
 }
 
-/// In pieces the first that lacks sections is completed; a later one is taken as it is.
+/// Of several pieces, the first one that lacks sections is completed; a later one is accepted as it is.
 #[tokio::test]
 async fn a_piece_that_lacks_sections_is_completed_once() {
     use Said::{Fault, Text, Whole};
     let pieces = pieces().await;
     assert!(pieces > 2, "{pieces} pieces");
     let failed: &[&str] = &["model_summary: context_overflow"];
-    // What is said to the first pieces and to the last, and how many pieces those are; the ones between are whole.
+    // The replies to the first pieces and to the last, and how many pieces those are; the ones between are complete.
     let table: &[(&[Said], &[Said], usize, &str)] = &[
         (&[], &[], 0, "sections"),
         (&[Text(PARTS), Text(REST)], &[], 1, "sections"),

@@ -1,5 +1,5 @@
-//! Compactions that are prepared early and held: at the default settings they are committed at the trigger, whatever
-//! the window and the dialect, and they outlive the server.
+//! Compactions that are prepared early and held: with the default settings they are committed at the threshold,
+//! whatever the window and protocol version, and they survive a restart.
 
 use crate::support::{
     client::Client,
@@ -13,7 +13,7 @@ use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A model that talks in answers of forty words and keeps facts.
+/// Returns a model that talks in answers of forty words and keeps facts.
 async fn talker() -> Upstream {
     let mut number = 0;
     Upstream::start(move |asked| {
@@ -23,7 +23,7 @@ async fn talker() -> Upstream {
     .await
 }
 
-/// Another client that looks on at this session.
+/// Returns another client that observes this session.
 async fn observer(url: &str, session: &Value) -> Client {
     let mut observer = Client::v2(url).await;
     let opened = observer.ask("open_session", json!({ "sessionId": session, "role": "observer" })).await;
@@ -35,14 +35,14 @@ async fn observer(url: &str, session: &Value) -> Client {
 async fn first_compaction(window: u64, dialect: Dialect) {
     let case = format!("{window} tokens, {dialect:?}");
     let upstream = talker().await;
-    // The defaults, but for the window.
+    // The defaults, except for the window.
     let server = Server::facing(&upstream.base_url(), &[("CONTEXT_WINDOW", &window.to_string())]).await;
     let mut talk = Conversation::begin(&server.ws(), dialect).await;
     // On v1 there is no session before something is said.
     talk.talk("Hello").await;
     let session = talk.info().await["sessionId"].clone();
     let mut observer = observer(&server.ws(), &session).await;
-    // What is told of everything, and of everything once.
+    // The counts of everything, and of each thing once.
     let (mut before, mut turn_max, mut prepared) = (whole(&talk.info().await["tokenCount"]), 0, None);
     for turn in 0..40 {
         let info = talk.talk(&words(turn, usize::try_from(window / 25).unwrap())).await;
@@ -56,7 +56,7 @@ async fn first_compaction(window: u64, dialect: Dialect) {
             let prepared: Value = prepared.unwrap_or_else(|| panic!("{case}: nothing was prepared"));
             assert_eq!(*present(&prepared["jobId"]), compacted["jobId"], "{case}: the one that was prepared");
             assert_eq!(whole(&prepared["compactAtTokens"]), trigger, "{case}: what was promised");
-            // Nobody asks for another.
+            // Nothing requests another.
             assert_eq!(upstream.requests().iter().filter(|asked| is_summary(asked)).count(), 1, "{case}");
             upstream.assert_clean();
             return;
@@ -91,7 +91,7 @@ windows! {
     a_window_of_1_m_is_used_up_to_the_trigger: 1_000_000,
 }
 
-/// Talks until a compaction is held; the tokens of the next request.
+/// Talks until a compaction is held; returns the tokens of the next request.
 async fn until_held(client: &mut Client) -> Value {
     for turn in 0..40 {
         let info = client.turn(&words(turn, 300)).await["contextInfo"].clone();

@@ -1,7 +1,7 @@
-//! Models that fail at summarising in every way, for everything that asks for a compaction and at every rung that asks
-//! the model. The tables say what comes of it: room made by rule, with what failed named, or the old context as it was.
+//! Models that fail at summarising in every way, for every trigger and at every fallback step that uses the model. The
+//! tables state the outcome: a compaction by rule that names what failed, or the unchanged old context.
 //!
-//! Nothing here sleeps: what hangs is ended by `COMPACTION_TIMEOUT_SECS`, and what must be looked at first is held by a
+//! Nothing here sleeps: what hangs is ended by `COMPACTION_TIMEOUT_SECS`, and what must be inspected first is held by a
 //! gate.
 
 use super::{compact, context, fill, info, session};
@@ -27,16 +27,16 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// How long a request may be waited for; reached only by a test that fails.
+/// How long a request may be waited for; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the summary must hold whatever fails.
+/// What the summary must contain whatever fails.
 const FACT: &str = "My ship is called Aurora.";
 
-/// Ends a compaction whose model does not answer. What the model does say before has to come within the same time.
+/// Ends a compaction whose model does not answer. What the model does send before must arrive within the same time.
 const ENDS_SOON: (&str, &str) = ("COMPACTION_TIMEOUT_SECS", "5");
 
-/// Compactions are prepared from 85 % of the trigger on.
+/// Compactions are prepared from 85 % of the threshold on.
 const IN_THE_BACKGROUND: (&str, &str) = ("CONTEXT_BACKGROUND", "0.85");
 
 /// How a model fails at a summary.
@@ -59,8 +59,8 @@ enum Fault {
     Hanging,
 }
 
-/// Each fault with the reason that the ladder gives for it, and the code under which a compaction in the background
-/// fails of it; where there is none, what the model said is of no use and asking again would not help.
+/// Each fault with the reason given for it, and the error code of a background compaction that fails because of it;
+/// without a code, the model's text is useless and asking again would not help.
 const FAULTS: [(Fault, &str, Option<ErrorCode>); 15] = [
     (Fault::Empty, "empty", None),
     (Fault::NoText, "empty", None),
@@ -106,13 +106,13 @@ impl Fault {
     }
 }
 
-/// A summary that keeps what was told.
+/// Returns a summary that keeps what was said.
 fn good(request: &ModelRequest) -> String {
     let told = text_of(request).contains("Aurora").then(|| FACT.to_owned());
     summary(&told.into_iter().chain(facts(&text_of(request))).collect::<Vec<_>>())
 }
 
-/// What a request has to be summarised, word for word.
+/// Returns what a request has to summarise, verbatim.
 fn transcript(request: &ModelRequest) -> Vec<String> {
     let quoted = read_prompt(&text_of(request)).map(|prompt| prompt.messages);
     let said = |role: Role| if role == Role::User { "[User]" } else { "[Assistant]" };
@@ -126,17 +126,16 @@ fn transcript(request: &ModelRequest) -> Vec<String> {
     }
 }
 
-/// What a request for a summary is answered with.
+/// The reply to a request for a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Good,
     Bad(Fault),
-    /// Nothing, for ever; the test is told that it was asked.
+    /// Never replies; the test is notified of the request.
     Held,
 }
 
-/// A model that talks, and whose summaries come as planned: the last line of the plan stands for ever, until it is
-/// healed.
+/// A model that talks, and whose summaries follow a plan: the last item of the plan repeats until the model is healed.
 #[derive(Clone)]
 struct Planned {
     model: Scripted,
@@ -180,7 +179,7 @@ impl Planned {
     }
 }
 
-/// What asks for a compaction.
+/// The trigger of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trigger {
     Manual,
@@ -190,7 +189,7 @@ enum Trigger {
 }
 
 impl Trigger {
-    /// Starts a server that this trigger will make compact, with a fact told.
+    /// Starts a server that this trigger will make compact, after a fact was told.
     async fn start(self, planned: &Planned, more: &[(&str, &str)]) -> (Server, Client) {
         let mut settings = more.to_vec();
         match self {
@@ -204,7 +203,7 @@ impl Trigger {
         (server, client)
     }
 
-    /// Fills the window and has a compaction begun; returns the context from before.
+    /// Fills the window and causes a compaction to start; returns the context from before it.
     async fn provoke(self, planned: &Planned, client: &mut Client) -> Value {
         let until_tokens = match self {
             Self::Manual => 800,
@@ -240,7 +239,7 @@ impl Trigger {
     }
 }
 
-/// Waits for what came of a compaction.
+/// Waits for the outcome of a compaction.
 async fn outcome(client: &mut Client) -> Value {
     client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await
 }
@@ -249,7 +248,7 @@ fn messages(context: &Value) -> &[Value] {
     context["envelope"]["messages"]["cached"].as_array().unwrap()
 }
 
-/// What is made in the background is held: talks on until the trigger is passed, where it is committed.
+/// A background result is held: talks on until the trigger is passed, where it is committed.
 async fn until_committed(client: &mut Client, name: &str) {
     let prepared = client.event("compaction_prepared").await;
     let job = &prepared["payload"]["jobId"];
@@ -270,14 +269,14 @@ async fn until_committed(client: &mut Client, name: &str) {
     panic!("{name}: twenty turns did not pass the trigger");
 }
 
-/// The rungs that failed, as `rung: reason`.
+/// Returns the steps that failed, as `step: reason`.
 fn failed(payload: &Value) -> Vec<String> {
     let rungs = payload["failedRungs"].as_array().cloned().unwrap_or_default();
     let text = |rung: &Value| format!("{}: {}", rung["rung"].as_str().unwrap(), rung["reason"].as_str().unwrap());
     rungs.iter().map(text).collect()
 }
 
-/// Has one fault happen behind what is said before, and holds what comes of it against the expected rung and failures.
+/// Makes one fault happen after the given prior turns and compares the outcome with the expected step and failures.
 async fn check(
     trigger: Trigger,
     before: &[Said],
@@ -312,11 +311,12 @@ async fn check(
     assert_eq!(client.turn("Go on.").await["status"], "completed", "{name}");
 }
 
-/// What a fault comes to where the model is asked for everything at once, and where the first request is for a piece.
+/// Returns what a fault leads to if the model is asked for everything at once, and if the first request covers one
+/// piece.
 fn failures(rung: &str, fault: Fault, reason: &str) -> Vec<String> {
     let first = format!("{rung}: {reason}");
     match fault {
-        // Smaller pieces are tried as often as they may be cut in half, and refused each time.
+        // Smaller pieces are tried as often as they may be halved, and refused each time.
         Fault::Overflow => {
             let pieces = std::iter::repeat_n("chunked_summary: context_overflow".to_owned(), 3);
             std::iter::once(first).chain(pieces).collect()
@@ -339,7 +339,7 @@ async fn a_compaction_that_is_asked_for_makes_room_whatever_the_model_does() {
 
 #[tokio::test]
 async fn a_turn_at_the_threshold_goes_on_whatever_the_model_does() {
-    // What is that long does not go into one request beside the prompt.
+    // A message that long does not fit into one request beside the prompt.
     for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
         check(Trigger::Threshold, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
     }
@@ -347,7 +347,7 @@ async fn a_turn_at_the_threshold_goes_on_whatever_the_model_does() {
 
 #[tokio::test]
 async fn a_refused_request_gets_its_answer_whatever_the_model_does() {
-    // What is that long does not go into one request beside the prompt.
+    // A message that long does not fit into one request beside the prompt.
     for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
         check(Trigger::Overflow, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
     }
@@ -365,10 +365,11 @@ async fn a_fault_in_the_middle_of_the_pieces_ends_in_an_extract() {
 #[tokio::test]
 async fn what_fails_behind_the_conversation_is_asked_in_a_request_of_its_own() {
     for (fault, reason, _) in FAULTS {
-        // Once it is too long there is a summary, only not a smaller one; once time is up nothing more is asked.
+        // After a summary that is too long there is one, only not a smaller one; once the time is up nothing more is
+        // asked.
         let is_final = fault == Fault::Longer || fault.is_endless();
         let rung = if is_final { "extract" } else { "model_summary" };
-        // What lacks its sections is asked for them behind the conversation, and that does.
+        // An answer without its sections is asked for them after the conversation, and that succeeds.
         let is_completed = fault == Fault::Garbage;
         let failures: &[_] = if is_completed { &[] } else { &[format!("model_summary: {reason}")] };
         let settings: &[_] = &[("SUMMARY_REQUEST", "cached_prefix")];
@@ -416,7 +417,7 @@ async fn in_the_background_what_is_of_no_use_is_made_by_rule_and_an_outage_chang
 async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was() {
     let pieces: &[Said] = &[Said::Bad(Fault::Overflow), Said::Good];
     let riding: &[(&str, &str)] = &[("SUMMARY_REQUEST", "cached_prefix")];
-    /// When, what the model says before it is held, and the steps that have failed by then.
+    /// The trigger, what the model says before it is held, and the steps that have failed by then.
     type Case<'a> = (Trigger, &'a [Said], &'a [(&'a str, &'a str)]);
     let table: [Case<'_>; 10] = [
         (Trigger::Manual, &[], &[]),
@@ -448,7 +449,7 @@ async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was()
                 assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed", "{name}");
                 2
             }
-            // What was refused is not sent again unasked.
+            // What was refused is not sent again automatically.
             Trigger::Overflow => {
                 let finished = client.event("turn_finished").await["payload"].clone();
                 assert_eq!(finished["error"]["code"], "compaction_cancelled", "{name}: {finished}");
@@ -458,7 +459,7 @@ async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was()
         let now = context(&mut client).await;
         assert_eq!(messages(&now)[..messages(&now).len() - added], *messages(&old), "{name}");
         planned.heal();
-        // Near the limit the next one may have been begun already, with nobody waiting for it.
+        // Near the limit the next compaction may have started already, with nobody waiting for it.
         client.ask("cancel_compaction", json!({})).await;
         assert_eq!(client.turn("Go on.").await["status"], "completed", "{name}");
     }
@@ -493,7 +494,7 @@ async fn three_failures_open_the_breaker_and_a_person_closes_it() {
 async fn two_compactions_without_gain_open_the_breaker() {
     let planned = Planned::new(&[Said::Bad(Fault::Longer)], false);
     let (_server, mut client) = session(&planned.model, &[IN_THE_BACKGROUND, ("CONTEXT_WINDOW", "8000")]).await;
-    // What is pinned stays word for word, so that what may go is never worth it.
+    // Pinned entries are kept verbatim, so that what may be removed is never worth a compaction.
     let mut tokens = 0;
     while tokens < 5_300 {
         let accepted = client.ask("user_input", json!({ "input": words(tokens, 200) })).await;
@@ -535,8 +536,8 @@ async fn no_model_makes_it_compact_in_a_loop() {
                 assert_eq!(finished["status"], "completed", "{fault:?} {background} {number}: {finished}");
             }
             let requests = planned.model.requests();
-            // Between two attempts something is said: of one refused as too large there are a few requests.
-            // And what has no sections is asked for them once.
+            // A message between two attempts: a summary refused as too large takes a few requests. A summary without
+            // sections is asked for them once.
             let pieces = match fault {
                 Fault::Overflow => 4,
                 Fault::Garbage => 2,

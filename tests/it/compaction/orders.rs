@@ -1,4 +1,4 @@
-//! What an ordered summary keeps word for word, and when there is nothing to compact: the table of protocol/README.md.
+//! What an ordered summary keeps verbatim, and when there is nothing to compact: the table of protocol/README.md.
 
 use super::{WAITED_FOR, whole};
 use crate::support::{
@@ -9,11 +9,11 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 
-/// The window; a quarter of it is the most that `keepRecentTokens` comes to.
+/// The window; a quarter of it is the upper bound of `keepRecentTokens`.
 const WINDOW: &str = "8000";
 const KEPT_TOKENS: u64 = 2_000;
 
-/// What becomes of an order.
+/// The outcome of an order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Outcome {
     /// Refused at once: too little is older than the last turn.
@@ -22,13 +22,13 @@ enum Outcome {
     GainsNothing,
     /// Everything before the last turn is summarised.
     KeepsLastTurn,
-    /// There is one turn, too long to be kept: what the user said stays, what followed is summarised.
+    /// There is one turn, too long to be kept: the user's message is kept, what followed is summarised.
     KeepsInput,
-    /// The newest part stays that comes closest to the tokens to be kept; a turn may be cut through.
+    /// The newest part closest to the requested number of tokens is kept; the cut may be inside a turn.
     KeepsRecent,
 }
 
-/// Says so many words in each turn, orders a compaction; its outcome, and the entries of what users said.
+/// Says this many words in each turn and orders a compaction; returns its outcome and the entries of the user messages.
 async fn ordered(
     said: &[usize],
     answer: usize,

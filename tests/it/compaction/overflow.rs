@@ -1,4 +1,4 @@
-//! The provider refuses a request as too large: compact once, ask once more, and know better from then on.
+//! The provider refuses a request as too large: compact once, ask once more, and remember the real window.
 
 use super::{fill, info, session};
 use crate::support::talk::{facts, summaries, summary, talker, text_of, words};
@@ -9,7 +9,7 @@ use reseed::{
 use reseed_protocol::ErrorCode;
 use serde_json::json;
 
-/// Three times what the model really takes.
+/// Three times the model's real window.
 const TOO_LARGE: &[(&str, &str)] = &[("CONTEXT_WINDOW", "6000")];
 
 fn overflow(prompt_tokens: Option<u64>, window_tokens: Option<u64>) -> ModelFault {
@@ -19,7 +19,7 @@ fn overflow(prompt_tokens: Option<u64>, window_tokens: Option<u64>) -> ModelFaul
 
 #[tokio::test]
 async fn a_refusal_is_answered_by_one_compaction_and_teaches_the_window() {
-    // What the refusal tells (of the request, of the window), and the window that is known from then on.
+    // What the refusal states (tokens of the request, of the window), and the window that is known from then on.
     let table = [((None, Some(1_300)), 1_300), ((Some(1_500), Some(1_300)), 1_300), ((Some(1_500), None), 1_499)];
     for ((prompt_tokens, window_tokens), learned) in table {
         let model = talker(100);
@@ -102,18 +102,18 @@ async fn a_compaction_for_a_refusal_can_be_cancelled() {
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
 }
 
-/// How a server refuses what is too large.
+/// The way a server refuses a request that is too large.
 #[derive(Debug, Clone, Copy)]
 enum Refusal {
     /// With the tokens of the request and of the window.
     Numbers,
     /// With the window only.
     Window,
-    /// With the tokens of the request only, as what ends at once for want of room.
+    /// With the tokens of the request only, as an answer that ends at once for lack of room.
     Request,
     /// With a sentence.
     Silent,
-    /// Not at all: a stream without a word, as llama-cpp-python's.
+    /// Not at all: a stream without any text, as llama-cpp-python sends.
     Empty,
 }
 
@@ -154,7 +154,7 @@ async fn a_window_configured_three_times_too_large_still_answers_every_turn() {
             let (_server, mut client) = session(&model, TOO_LARGE).await;
             client.turn("FACT 1: the ship is called Aurora").await;
             for number in 0..40 {
-                // Now and then something long, so that the window is passed by a little and by much.
+                // Now and then something long, so that the window is exceeded by a little and by a lot.
                 let length = if number % 7 == 6 { 300 } else { 60 };
                 let finished = client.turn(&words(number, length)).await;
                 assert_eq!(finished["status"], "completed", "{refusal:?} {reports} {number}: {finished}");

@@ -1,6 +1,6 @@
-//! `SUMMARY_REQUEST=cached_prefix`, and `auto` where the provider caches: the summary rides on the request that the
-//! conversation would send, so that a model's server finds in its cache what it has read already; and `SUMMARY_MODEL`,
-//! which has no such cache.
+//! `SUMMARY_REQUEST=cached_prefix`, and `auto` with a provider that caches: the summary request extends the
+//! conversation's own request, so that the upstream server finds most of it in its cache. Also `SUMMARY_MODEL`, which
+//! has no such cache.
 
 use crate::support::{
     client::Client,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const APIS: [&str; 2] = ["chat", "responses"];
 
-/// What a server's cache goes by, in the order in which it is read: tools, instructions, messages.
+/// Returns what a server's cache depends on, in the order in which it is read: tools, instructions, messages.
 fn read_by_the_cache(asked: &Asked) -> String {
     let messages: Vec<String> = asked.messages().iter().map(Value::to_string).collect();
     format!("{}\n{}\n{}", asked.body["tools"], asked.system(), messages.join("\n"))
@@ -23,7 +23,7 @@ fn common_prefix(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }
 
-/// A conversation of half a window with tools and instructions, which is then compacted; what came of that.
+/// Builds a conversation of half a window with tools and instructions and compacts it; returns the outcome.
 async fn compacted(upstream: &Upstream, api: &str, more: &[(&str, &str)]) -> Value {
     let usual = [("OPENAI_API", api), ("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
     let server = Server::facing(&upstream.base_url(), &[&usual, more].concat()).await;
@@ -50,12 +50,13 @@ fn kind(frame: &Value) -> &str {
     frame["type"].as_str().unwrap_or_default()
 }
 
-/// A server that summarises where `riding` says what behind the conversation.
+/// A server that answers cached-prefix summary requests with `riding`.
 async fn sailor(riding: fn() -> Reply) -> Upstream {
     reporting(riding, false).await
 }
 
-/// The same; where it `caches`, it reports what of a request it finds in its cache: what the one before it began with.
+/// The same. If it `caches`, it reports how much of a request it finds in its cache: the prefix shared with the request
+/// before.
 async fn reporting(riding: fn() -> Reply, caches: bool) -> Upstream {
     let (mut number, mut before) = (1_000, String::new());
     Upstream::start(move |asked| {
@@ -88,7 +89,7 @@ async fn the_summary_request_begins_as_the_conversation_did() {
         let at = requests.iter().position(rides).expect("the summary rides on the conversation");
         let (before, asked) = (&requests[at - 1], &requests[at]);
         let (sent, read) = (read_by_the_cache(asked), read_by_the_cache(before));
-        // Of the request before it: what comes behind is the answer to that, and the instruction.
+        // Relative to the request before: what follows is the answer to that, and the instruction.
         let percent = |part: f64, of: f64| part * 100.0 / of;
         let share = percent(common_prefix(&sent, &read) as f64, read.len() as f64);
         let reported = compacted["summaryUsage"]["cachedTokens"].as_u64().unwrap();
@@ -111,7 +112,7 @@ async fn the_summary_request_begins_as_the_conversation_did() {
 
 #[tokio::test]
 async fn auto_rides_where_the_provider_was_seen_to_cache() {
-    // Whether the server reports a cache, the settings beside the default, and whether the summary rides.
+    // Does the server report a cache, the settings beside the defaults, and is the cached prefix used.
     for (caches, settings, expected) in [
         (true, &[][..], true),
         (false, &[], false),
@@ -140,7 +141,7 @@ async fn quoted_shares_nothing_with_the_conversation() {
 
 #[tokio::test]
 async fn what_fails_behind_the_conversation_is_quoted() {
-    /// What the model answers, and the reason that is told.
+    /// The model's answer, and the expected reason.
     type Case = (fn() -> Reply, &'static str);
     let table: [Case; 3] = [
         (|| Reply::text("I'm sorry, but I can't help with that."), "refused"),

@@ -51,14 +51,14 @@ async fn a_threshold_of_0_compacts_only_where_it_gains_and_forgets_nothing() {
         let (before, after) = (count("oldTokenCount"), count("newTokenCount"));
         assert!(after + before / 20 <= before, "it saves less than the least gain: {frame}");
     }
-    // A model that is asked at every turn, for nothing or not, is a loop.
+    // A model that is asked at every turn, needed or not, is a loop.
     let asked = summaries(&model.requests());
     assert!(asked <= turns as usize, "{asked} summaries in {turns} turns, {} of them used", compacted.len());
 }
 
 #[tokio::test]
 async fn where_nothing_can_be_gained_a_threshold_of_0_rests() {
-    // Summaries as long as all that was said gain nothing.
+    // Summaries as long as the conversation gain nothing.
     let model = Scripted::answering(|request| match request.purpose {
         // Short, so that there is little to gain.
         Purpose::Turn => Reply::text("Yes."),

@@ -1,4 +1,4 @@
-//! A session whose next request can be looked at just before it is sent: a hook holds it, and a model's server of our
+//! A session whose next request can be inspected just before it is sent: a hook holds it, and an upstream server of our
 //! own receives it.
 
 use crate::support::json::present;
@@ -40,7 +40,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// What a hook changes for good.
+/// What a hook changes permanently.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wish {
     /// A part of the system prompt.
@@ -49,19 +49,19 @@ pub(super) enum Wish {
     Options,
     /// The tools: one has another description, one is taken away.
     Tools,
-    /// One message: the oldest of a user's.
+    /// One message: the user's oldest.
     Edit,
-    /// All messages: the last two stay, behind one of its own.
+    /// All messages: the last two stay, after one of the hook's own.
     Replace,
 }
 
-/// What hooks and the model's server do next.
+/// The next steps of the hooks and of the upstream server.
 #[derive(Default)]
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
     wishes: Mutex<VecDeque<Wish>>,
     added: Mutex<&'static str>,
-    /// Who is told of a request that is about to be sent, and lets it go.
+    /// Gets notified of a request that is about to be sent, and lets it go.
     held: Mutex<Option<mpsc::UnboundedSender<oneshot::Sender<()>>>>,
 }
 
@@ -195,7 +195,7 @@ impl World {
         self.ask("register_tools", json!({ "tools": self.tools })).await;
     }
 
-    /// Sends a command whose reply is no error.
+    /// Sends a command whose reply must not be an error.
     pub(super) async fn ask(&mut self, command: &str, payload: Value) {
         let reply = self.client.ask(command, payload).await;
         assert_ne!(*present(&reply["type"]), "error", "{}, {command}: {reply}", self.name);
@@ -243,7 +243,7 @@ impl World {
         self.client.event("context_compacted").await;
     }
 
-    /// The entries of the path that are messages, oldest first.
+    /// Returns the message entries of the path, oldest first.
     async fn entry(&mut self, at: usize) -> Value {
         let entries = self.client.ask("get_entries", json!({ "path": true, "limit": 100 })).await;
         let entries = entries["payload"]["items"].as_array().unwrap();
@@ -281,7 +281,7 @@ impl World {
             .await
     }
 
-    /// Asks a question and looks at its request before it is sent, and when it has arrived.
+    /// Asks a question and compares its request before it is sent with the one that arrives.
     pub(super) async fn ask_exactly(&mut self, question: &str) {
         let mut held = self.hold();
         self.ask("user_input", json!({ "input": question })).await;
@@ -294,7 +294,7 @@ impl World {
         assert_eq!(self.shown("format=envelope&ephemeral=true").await.json(), told, "{}", self.name);
     }
 
-    /// The same for both requests of a turn whose model calls a tool, while something is said to it.
+    /// The same for both requests of a turn whose model calls a tool, with an input in between.
     pub(super) async fn ask_exactly_with_a_tool(&mut self, question: &str) {
         let mut held = self.hold();
         self.expect_call();
@@ -319,10 +319,10 @@ impl World {
         *self.script.held.lock().unwrap() = None;
     }
 
-    /// Compares what is told of the request that is held with what arrives once it is let go.
+    /// Compares what is reported of the request that is held with what arrives once it is let go.
     async fn compare(&mut self, held: &mut mpsc::UnboundedReceiver<oneshot::Sender<()>>) {
         let go = held.recv().await.unwrap();
-        // What the hook added to the request before is what it will add to this one.
+        // What the hook added to the request before, it will add to this one.
         let told = self.told(true).await;
         let name = self.name;
         assert_eq!(self.shown("format=envelope&ephemeral=true").await.json(), told, "{name}");
@@ -338,7 +338,7 @@ impl World {
         assert_eq!(sent.raw, again.raw, "{name}: byte for byte");
     }
 
-    /// What the last request says, and with `-` what it does not.
+    /// Checks what the last request contains and, with `-`, what it does not.
     pub(super) fn check_last(&self, says: &[&str]) {
         let last = self.upstream.requests().pop().unwrap();
         for text in says {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// What is told beside what is sent.
+    /// Checks the report's fields beside the envelope.
     async fn check_meta(&mut self, told: &Value) {
         let (name, meta) = (self.name, &told["envelope"]["meta"]);
         let info = self.client.ask("get_context_info", json!({})).await["payload"].clone();
@@ -380,8 +380,8 @@ impl World {
         self.upstream.requests().pop().unwrap()
     }
 
-    /// Starts the server again. What is told of the session while it is not open is what is told once it is, and what
-    /// the command line prints.
+    /// Starts the server again. The report of the session is the same before it is opened, after, and on the command
+    /// line.
     pub(super) async fn restart(&mut self) {
         self.service.stop().await;
         self.service = serve(&self.folder, &self.script, &self.provider).await;
@@ -401,7 +401,7 @@ impl World {
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), told, "{}: closed, and opened", self.name);
         self.register().await;
         if !self.script.added.lock().unwrap().is_empty() {
-            // What hooks added is only in memory.
+            // What hooks added is only held in memory.
             self.say("Good morning.").await;
         }
     }

@@ -1,5 +1,5 @@
-//! Every kind of hook at once, in Rust, as a webhook and at a client: a conversation that is stopped and goes on in another
-//! process comes to the same envelope as one that nothing disturbs.
+//! Every kind of hook at once: in Rust, as a webhook and at a client. A conversation that is interrupted and continues
+//! in another process ends with the same envelope as one that is not.
 
 use super::client::joined;
 use crate::support::{
@@ -20,18 +20,18 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// What is said, one turn each.
+/// The inputs, one turn each.
 const SAID: [&str; 8] = ["one", "look two", "three 4711", "four", "look five", "six", "look seven", "eight"];
-/// After so many turns it is compacted.
+/// The conversation is compacted after this many turns.
 const COMPACTED_AFTER: usize = 4;
-/// After so many it goes back to an earlier entry, and on from there.
+/// After this many it goes back to an earlier entry, and continues from there.
 const MOVED_AFTER: usize = 6;
 
 fn patch(ops: Value) -> HookAnswer {
     HookAnswer { patch: ops.as_array().cloned(), ..HookAnswer::default() }
 }
 
-/// The hooks in Rust: a policy, words for one request, options at the end of a turn, a summary, what begins a turn.
+/// The hooks in Rust: a policy, text for one request, options at the end of a turn, a summary, and the start of a turn.
 fn in_rust() -> Arc<dyn Hook> {
     let context = |reason| HookSpec::new("policy", HookPoint::Context).for_reasons(&[reason]);
     let specs = vec![
@@ -71,7 +71,7 @@ fn in_rust() -> Arc<dyn Hook> {
     })
 }
 
-/// The webhook: takes a number out of what is said, and says what tools answer in capitals.
+/// The webhook: removes a number from what users say, and turns tool results into capitals.
 async fn redacting() -> Webhook {
     Webhook::answering(|call| {
         if call["event"] == "tool_result" {
@@ -88,7 +88,7 @@ async fn redacting() -> Webhook {
     .await
 }
 
-/// A model that calls the tool where it is asked to look, and then says what it was last told.
+/// A model that calls the tool if it is asked to look, and then repeats the result.
 fn model() -> Scripted {
     Scripted::answering(|request| {
         let last = request.envelope.messages.cached.last().map(|said| said.message.clone()).unwrap();
@@ -145,7 +145,8 @@ async fn turn(client: &mut Client, text: &str) -> Value {
     }
 }
 
-/// The whole conversation, stopped after so many turns; its envelope at the end, its ids by the order in which they come.
+/// Runs the whole conversation, stopped after this many turns; returns its envelope at the end and its ids in the order
+/// of their first appearance.
 async fn conversation(stopped_after: Option<usize>) -> (String, Vec<String>) {
     let (folder, model, webhook) = (tempfile::tempdir().unwrap(), model(), redacting().await);
     let mut server = serving(folder.path(), &webhook, &model).await;
@@ -176,7 +177,7 @@ async fn conversation(stopped_after: Option<usize>) -> (String, Vec<String>) {
     (normal(&told), model.requests().iter().map(|request| request.envelope.system.compiled.clone()).collect())
 }
 
-/// The envelope as text, without what counts tokens (a restart forgets what was learnt of them), and with ids named by
+/// Returns the envelope as text, without token counts (a restart forgets what was learnt about them), with ids named by
 /// their order.
 fn normal(envelope: &Value) -> String {
     let mut envelope = envelope.clone();
@@ -190,7 +191,7 @@ fn rename(value: &mut Value, names: &mut BTreeMap<String, String>) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|value| rename(value, names)),
         Value::Object(fields) => {
-            // What an answer reports of its request is of that request, not of this envelope.
+            // What an answer reports of its request belongs to that request, not to this envelope.
             for field in ["usage", "receipt", "envelopeKey"] {
                 fields.remove(field);
             }

@@ -1,4 +1,4 @@
-//! Hooks that a client hosts over its own socket: asked, answered, and every way in which that goes wrong.
+//! Hooks that a client hosts over its own socket: called, answered, and every way in which that fails.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// A time limit that no test reaches.
 pub(super) const FAR_MS: u64 = 600_000;
 
-/// A hook that is asked there.
+/// A hook for this event, as it is registered.
 pub(super) fn hook(name: &str, event: &str) -> Value {
     json!({ "name": name, "event": event, "timeoutMs": FAR_MS })
 }
 
-/// Connects as this client, and opens a session; also the payload of the reply.
+/// Connects as this client and opens a session; returns also the reply's payload.
 pub(super) async fn joined(server: &Server, client_id: &str, open: Value) -> (Client, Value) {
     let mut client = Client::connect(&server.ws()).await;
     client.ask("hello", json!({ "protocolVersion": 2, "clientId": client_id })).await;
@@ -26,14 +26,14 @@ pub(super) async fn joined(server: &Server, client_id: &str, open: Value) -> (Cl
     (client, opened["payload"].clone())
 }
 
-/// Says something, and returns the call of the hook that is asked first; others are not waited for.
+/// Says something and returns the first hook call, without waiting for others.
 pub(super) async fn asked(client: &mut Client, text: &str) -> Value {
     let accepted = client.ask("user_input", json!({ "input": text })).await;
     assert_eq!(accepted["type"], "accepted", "{accepted}");
     client.event("hook_call").await["payload"].clone()
 }
 
-/// Says something where a `message` hook is asked about it first; its call.
+/// Says something to a session with a `message` hook; returns the hook's call.
 pub(super) async fn offered(client: &mut Client, text: &str) -> Value {
     client.send("user_input", json!({ "input": text })).await;
     client.event("hook_call").await["payload"].clone()
@@ -81,7 +81,7 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(system(&model.requests()[0]), "Never tell anybody to swim.");
 
-    // Others are registered in their place, and then none: the system prompt was for one turn.
+    // Others are registered instead, and then none: the system prompt was for one turn.
     let ok = client.ask("register_hooks", json!({ "hooks": [hook("censor", "message")] })).await;
     assert_eq!(ok["type"], "ok", "{ok}");
     client.forget("accepted");
@@ -142,7 +142,7 @@ async fn a_call_is_answered_once_and_in_time() {
     assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call", "too late");
     assert_eq!(model.requests().len(), 1);
 
-    // What it answers may be wrong, and it may say that it failed: that ends a turn, not the session.
+    // Its answer may be invalid, and it may report a failure: that ends a turn, not the session.
     client.ask("register_hooks", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
     for (result, says) in [(json!({ "block": true }), "block"), (json!({ "error": "out of ink" }), "out of ink")] {
         let call = asked(&mut client, "And now?").await;
@@ -222,7 +222,7 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     let server = Server::start(model.clone(), &[]).await;
     let policy = json!({ "hooks": [hook("policy", "before_agent_start")] });
     let (mut client, _) = joined(&server, "tab-one", policy.clone()).await;
-    // The same again, with one more: the call stays open, and what is new is asked from the next question on.
+    // The same again, with one more: the call stays open, and the new hook is called from the next question on.
     let call = asked(&mut client, "Is the sea warm?").await;
     let mut both = policy.clone();
     both["hooks"].as_array_mut().unwrap().insert(0, hook("first", "before_agent_start"));
@@ -230,7 +230,7 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     assert_eq!(answer(&mut client, &call, json!({ "systemPrompt": "Be brief." })).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(system(&model.requests()[0]), "Be brief.");
-    // Another in its place: what it was asked waits for whoever offers it once more.
+    // Another replaces it: its call waits for a client that offers it again.
     let call = asked(&mut client, "And now?").await;
     assert_eq!(call["hook"], "first");
     assert_eq!(client.ask("register_hooks", policy.clone()).await["type"], "ok");
@@ -252,7 +252,7 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     assert_eq!(model.requests().len(), 2);
 }
 
-/// The results in a request, in order.
+/// Returns the tool results in a request, in order.
 fn results(request: &ModelRequest) -> Vec<String> {
     let tools = request.messages().filter(|message| message.message.role == Role::Tool);
     let parts = tools.flat_map(|message| message.message.content.clone());
@@ -292,7 +292,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
         commands.push((id, result));
         asked.push(question);
     }
-    // All three wait. Sent again, a result waits with its first copy; with other content it is another command.
+    // All three wait. A result that is sent again waits with its first copy; with other content it is another command.
     let (id, result) = &commands[0];
     client.send_as(id, "tool_result", result.clone()).await;
     let mut other = result.clone();
@@ -305,7 +305,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
         "context_info",
         "others are answered meanwhile"
     );
-    // So it does on the connection that takes the place of this one.
+    // The same on the connection that replaces this one.
     let (mut next, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
     assert_eq!(client.closed().await, 1000);
     assert!(client.seen.iter().filter(|frame| frame["type"] == "ok").count() == 0, "none was answered");
@@ -339,7 +339,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     let id_of = |at: usize| path[at]["entryId"].clone();
     client.ask("register_hooks", json!({ "hooks": [hook("guide", "before_navigate")] })).await;
 
-    // No summary is wanted, and the hook is asked all the same.
+    // No summary is wanted, and the hook is called nevertheless.
     let back = json!({ "entryId": id_of(1) });
     let id = client.send("navigate", back.clone()).await;
     let call = client.event("hook_call").await["payload"].clone();
@@ -355,7 +355,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     ] {
         assert_eq!(call[field], expected, "{field}");
     }
-    // It waits; the same command waits with it, and is done once.
+    // It waits; the same command waits with it, and runs once.
     client.send_as(&id, "navigate", back).await;
     assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
     assert_eq!(answer(&mut client, &call, json!({ "label": "here" })).await["type"], "ok");
@@ -370,7 +370,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     let moves = client.forget("session_updated").into_iter().filter(|frame| frame["payload"].get("leafId").is_some());
     assert_eq!(moves.count(), 1);
 
-    // To another branch: where the two meet; and the hook may be against it.
+    // To another branch: from where the two diverge; and the hook may refuse.
     client.send("navigate", json!({ "entryId": id_of(5) })).await;
     let call = client.event("hook_call").await["payload"].clone();
     assert_eq!(call["commonAncestorId"], id_of(1), "{call}");

@@ -1,4 +1,4 @@
-//! Hooks of a client that is away, comes back, or has gone for good.
+//! Hooks of a client that is away, comes back, or never comes back.
 
 use super::client::{FAR_MS, answer, asked, finished, hook, joined, offered};
 use crate::support::{json::present, server::Server};
@@ -10,7 +10,7 @@ fn optional(name: &str, event: &str) -> Value {
     json!({ "name": name, "event": event, "timeoutMs": FAR_MS, "required": false })
 }
 
-/// Whether this is the call that was sent before; its deadline is later by as long as nobody was here.
+/// Returns true if this is the call that was sent before; its deadline is later by the time that nobody was connected.
 fn is_again(again: &Value, call: &Value) -> bool {
     let without = |call: &Value| {
         let mut call = call.clone();
@@ -30,7 +30,7 @@ async fn a_client_that_comes_back_is_asked_again() {
     let call = asked(&mut first, "Is the sea warm?").await;
     first.hang_up();
 
-    // Somebody watches: it is not theirs to answer.
+    // An observer is connected: it may not answer the call.
     let watching = json!({ "sessionId": opened["sessionId"], "role": "observer" });
     let (mut observer, back) = joined(&server, "watcher", watching).await;
     assert_eq!(back["state"], "running", "it waits, and stays in memory");
@@ -71,7 +71,7 @@ async fn a_connection_that_takes_the_place_of_a_half_open_one_is_asked_in_its_pl
 
 #[tokio::test]
 async fn hooks_that_are_not_required_leave_with_the_client_that_offered_them() {
-    // Taken over from, or gone before another one came.
+    // Taken over, or disconnected before another client came.
     for hangs_up in [false, true] {
         let model = Scripted::answering(|_| Reply::text("It is."));
         let server = Server::start(model.clone(), &[]).await;
@@ -108,7 +108,7 @@ async fn a_required_hook_of_another_client_is_not_asked_of_who_took_over() {
     assert_eq!(second.ask("ping", json!({})).await["type"], "pong");
     assert!(second.seen.iter().all(|frame| frame["type"] != "hook_call"));
     assert_eq!(answer(&mut second, &call, json!({})).await["payload"]["code"], "unknown_call", "it is not its own");
-    // Whoever offers it again is asked, whether it is the same client or another one.
+    // A client that offers it again is called, the same one or another.
     takeover["hooks"] = open["hooks"].clone();
     let (mut third, _) = joined(&server, "tab-three", takeover).await;
     let again = third.event("hook_call").await["payload"].clone();
@@ -163,7 +163,7 @@ async fn an_answer_that_a_client_which_is_away_should_redact_is_shown_to_nobody(
     let ended = finished(&mut observer).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("hook_unavailable")), "{ended}");
     assert!(observer.seen.iter().all(|frame| !frame.to_string().contains("4711")), "{:#?}", observer.seen);
-    // Nor is an input taken that it does not look at.
+    // Nor is an input accepted without it.
     let (mut client, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
     client.send("user_input", json!({ "input": "And 0815?" })).await;
     client.event("hook_call").await;
@@ -191,7 +191,7 @@ async fn a_client_is_told_of_calls_that_nobody_waits_for_any_more() {
     let expected = json!({ "callId": asked_for["callId"], "sessionId": opened["sessionId"], "outcome": "dropped" });
     assert_eq!(told["payload"], expected, "{told}");
     finished(&mut client).await;
-    // One that was too slow.
+    // A hook that was too slow.
     let slow = json!({ "name": "slow", "event": "before_agent_start", "timeoutMs": 50 });
     client.ask("register_hooks", json!({ "hooks": [slow] })).await;
     let asked_for = asked(&mut client, "And now?").await;
@@ -230,7 +230,7 @@ async fn a_client_that_leaves_in_the_middle_is_passed_over_where_its_hooks_are_n
     assert_eq!(client.event("hook_call").await["payload"]["hook"], "policy");
     client.hang_up();
     assert_eq!(finished(&mut observer).await["status"], "completed");
-    // Its hooks are still its own once it is back.
+    // Its hooks are still registered once it is back.
     let (mut client, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
     assert_eq!(offered(&mut client, "And now?").await["hook"], "more");
 }

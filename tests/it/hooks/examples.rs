@@ -1,4 +1,4 @@
-//! The examples do what they say they do.
+//! The examples do what they claim.
 
 use crate::support::{
     client::Client,
@@ -22,7 +22,7 @@ use tokio::{
 #[path = "../../examples/hooks.rs"]
 mod example;
 
-/// The texts of the messages behind everything that may be cached.
+/// Returns the texts of the messages after everything cacheable.
 fn uncached(request: &ModelRequest) -> Vec<String> {
     request.envelope.messages.uncached.iter().map(|one| one.message.text()).collect()
 }
@@ -31,7 +31,7 @@ fn cached(request: &ModelRequest) -> Vec<&Message> {
     request.envelope.messages.cached.iter().map(|one| &*one.message).collect()
 }
 
-/// The entries of this type that the client was told of.
+/// Returns the entries of this type that the client received.
 fn entries(client: &Client, kind: &str) -> Vec<Value> {
     let entries = client.seen.iter().filter(|frame| frame["type"] == "entry_appended");
     let entries = entries.map(|frame| &frame["payload"]["entry"]);
@@ -52,7 +52,7 @@ async fn the_examples_in_rust() {
     let requests = model.requests();
     assert_eq!(requests.len(), 3);
 
-    // Redaction: of what was said, for everyone.
+    // Redaction, for everyone.
     assert!(text_of(&requests[0]).starts_with("I am [redacted]."), "{}", text_of(&requests[0]));
     let said = entries(&client, "message");
     assert_eq!(said[0]["content"][0]["text"], "I am [redacted].");
@@ -60,7 +60,7 @@ async fn the_examples_in_rust() {
     let addresses = ["master@", "ann@"];
     assert!(!client.seen.iter().any(|frame| addresses.iter().any(|address| frame.to_string().contains(address))));
 
-    // The rules of the house: given once, in every request.
+    // The house rules: given once, in every request.
     let transforms = entries(&client, "context_transform");
     let named = |name: &str| transforms.iter().filter(|entry| entry["transformerName"] == name).count();
     assert_eq!((named("policy"), transforms.len()), (1, 1), "{transforms:#?}");
@@ -68,7 +68,7 @@ async fn the_examples_in_rust() {
         assert!(request.envelope.system.compiled.ends_with("Answer in at most three sentences."));
     }
 
-    // For one request: the marker always, the word of the house where it fell.
+    // For one request: the marker always, the glossary entry only where it applies.
     for (request, words_known) in requests.iter().zip([false, true, false]) {
         let added = uncached(request);
         assert_eq!(added.len(), 1 + usize::from(words_known), "{added:?}");
@@ -76,7 +76,7 @@ async fn the_examples_in_rust() {
         let marker = added.last().unwrap();
         assert!(marker.starts_with("[request 1, ") && marker.ends_with(" of 4000 tokens]"), "{marker}");
     }
-    // What was for one request is in no later one, and what stays is the beginning of the next.
+    // What was for one request is in no later one, and what stays is the prefix of the next.
     for pair in requests.windows(2) {
         assert!(cached(&pair[1]).starts_with(&cached(&pair[0])));
     }
@@ -92,7 +92,7 @@ async fn the_examples_in_rust() {
     assert!(compacted["summary"].as_str().unwrap().contains("- The user: I am [redacted]."), "{compacted}");
 }
 
-/// A process that ends with the test.
+/// A process that is ended with the test.
 struct Running {
     _child: Child,
     url: String,

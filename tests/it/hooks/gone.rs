@@ -1,5 +1,5 @@
-//! Required hooks of a client that is gone when they are needed: over a restart, after a takeover; and what may be said
-//! to a session that waits for hooks.
+//! Required hooks of a client that is gone when they are needed: across a restart, after a takeover; and what may be
+//! said to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
 use crate::support::{binary::Binary, client::Client, json::present, server::Server};
@@ -16,7 +16,7 @@ async fn over(folder: &Path, model: &Scripted) -> Server {
     Server::over(model.clone(), store, &[("SHUTDOWN_GRACE_SECS", "0"), ("HOOK_AWAY_SECS", "1")]).await
 }
 
-/// A server that was stopped while an input waited that was accepted under these hooks, and the session.
+/// Starts and stops a server with one waiting input, accepted under these hooks; returns the session.
 async fn stopped_with_a_queue(folder: &Path, hooks: &Value) -> Value {
     let (model, never) = (Scripted::new(), Gate::new());
     model.push(Reply::text("It is.").held_by(&never));
@@ -42,7 +42,7 @@ async fn an_input_that_waited_over_a_restart_is_asked_with_the_hooks_of_its_clie
         let model = Scripted::answering(|_| Reply::text("It is."));
         let server = over(folder.path(), &model).await;
         if required {
-            // Whoever only watches brings no hooks.
+            // Observers register no hooks.
             let watching = json!({ "sessionId": session, "role": "observer" });
             let (mut observer, seen) = joined(&server, "watcher", watching).await;
             assert_eq!(seen["queue"].as_array().unwrap().len(), 1, "{seen}");
@@ -70,7 +70,7 @@ async fn an_input_that_waited_over_a_restart_fails_where_nobody_offers_its_hooks
     let ended = finished(&mut client).await;
     assert_eq!((&ended["error"]["code"], &ended["error"]["retriable"]), (&json!("hook_unavailable"), &json!(true)));
     assert!(model.requests().is_empty(), "the model was not asked");
-    // Who asks again without them wants it so.
+    // A client that retries without them chooses to.
     assert_eq!(client.ask("retry_turn", json!({})).await["type"], "accepted");
     assert_eq!(finished(&mut client).await["status"], "completed");
     server.service.stop().await;
@@ -121,7 +121,7 @@ async fn an_input_that_waits_for_a_hook_can_be_withdrawn() {
 async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
     let server = Server::start(Scripted::answering(|_| Reply::text("It is.")), &[]).await;
     let hooks = json!({ "hooks": [hook("redact", "message"), hook("look", "before_navigate")] });
-    // An input before its hook, with one behind it; and a move before its own.
+    // An input before its hook, with another behind it; and a navigation before its own.
     for waiting in ["user_input", "navigate"] {
         let (mut client, opened) = joined(&server, "tab-one", hooks.clone()).await;
         let session = opened["sessionId"].clone();
@@ -146,7 +146,7 @@ async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
     }
 }
 
-/// A server that is asked to stop, with a grace that no test waits out, goes at once: nothing was accepted.
+/// A server that is told to stop, with a grace period longer than any test, stops at once: nothing was accepted.
 #[tokio::test]
 async fn an_input_before_its_hook_does_not_hold_a_server_that_stops() {
     let folder = tempfile::tempdir().unwrap();

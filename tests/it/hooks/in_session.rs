@@ -1,4 +1,4 @@
-//! Hooks in Rust that have to do with the session they are asked about.
+//! Hooks in Rust that use the session they are called for.
 
 use crate::support::{client::Client, server::Server, talk::text_of};
 use reseed::{
@@ -23,7 +23,7 @@ fn note(text: &str) -> AppendCustomMessage {
     AppendCustomMessage { custom_type: "note".into(), content, display: false, details: Some(json!({ "by": text })) }
 }
 
-/// Does all that a hook may, at every point, and writes down what it was told.
+/// Does everything that a hook may, at every point, and records what it receives.
 async fn busybody(call: HookCall, session: Session, told: Arc<Mutex<Vec<String>>>) -> Result<HookAnswer, HookFault> {
     let point = call.event.point().as_str();
     let now = session.now().await.map_err(fault)?;
@@ -89,7 +89,7 @@ async fn a_session_that_has_left_memory_is_gone_for_its_hooks() {
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     client.turn("Hello").await;
     let session = kept.lock().unwrap().clone().expect("it was asked");
-    // Between two calls it is good as well.
+    // It also works between two calls.
     session.append_message(note("later")).await.unwrap();
     assert_eq!(client.event("entry_appended").await["type"], "entry_appended");
     server.service.stop().await;

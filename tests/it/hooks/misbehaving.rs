@@ -1,5 +1,5 @@
-//! Hooks that do wrong: each spoils one request, with an error that names it, or is reported and passed over. Its
-//! session goes on, and no other one notices.
+//! Hooks that misbehave: each fails one request with an error that names it, or is reported and skipped. Its session
+//! continues, and no other session notices.
 
 mod hosts;
 
@@ -10,22 +10,22 @@ use reseed_protocol::{Part, Role};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// What a hook does wrong, and what comes of it.
+/// One way in which a hook misbehaves, and the expected result.
 struct Fault {
     what: &'static str,
-    /// What it is asked for.
+    /// The event it is called for.
     event: Value,
     act: Act,
-    /// The error's code, the session's where the turn fails, or that of `hook_failed`.
+    /// The error's code: the session's if the turn fails, otherwise that of `hook_failed`.
     code: &'static str,
-    /// What the error says, among other things.
+    /// A part of the error's message.
     says: &'static str,
-    /// Whether the turn goes on without it.
+    /// The turn continues without the hook.
     is_passed_over: bool,
 }
 
-/// Milliseconds that a hook has which never answers. The same limit holds for its answers where it does right, so it is
-/// far beyond what these take on a busy machine.
+/// Milliseconds given to a hook that never answers. The same limit holds for its correct answers, so it is far above
+/// what these take on a busy machine.
 const SLOW_MS: u64 = 3_000;
 
 fn context(reason: &str) -> Value {
@@ -40,19 +40,19 @@ fn says(what: &'static str, event: Value, answer: Value, code: &'static str, say
     Fault { what, event, act: Act::Says(answer), code, says, is_passed_over: false }
 }
 
-/// Of a hook that is not required: the turn goes on without it.
+/// The result for a hook that is not required: the turn continues without it.
 fn passed_over(fault: Fault) -> Fault {
     let mut event = fault.event;
     event["required"] = json!(false);
     Fault { is_passed_over: true, event, ..fault }
 }
 
-/// Of a hook on calls: the turn goes on without the call.
+/// The result for a hook on tool calls: the turn continues without the call.
 fn unmade(fault: Fault) -> Fault {
     Fault { is_passed_over: true, ..fault }
 }
 
-/// What may go wrong with any hook.
+/// Returns the faults that any hook may have.
 fn faults() -> Vec<Fault> {
     let patch = |op: Value| json!({ "patch": [op] });
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
@@ -168,7 +168,7 @@ fn faults() -> Vec<Fault> {
     ]
 }
 
-/// What only a hook of this kind can do wrong.
+/// Returns the faults that only a hook of this kind may have.
 fn faults_of(host: Host) -> Vec<Fault> {
     let breaks = |event, code, why| Fault { act: Act::Breaks, ..says("it breaks down", event, Value::Null, code, why) };
     let slow = |mut event: Value| {
@@ -207,7 +207,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
             breaks(context("before_request"), "hook_unavailable", "did not come back in time"),
             breaks(at("tool_call"), "hook_unavailable", "did not come back in time"),
             breaks(at("tool_result"), "hook_unavailable", "did not come back in time"),
-            // Refused where it is said; the call waits for a better word, which does not come.
+            // Refused when it arrives; the call waits for a better answer, which does not come.
             says(
                 "an answer of no form",
                 slow(context("ephemeral")),
@@ -219,7 +219,7 @@ fn faults_of(host: Host) -> Vec<Fault> {
     }
 }
 
-/// A model that calls the tool once in each turn, then tells what it saw.
+/// A model that calls the tool once in each turn, then says what it saw.
 fn looker() -> Scripted {
     Scripted::answering(|request| {
         let last = request.messages().filter(|message| message.entry_id.is_some()).last().unwrap();
@@ -246,10 +246,10 @@ async fn other_turn(client: &mut Client) {
 async fn check(host: Host, fault: Fault) {
     let Fault { what, event, act, code, says, is_passed_over } = fault;
     let what = format!("{host:?}: {what}");
-    // At its end a turn has its answer.
+    // At the end of a turn the answer is there already.
     let ended_late = event["reasons"] == json!(["turn_end"]);
     let mut scene = Scene::set(host, std::slice::from_ref(&event), act.clone(), &looker()).await;
-    // The other session has no tool: the model is told so, and goes on.
+    // The other session has no tool: the model is told so, and continues.
     offers_tool(&mut scene.client).await;
     scene.begin("What is there?").await;
     other_turn(&mut scene.other).await;
@@ -261,7 +261,7 @@ async fn check(host: Host, fault: Fault) {
         let message = ended["error"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("`{NAME}`")) && message.contains(says), "{what}: {message}");
     }
-    // It did what it may: only all together is too much.
+    // The hook did nothing forbidden: only the sum is too large.
     if code != "context_overflow" {
         let failed = scene.watcher.event("hook_failed").await["payload"].clone();
         let expected = json!({ "hook": NAME, "event": event["event"], "code": code });
@@ -272,7 +272,7 @@ async fn check(host: Host, fault: Fault) {
     }
     assert!(scene.asked() > 0, "{what}");
 
-    // Without the fault all is as if it had not been.
+    // Without the fault everything works as if it had never happened.
     scene.now(Act::Says(json!({})));
     scene.back().await;
     offers_tool(&mut scene.client).await;
@@ -296,7 +296,7 @@ async fn check(host: Host, fault: Fault) {
 async fn check_all(host: Host) {
     let waits = |fault: &Fault| fault.event["timeoutMs"] == SLOW_MS;
     let (slow, others): (Vec<Fault>, Vec<Fault>) = faults().into_iter().chain(faults_of(host)).partition(waits);
-    // Each has a server of its own: their limits are waited for together.
+    // Each has a server of its own, so their time limits run in parallel.
     let mut checks: JoinSet<()> = slow.into_iter().map(|fault| check(host, fault)).collect();
     while let Some(checked) = checks.join_next().await {
         checked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));

@@ -1,12 +1,12 @@
-//! Handlers written for the proposal that patches follow (pull request 383 of pi-mono) work as they are: with scopes, plain
-//! strings as content, bare messages with times, and everything handed back that was shown.
+//! Handlers written for the proposal that patches follow (pull request 383 of pi-mono) work unchanged: with scopes,
+//! plain strings as content, bare messages with times, and everything handed back that was shown.
 
 use super::client::{answer, joined};
 use crate::support::{client::Client, server::Server};
 use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
-/// What the three handlers answer: a marker before every request, a note for one request alone, a policy for later turns.
+/// The answers of the three handlers: a marker before every request, a note for one request, a policy for later turns.
 fn handled(reason: &str, envelope: &Value) -> Value {
     match reason {
         "before_request" => {
@@ -61,7 +61,7 @@ async fn handlers_of_the_proposal_run_as_they_are() {
     let systems: Vec<bool> =
         requests.iter().map(|sent| sent.envelope.system.compiled.ends_with("Be discreet.")).collect();
     assert_eq!(systems, [false, true]);
-    // What was handed back as it was shown is stored by its entry alone.
+    // What was handed back unchanged is stored by its entry id alone.
     let is_marker = |frame: &&Value| frame["payload"]["entry"]["transformerName"] == "marker";
     let markers: Vec<&Value> = client.seen.iter().filter(is_marker).collect();
     let stored = markers.last().unwrap()["payload"]["entry"]["patch"][0]["messages"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! What a hook takes out of an answer is nowhere; what hooks say is not in the log.
+//! What a hook removes from an answer is nowhere; what hooks say is not in the log.
 
 use super::client::{answer, asked, finished, hook, joined};
 use crate::support::{
@@ -24,10 +24,10 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};
 
-/// What must not be seen.
+/// The text that must not be seen.
 const SECRET: &str = "4711-0815";
 
-/// Puts a word in the place of the secret, wherever a message says it.
+/// Replaces the secret, wherever a message contains it.
 fn redacted(message: Message) -> Message {
     let redact = |text: String| text.replace(SECRET, "[number]");
     let part = |part| match part {
@@ -53,7 +53,7 @@ fn redactor(gate: &Gate) -> Arc<dyn Hook> {
     })
 }
 
-/// A model that tells the secret, in many pieces.
+/// A model that says the secret, in many pieces.
 fn teller() -> Scripted {
     Scripted::answering(|_| {
         let thought = Part::Reasoning { text: format!("I know {SECRET}."), payload: None };
@@ -62,7 +62,7 @@ fn teller() -> Scripted {
     })
 }
 
-/// Whether any file in this folder has these bytes.
+/// Returns true if any file in this folder contains these bytes.
 fn holds(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).any(|path| {
         if path.is_dir() {
@@ -86,7 +86,7 @@ async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowher
     let watching = json!({ "sessionId": opened["sessionId"], "role": "observer", "deltas": true });
     let (mut observer, _) = joined(&server, "watcher", watching.clone()).await;
 
-    // One that is cancelled while the hook looks at it never was.
+    // An answer that is cancelled while the hook looks at it never existed.
     let accepted = client.ask("user_input", json!({ "input": "Which number?" })).await;
     model.wait_for_requests(1).await;
     assert_eq!(client.ask("user_input", json!({ "input": "Which?" })).await["payload"]["queued"], true);
@@ -94,7 +94,7 @@ async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowher
     assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "cancelled");
 
-    // Whoever comes while the hook looks at it sees nothing either.
+    // A client that connects while the hook looks at it sees nothing either.
     model.wait_for_requests(2).await;
     let (mut late, joined_late) = joined(&server, "latecomer", watching).await;
     assert!(!joined_late.to_string().contains(SECRET), "{joined_late}");
@@ -160,7 +160,7 @@ async fn an_answer_whose_hook_fails_is_shown_to_nobody_unless_the_hook_is_not_re
     assert!(!kinds.contains(&"item_delta"), "{kinds:?}");
 }
 
-/// A server in a process of its own that writes all that it logs, with a webhook that redacts, and its settings.
+/// A server in a process of its own that logs everything, with a webhook that redacts, and its settings.
 async fn redacting_binary(folder: &Path, webhook: &Webhook, upstream: &Upstream) -> Binary {
     let file = webhook::file(folder, &[webhook::hook("redact", &webhook.url, json!([{ "event": "message" }]))]);
     let base_url = upstream.base_url();
@@ -210,7 +210,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     assert_eq!(client.ask("register_tools", json!({ "tools": [look] })).await["type"], "ok");
 
-    // One that begins a turn, one that waits, one that is steered, one that begins a branch, one that a tool says.
+    // One that begins a turn, one that waits, one that is steered, one that begins a branch, one from a tool.
     let say = |what: &str| json!({ "input": format!("{what} {SECRET}") });
     let first_id = client.id();
     client.send_as(&first_id, "user_input", say("begins")).await;
@@ -237,7 +237,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     finished(&mut client).await;
     observer.until(|frame| frame.to_string().contains("I saw it.")).await;
 
-    // Sent again after a restart it is known again, and answered as it was.
+    // Sent again after a restart it is recognised, and answered as before.
     assert!(!holds(folder.path(), SECRET), "in the write-ahead log too");
     server.kill().await;
     let server = redacting_binary(folder.path(), &webhook, &upstream).await;
@@ -273,7 +273,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     }
 }
 
-/// A hook's wrong answer is told by its place: what the hook wrote there may be what it was to take out.
+/// A hook's invalid answer is reported by its place: what the hook wrote there may be what it was to remove.
 #[tokio::test]
 async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowhere() {
     let said = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
@@ -312,7 +312,7 @@ async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowher
         let refused = client.ask("user_input", json!({ "input": format!("{number} {SECRET}") })).await;
         assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
     }
-    // The same of a client's own hook: what has not the form of an answer is refused to that client alone.
+    // The same for a client's own hook: an answer of the wrong form is refused to that client alone.
     client.ask("register_hooks", json!({ "hooks": [hook("own", "message")] })).await;
     for answer in &wrong {
         let id = client.id();
@@ -342,7 +342,7 @@ async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowher
     assert!(!binary::logged(folder.path()).contains(SECRET));
 }
 
-/// An answer of a webhook to this call, full of words that are nobody's business.
+/// Returns an answer of a webhook to this call, full of private words.
 fn full_of_words(call: &Value) -> Value {
     let part = json!({
         "op": "system_part_set", "partName": "policy", "text": "gannet-part", "invalidateCacheReason": "gannet-reason",
@@ -369,7 +369,7 @@ fn full_of_words(call: &Value) -> Value {
     }
 }
 
-/// Answers of a client's hook that are wrong, each in its own words.
+/// Returns invalid answers of a client's hook, each with its own private words.
 fn wrong_words() -> Vec<Value> {
     let part = |name: &str, reason: &str| json!({ "patch": [{ "op": "system_part_set", "partName": name, "text": "x", "invalidateCacheReason": reason }] });
     vec![
@@ -433,7 +433,7 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
         let ended = finished(&mut client).await;
         assert_eq!(ended["status"], "failed", "{shown}: {ended}");
     }
-    // What is not even taken.
+    // An answer that is not even accepted.
     client.ask("hook_result", json!({ "callId": "gannet-call", "gannet-field": "gannet" })).await;
     client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "gannet" }] })).await;
     client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "message" }] })).await;
@@ -455,7 +455,7 @@ async fn a_client_may_do_anything_in_the_middle_of_its_call() {
     let offers = json!({ "hooks": [hook("policy", "before_agent_start"), hook("policy", "context"), hook("policy", "tool_call")] });
     let (mut client, _) = joined(&server, "tab-one", offers.clone()).await;
     let call = asked(&mut client, "Is the sea warm?").await;
-    // More of the same, deeper and deeper: nothing of it is asked before this is answered.
+    // More of the same, more and more deeply nested: nothing of it is asked before this is answered.
     for _ in 0..20 {
         assert_eq!(client.ask("register_hooks", offers.clone()).await["type"], "ok");
     }

@@ -1,4 +1,4 @@
-//! Webhooks of a running server: what its users notice of them.
+//! Webhooks of a running server, as its users see them.
 
 use crate::support::{
     binary::{self, Binary},
@@ -15,7 +15,7 @@ use reseed_protocol::hook::{HookAnswer, HookPoint};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-/// A server on this model with these webhooks, and a client in a new session.
+/// Starts a server on this model with these webhooks, and a client in a new session.
 async fn talking(model: &Scripted, hooks: &[Value]) -> (Server, Client) {
     let folder = tempfile::tempdir().unwrap();
     // The file is read at the start and never again.
@@ -100,7 +100,7 @@ async fn a_webhook_is_given_the_conversation_before_a_compaction_and_can_read_th
         assert!(said.contains(&format!("[User]: Question {round}, about the ferry.")), "{said}");
         assert!(calls[round]["branchEntries"].to_string().contains(&format!("Question {round}")));
     }
-    // What the first compaction took out of sight is read page by page, over any socket.
+    // What the first compaction removed from the context is read page by page, over any socket.
     let first = calls[1]["branchEntries"][0].clone();
     assert!(first["parentId"].is_string() && !calls[1]["branchEntries"].to_string().contains("Question 0"), "{first}");
     let mut reader = Client::v2(&server.ws()).await;
@@ -158,7 +158,7 @@ async fn a_turn_that_is_cancelled_hangs_up_on_its_webhook() {
     let turn = json!({ "turnId": accepted["payload"]["turnId"] });
     assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "cancelled");
-    // Ends only when the server has hung up.
+    // Ends only when the server has closed the connection.
     let mut call = Vec::new();
     let _ = asked.read_to_end(&mut call).await;
     assert_eq!(model.requests().len(), 0);
@@ -184,7 +184,7 @@ async fn an_observing_webhook_is_told_and_waited_for_by_nobody() {
     heard.sort();
     assert_eq!(heard, ["How is the sea?", "It is calm."]);
     assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "hook_failed").count(), 0);
-    // What it will be shown is not held back for it.
+    // What will be shown anyway is not held back for the hook.
     assert!(client.seen.iter().any(|frame| frame["type"] == "item_delta"));
 }
 

@@ -60,7 +60,7 @@ async fn what_is_pinned_stays_word_for_word_through_compactions_and_a_restart() 
     assert_eq!(talk.context().await, before);
     assert_eq!(opened["pins"], json!([{ "entryId": entry }]));
 
-    // Once it is let go of, the next compaction takes it too.
+    // Once it is unpinned, the next compaction removes it too.
     talk.ok("unpin_entry", json!({ "entryId": entry })).await;
     assert_eq!(pins_told(&mut talk).await, [json!(null); 0]);
     talk.compact(json!({})).await;
@@ -80,7 +80,7 @@ async fn an_entry_that_was_compacted_comes_back_when_it_is_pinned() {
     assert_eq!(with[1]["entryId"], *entry, "between the summary and the rest");
     assert_eq!((&with[0], &with[2..]), (&before[0], &before[1..]));
 
-    // As it is in memory, so it is read from the store.
+    // What is read from the store equals what is in memory.
     talk.restart().await;
     assert_eq!(talk.messages().await, with);
     talk.ok("unpin_entry", json!({ "entryId": entry })).await;
@@ -88,7 +88,7 @@ async fn an_entry_that_was_compacted_comes_back_when_it_is_pinned() {
     talk.restart().await;
     assert_eq!(talk.messages().await, before);
 
-    // Again, and through the next compaction, and with both taken back.
+    // Again, and through the next compaction, and with both undone.
     pin(&mut talk, &entry).await;
     for number in 0..4 {
         talk.say(&format!("Later {number}:")).await;
@@ -163,7 +163,7 @@ async fn a_result_is_pinned_with_its_call_and_what_else_that_answer_called() {
         }
         talk.compact(json!({})).await;
     }
-    // Any of them lets all of them go.
+    // Unpinning one of them unpins all of them.
     talk.ok("unpin_entry", json!({ "entryId": unit[0] })).await;
     assert_eq!(pins_told(&mut talk).await, [json!(null); 0]);
 }
@@ -190,8 +190,8 @@ async fn what_cannot_be_pinned_is_refused_by_name() {
     assert_eq!(before, talk.context().await);
 }
 
-/// Compacts, and goes to another branch from before that, with a compaction of its own. Returns an entry of both
-/// branches and where the first one ends.
+/// Compacts, and goes from before that to another branch with a compaction of its own. Returns an entry of both
+/// branches and the end of the first one.
 async fn two_branches(talk: &mut Talk) -> (String, Value) {
     let (root, entry) = (talk.entry("Question 3:").await, talk.entry("Question 1:").await);
     talk.compact(json!({})).await;
@@ -259,7 +259,7 @@ async fn what_is_pinned_while_a_move_waits_is_seen_where_it_arrives() {
         talk.say(&format!("Question {number}:")).await;
     }
     let (entry, here) = two_branches(&mut talk).await;
-    // The place that the move goes to is read before the summary of what it leaves is made.
+    // The target of the move is read before the summary of the branch that is left.
     waits.store(true, Ordering::Relaxed);
     let moving = talk.client.send("navigate", json!({ "entryId": here, "summarize": true })).await;
     talk.client.until(|frame| frame["payload"]["phase"] == "summarising_branch").await;

@@ -22,7 +22,7 @@ async fn filled() -> Talk {
 async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     let mut talk = filled().await;
     let before = (talk.context().await, talk.info().await, talk.path().await);
-    // It says what it took, so there is a cost to compare.
+    // It reports its usage, so there is a cost to compare.
     talk.model.push(Reply::text(summary(&["FACT 1: the ship has 1 decks"])).usage(900, 30));
     let preview = talk.preview(json!({ "instructions": "the decks" })).await;
     assert_eq!((talk.context().await, talk.info().await, talk.path().await), before, "a preview changes nothing");
@@ -94,7 +94,7 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let (code, message) = talk.refused("manual_compact", json!({ "previewId": "nosuchpreview" })).await;
     assert!(code == "preview_not_found" && message.contains("nosuchpreview"), "{message}");
 
-    // Another one takes its place.
+    // A new one replaces it.
     let first = talk.preview(json!({})).await["previewId"].clone();
     let second = talk.preview(json!({})).await["previewId"].clone();
     assert_eq!(talk.refused("manual_compact", json!({ "previewId": first })).await.0, "preview_not_found");
@@ -103,7 +103,7 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let (code, message) = talk.refused("manual_compact", json!({ "previewId": second, "rebuild": true })).await;
     assert!(code == "invalid_field" && message.contains("rebuild"), "{message}");
 
-    // Another branch: what it would have read is not all there.
+    // Another branch: not all that the summary covers is on it.
     let old = talk.path().await[1]["entryId"].clone();
     let moved = talk.client.ask("navigate", json!({ "entryId": old })).await;
     assert_eq!(moved["type"], "navigated", "{moved}");
@@ -121,7 +121,7 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     talk.undo(json!({})).await;
     assert_eq!(talk.refused("manual_compact", json!({ "previewId": preview })).await.0, "history_moved");
 
-    // It does not outlive the server.
+    // It does not survive a restart of the server.
     let preview = talk.preview(json!({})).await["previewId"].clone();
     talk.restart().await;
     assert_eq!(talk.refused("manual_compact", json!({ "previewId": preview })).await.0, "preview_not_found");

@@ -1,4 +1,4 @@
-//! `rebuild: true`: a summary from the words themselves.
+//! `rebuild: true`: a summary from the original messages.
 
 use super::{Talk, saying};
 use crate::support::{
@@ -11,7 +11,7 @@ use reseed::{
 };
 use serde_json::json;
 
-/// A model that summarises well only once it is told to: then it keeps the facts.
+/// A model that keeps the facts only once it is told to.
 fn careless() -> Scripted {
     Scripted::answering(|request| match request.purpose {
         Purpose::Summary => {
@@ -60,7 +60,7 @@ async fn the_summary_is_made_anew_from_what_was_said() {
     assert_eq!(after[1..], before[1..], "what was kept stays");
     assert!(!after[0].to_string().contains("the weather was fine") && after[0].to_string().contains("FACT 01"));
 
-    // And without looking first.
+    // And without a preview.
     talk.say("And on.").await;
     talk.compact(ask).await;
     assert!(talk.messages().await[0].to_string().contains("FACT 01"));

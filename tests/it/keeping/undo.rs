@@ -1,4 +1,4 @@
-//! `undo_compaction`: the old context comes back, with what was said since.
+//! `undo_compaction`: the old context comes back, with everything said since.
 
 use super::{Talk, saying};
 use crate::support::{
@@ -23,7 +23,7 @@ async fn say(talk: &mut Talk, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// The messages of the newest entries of the path, as a request sends them.
+/// Returns the messages of the newest entries of the path, as a request sends them.
 async fn newest(talk: &mut Talk, count: usize) -> Vec<Value> {
     let messages = talk.messages().await;
     messages[messages.len() - count..].to_vec()
@@ -49,14 +49,14 @@ async fn the_old_context_comes_back_word_for_word_with_what_was_said_since() {
     assert_eq!(info["breaker"]["reason"], "undone", "{info}");
     assert_eq!(talk.path().await.len(), entries, "nothing is deleted and nothing is added");
 
-    // That is what the model is told next.
+    // That is what the model receives next.
     talk.say("And now?").await;
     let sent = talk.model.requests().pop().unwrap();
     let sent: Vec<Value> =
         sent.messages().map(|message| serde_json::to_value(message).unwrap()).take(expected.len()).collect();
     assert_eq!(sent, expected);
 
-    // Also on another process, which read it all from the store.
+    // Also on another process, which read everything from the store.
     let before = talk.context().await;
     let opened = talk.restart().await;
     assert_eq!(talk.context().await, before);
@@ -87,7 +87,7 @@ async fn several_are_taken_back_newest_first_also_after_a_restart() {
     assert_eq!(talk.messages().await, [whole, said, last].concat());
     assert_eq!(talk.refused("undo_compaction", json!({})).await.0, "nothing_to_undo");
 
-    // It can be compacted again, from what came back.
+    // It can be compacted again from the restored context.
     let again = talk.compact(json!({})).await;
     let opened = talk.restart().await;
     assert_eq!(opened["undone"], json!([second, first]));

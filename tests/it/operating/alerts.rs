@@ -1,5 +1,5 @@
-//! Each alert of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are
-//! taken before and after, and promtool says whether the rule fires on them, and that it did not before.
+//! The alerts of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are read
+//! before and after, and promtool decides: the rule must fire on the second samples and not on the first.
 
 use super::{folder, samples};
 use crate::support::{
@@ -24,7 +24,7 @@ use std::{
 
 type Samples = BTreeMap<String, f64>;
 
-/// Minutes at which what the server did happens, after an hour without it.
+/// The minute at which the event happens, after an hour without it.
 const HAPPENS_AT: usize = 60;
 
 /// The alerts that have a test below.
@@ -53,7 +53,7 @@ fn every_alert_has_a_test() {
     }
 }
 
-/// Whether promtool is there. `tests/run` installs it and says so: then its absence is a failure.
+/// Returns true if promtool is installed. `tests/run` installs it and says so: then its absence is a failure.
 fn has_promtool() -> bool {
     let found = Command::new("promtool").arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "promtool is missing: install Debian's `prometheus`");
@@ -63,7 +63,7 @@ fn has_promtool() -> bool {
     found
 }
 
-/// A sample under the name of this server.
+/// Returns a sample's series labelled with this server.
 fn labelled(series: &str) -> String {
     match series.strip_suffix('}') {
         Some(labels) => format!("{labels},instance=\"a\",job=\"reseed\"}}"),
@@ -71,7 +71,8 @@ fn labelled(series: &str) -> String {
     }
 }
 
-/// Checks that an alert does not fire on the samples before, and does so many minutes after they became those after.
+/// Checks that an alert does not fire on the samples before, and does this many minutes after they changed to those
+/// after.
 #[track_caller]
 fn fires(alert: &str, minutes: usize, before: &Samples, after: &Samples) {
     let rules_text = fs::read_to_string(rules()).unwrap();
@@ -102,7 +103,7 @@ fn fires(alert: &str, minutes: usize, before: &Samples, after: &Samples) {
     assert!(output.status.success(), "{alert}:\n{told}\n{test}");
 }
 
-/// A server whose model is this one, in a window of so many tokens.
+/// Starts a server on this upstream, with a window of this many tokens.
 async fn server(folder: &tempfile::TempDir, upstream: &Upstream, window: &str, settings: &[(&str, &str)]) -> Binary {
     let base_url = upstream.base_url();
     let model = [("OPENAI_BASE_URL", base_url.as_str()), ("MODEL", "test"), ("CONTEXT_WINDOW", window)];
@@ -110,7 +111,7 @@ async fn server(folder: &tempfile::TempDir, upstream: &Upstream, window: &str, s
     Binary::start(folder.path(), &all).await
 }
 
-/// A model's server whose summaries are these.
+/// An upstream server with these summaries.
 async fn summarising(mut make: impl FnMut() -> Reply + Send + 'static) -> Upstream {
     let mut number = 0;
     Upstream::start(move |asked| {
@@ -160,7 +161,7 @@ async fn a_store_that_cannot_write() {
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     client.send("user_input", json!({ "input": words(0, 1_000) })).await;
     let mut said = 0;
-    // Until the server closes the session, since what was said could not be stored.
+    // Until the server closes the session, since the input could not be stored.
     while let Some(frame) = client.next_frame().await {
         if frame["type"] == "turn_finished" {
             said += 1;
@@ -193,7 +194,7 @@ async fn summaries_that_cannot_be_made_and_the_rest_that_follows() {
     let mut failed = 0;
     for turn in 0..100 {
         client.turn(&words(turn, 80)).await;
-        // Nothing more is said before a failure is known: at the trigger room would be made by rule, which is no
+        // Nothing more is said before a failure is known: at the trigger an extract would make room, which is no
         // failure.
         if asked.load(Ordering::Relaxed) > failed {
             client.event("compaction_failed").await;
@@ -230,7 +231,7 @@ async fn users_who_wait_for_compactions() {
         assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["type"], "accepted");
         clients.push(client);
     }
-    // What is measured is time that passes: longer than the rule's five seconds.
+    // Real time is measured: longer than the rule's five seconds.
     let nothing = tokio::time::timeout(Duration::from_millis(5_200), std::future::pending::<()>());
     assert!(nothing.await.is_err());
     gate.open();

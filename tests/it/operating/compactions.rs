@@ -1,5 +1,5 @@
-//! What operators are told of compactions: numbers, the list of sessions, and the log, of the real binary over a
-//! scripted model's server.
+//! What operators see of compactions: metrics, the list of sessions, and the log, of the real binary over a scripted
+//! upstream server.
 
 use super::{folder, samples};
 use crate::support::{
@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Tokens that make a compaction worth it in a window of 2,000.
+/// Tokens that make a compaction worthwhile in a window of 2,000.
 const WORTH_TOKENS: u64 = 1_000;
 
 async fn fill(client: &mut Client) {
@@ -41,7 +41,7 @@ async fn compact(client: &mut Client, payload: Value) -> Value {
 
 #[tokio::test]
 async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
-    // What the next requests for a summary get; where nothing waits, an honest one.
+    // The answers to the next summary requests; if none is queued, a correct one.
     let unusual: Arc<Mutex<VecDeque<Reply>>> = Arc::default();
     let (next, mut number) = (unusual.clone(), 0);
     let model = Upstream::start(move |asked| {
@@ -69,7 +69,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     unusual.lock().unwrap().push_back(Reply::text(""));
     assert_eq!(compact(&mut client, json!({})).await["rung"], "extract");
 
-    // One is stopped, one is overtaken.
+    // One is cancelled, one is superseded.
     for (stop, payload) in [("cancel_compaction", json!({})), ("set_context_strategy", json!({ "strategy": "manual" }))]
     {
         fill(&mut client).await;
@@ -122,7 +122,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         "{listed}"
     );
 
-    // Whoever leaves takes the session out of memory, and out of what is counted there.
+    // A client that leaves unloads the session, and removes it from what is counted there.
     client.hang_up();
     let left = async {
         while samples(&server.address).await[r#"reseed_breakers_open{reason="undone"}"#] > 0.0 {
@@ -158,7 +158,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     model.assert_clean();
 }
 
-/// A server facing this model in a window of 2,000 tokens at the defaults, and what is set beside.
+/// Starts a server on this model, with a window of 2,000 tokens and the defaults, and these settings.
 async fn small(folder: &std::path::Path, base_url: &str, more: &[(&str, &str)]) -> Binary {
     let settings = [("OPENAI_BASE_URL", base_url), ("MODEL", "test"), ("CONTEXT_WINDOW", "2000")];
     Binary::start(folder, &[&settings[..], more].concat()).await
@@ -230,7 +230,7 @@ async fn a_file_of_instructions_takes_the_place_of_the_prompt() {
     let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
     assert!(asked.contains("Mind the weather."), "a person's words stand beside it: {asked}");
     assert!(!asked.contains("## Key Decisions"), "nothing is said of other headings: {asked}");
-    // A client's own prompt takes its place.
+    // A client's own prompt replaces it.
     fill(&mut client).await;
     let replaced = json!({ "instructions": "One word.", "replaceInstructions": true });
     client.ask("preview_compact", replaced).await;
@@ -239,7 +239,7 @@ async fn a_file_of_instructions_takes_the_place_of_the_prompt() {
     server.stop().await;
     model.assert_clean();
 
-    // A file that is not there keeps the server from starting, and is named.
+    // A missing file keeps the server from starting, and is named.
     let ended = crate::support::binary::run(folder.path(), &[], &[("SUMMARY_INSTRUCTIONS_FILE", "nothing.txt")]).await;
     assert_ne!(ended.code, Some(0));
     assert!(

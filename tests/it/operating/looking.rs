@@ -1,4 +1,4 @@
-//! `reseed sessions` and `reseed inspect`: looking into the database, also while a server runs on it.
+//! `reseed sessions` and `reseed inspect`: reading the database, also while a server runs on it.
 
 use super::{QUICK, folder};
 use crate::support::{
@@ -14,7 +14,7 @@ async fn run(folder: &Path, arguments: &[&str]) -> Ended {
     binary::run(folder, arguments, &QUICK).await
 }
 
-/// What a command printed that must end well and say nothing else.
+/// Returns the output of a command that must succeed and write nothing to stderr.
 async fn printed(folder: &Path, arguments: &[&str]) -> String {
     let ended = run(folder, arguments).await;
     assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{arguments:?}: {}", ended.printed);

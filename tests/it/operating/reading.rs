@@ -1,4 +1,4 @@
-//! What operators are shown of the next request of a session: all of it, or its shape and its numbers.
+//! What operators see of a session's next request: all of it, or its shape and its numbers.
 
 use crate::support::{
     client::Client,
@@ -11,7 +11,7 @@ use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What must not be seen where operators may not read content.
+/// Content that must not be shown if operators may not read it.
 const SAID: [&str; 5] = ["Aurora", "in verse", "Looks at", "harbourside", "lantern"];
 
 fn tool() -> Value {
@@ -19,7 +19,7 @@ fn tool() -> Value {
     json!({ "name": "look", "description": "Looks at something.", "parameters": parameters })
 }
 
-/// Says some things and returns the session's id.
+/// Says a few things and returns the session's id.
 async fn talk(client: &mut Client, opened: &Value) -> String {
     client.ask("set_instructions", json!({ "instructions": "Answer in verse." })).await;
     client.ask("set_options", json!({ "temperature": 0.5 })).await;

@@ -1,4 +1,4 @@
-//! Restarting: a session is where it was, whether the server was asked to stop or killed.
+//! Restarting: a session is as before, whether the server was told to stop or was killed.
 
 use super::{QUICK, folder, stopping::reopened};
 use crate::support::{
@@ -11,7 +11,7 @@ use crate::support::{
 use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
-/// What must be the same of two `session_opened`: everything but what is this process's own.
+/// Returns the part of `session_opened` that must not change: everything but what belongs to the process.
 fn standing(opened: &Value) -> Value {
     let mut standing = opened.clone();
     for own in ["epoch", "resumed"] {
@@ -172,7 +172,7 @@ async fn who_resumes_across_a_restart_is_told_exactly_what_was_missed() {
 
     let server = Binary::start(folder.path(), &QUICK).await;
     let epoch = &opened["epoch"];
-    // From where, with which epoch, and whether what was missed is replayed.
+    // The position, its epoch, and whether the missed events are replayed.
     let table = [
         (json!({ "epoch": epoch, "seq": 1 }), true),
         (json!({ "epoch": epoch, "seq": 4 }), true),
@@ -186,7 +186,7 @@ async fn who_resumes_across_a_restart_is_told_exactly_what_was_missed() {
         let back = client.ask("open_session", open).await["payload"].clone();
         assert_eq!(back["resumed"], if replays { "replay" } else { "snapshot" }, "{resume}");
         assert_eq!(back.get("entries").is_none(), replays, "{resume}");
-        // All of it comes before what is asked for next.
+        // All of it comes before the next reply.
         client.ask("ping", json!({})).await;
         let missed: Vec<Value> = client.seen.iter().filter(|frame| frame["seq"].is_u64()).cloned().collect();
         let from = resume["seq"].as_u64().unwrap();

@@ -10,7 +10,7 @@ use crate::support::{
 use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
-/// Settings of a server whose model is this one.
+/// Returns the settings of a server on this model.
 fn asking<'a>(base_url: &'a str, grace: &'a str) -> [(&'a str, &'a str); 4] {
     [("OPENAI_BASE_URL", base_url), ("OPENAI_API", "chat"), ("CONTEXT_WINDOW", "4000"), ("SHUTDOWN_GRACE_SECS", grace)]
 }
@@ -23,10 +23,10 @@ async fn begun(server: &Binary) -> (Client, String) {
     (client, opened["sessionId"].as_str().unwrap().to_owned())
 }
 
-/// How long a signal may take on a machine that is busy with other tests.
+/// The time that a signal may take on a machine that is busy with other tests.
 const STOPPING_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Asks until the server says that it is stopping; the signal is on its way.
+/// Polls until the server says that it is stopping; the signal has been sent.
 async fn stopping(server: &Binary) {
     let asked = async {
         loop {
@@ -41,8 +41,8 @@ async fn stopping(server: &Binary) {
     assert_eq!((answered.status, answered.body.as_str()), (503, "stopping\n"));
 }
 
-/// Opens a session again and returns its client and `session_opened`. The client before may have hung up so lately that
-/// the server does not know it yet.
+/// Opens a session again and returns its client and `session_opened`. The previous client may have hung up so recently
+/// that the server does not know it yet.
 pub(super) async fn reopened(server: &Binary, session: &str) -> (Client, Value) {
     let mut client = Client::v2(&server.ws()).await;
     let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;

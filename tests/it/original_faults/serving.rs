@@ -1,4 +1,4 @@
-//! The original's faults with its sockets, its sessions and the streams of the model's server.
+//! The original's faults with its sockets, its sessions and the upstream's streams.
 
 use super::{BOTH, asking, fill};
 use crate::support::{
@@ -13,10 +13,10 @@ use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::{collections::HashSet, time::Duration};
 
-/// How long the model's server is given to see that nobody listens any more.
+/// The time given to the upstream server to notice that nobody listens any more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The fault: whoever connected last got what the first client's turn said.
+/// The fault: the client that connected last got what the first client's turn said.
 #[tokio::test]
 async fn a_second_client_takes_nothing_over() {
     for (api, dialect) in BOTH {
@@ -53,8 +53,8 @@ async fn a_second_client_takes_nothing_over() {
     }
 }
 
-/// The fault: clients keep items by id, so an answer whose id the model's server had used before took the place of
-/// another, or was not shown at all.
+/// The fault: clients keep items by id, so an answer whose id the upstream server had used before replaced another, or
+/// was not shown at all.
 #[tokio::test]
 async fn ids_that_the_upstream_reuses_drop_no_answer() {
     for (api, dialect) in
@@ -92,7 +92,7 @@ async fn ids_that_the_upstream_reuses_drop_no_answer() {
     }
 }
 
-/// What a client does to make an answer unwanted.
+/// The client's action that makes an answer unwanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Unwanted {
     TurnCancelled,
@@ -103,7 +103,7 @@ enum Unwanted {
     HungUp(Dialect),
 }
 
-/// The fault: what nobody wanted any more was streamed, and paid for, to its end.
+/// The fault: an answer that nobody wanted any more was streamed, and paid for, to its end.
 #[tokio::test]
 async fn the_upstream_is_hung_up_on_when_the_client_cancels() {
     use Unwanted::{CompactionCancelled, HungUp, SessionClosed, SessionDeleted, SummaryOfTurnCancelled, TurnCancelled};
@@ -124,7 +124,7 @@ async fn the_upstream_is_hung_up_on_when_the_client_cancels() {
     }
 }
 
-/// Makes an answer unwanted in its middle and waits until the model's server sees the hang-up.
+/// Makes an answer unwanted halfway and waits until the upstream server sees the hang-up.
 async fn hung_up_on(api: &str, unwanted: Unwanted) {
     let (never, mut number) = (Gate::new(), 0);
     let held = never.clone();

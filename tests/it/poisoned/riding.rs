@@ -1,5 +1,5 @@
-//! The same histories where the summary rides on the conversation: nothing is quoted there, so each message stays in its
-//! own role, only the instruction is added, and what comes back is looked at as strictly.
+//! The same histories with the cached prefix: nothing is quoted there, so each message stays in its own role, only the
+//! instruction is added, and the answer is checked as strictly.
 
 use super::{Poisoned, RECORD_BEGINS, RECORD_ENDS, assert_harmless, histories, messages, text};
 use reseed::core::{
@@ -27,7 +27,8 @@ use std::sync::Arc;
 
 const WINDOW_TOKENS: u64 = 16_000;
 
-/// The history as a session has it: behind a summary, a call in front of a result, and enough said to be compacted.
+/// Returns the history as a session has it: after a summary, with a call before a result, and enough text to be
+/// compacted.
 fn entries(history: &Poisoned) -> Vec<EntryData> {
     let (said, previous) = messages(history);
     let call_id: CallId = "call".parse().unwrap();
@@ -43,7 +44,7 @@ fn entries(history: &Poisoned) -> Vec<EntryData> {
     entries
 }
 
-/// The request for a summary of this history, and what comes of an answer.
+/// Returns the summary request for this history, and the result of an answer.
 fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Option<Outcome>) {
     let counter = Counter::for_model("test");
     let mut parent: Option<EntryId> = None;
@@ -94,7 +95,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
     (conversation, *request, outcome)
 }
 
-/// A summary in which the model repeats what it read, as one point.
+/// Returns a summary in which the model repeats what it read, as one point.
 fn copied(history: &Poisoned) -> String {
     let said = history.text.split_whitespace().collect::<Vec<_>>().join(" ");
     format!(

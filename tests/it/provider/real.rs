@@ -1,5 +1,5 @@
-//! The same provider against a real server, when `REAL_UPSTREAM` names its address (`http://127.0.0.1:8092/v1`); without
-//! it there is nothing to ask and the test says so.
+//! The same provider against a real server, if `REAL_UPSTREAM` names its address (`http://127.0.0.1:8092/v1`);
+//! otherwise the test says that it did nothing.
 
 use super::{Shown, ask, options, request};
 use reseed::{
@@ -33,7 +33,7 @@ async fn a_real_server_answers_refuses_and_is_hung_up_on() {
         assert_eq!(answer.parts, [Part::Text { text: shown.0[0].clone() }], "{api:?}");
         let usage = answer.usage.expect("llama-server reports usage over both APIs");
         assert!(usage.input_tokens > 0 && usage.output_tokens <= 24, "{usage:?}");
-        // Over Responses llama-server calls an answer whole that its limit has cut.
+        // Over Responses, llama-server reports an answer cut by its limit as complete.
         let cut = if api == ApiChoice::Chat { StopReason::Length } else { StopReason::Stop };
         assert!(answer.stop_reason == cut || usage.output_tokens < 24, "{:?}", answer.stop_reason);
 
@@ -51,7 +51,7 @@ async fn a_real_server_answers_refuses_and_is_hung_up_on() {
         let fault = ask(&provider, &large).await.0.unwrap_err();
         assert_eq!((fault.code, fault.overflow.window_tokens), (ErrorCode::ContextOverflow, window), "{api:?}");
 
-        // A dropped answer leaves the server free for the next.
+        // Dropping an answer frees the server for the next.
         let long = ModelRequest { model: model.clone(), ..request(vec![Message::user("Go on for long.")]) };
         let (provider, mut dropped) = (&provider, Shown::default());
         let begun = tokio::time::timeout(std::time::Duration::from_millis(30), provider.answer(&long, &mut dropped));

@@ -1,5 +1,5 @@
-//! Every exchange that was recorded from a real server (`tests/fixtures/upstream/`), played again over a socket; what
-//! becomes of each stands beside its name.
+//! Every exchange that was recorded from a real server (`tests/fixtures/upstream/`), played back over a socket; the
+//! expected outcome stands beside its name.
 
 use super::{ask, hello, options};
 use crate::support::upstream::{Reply, Setup, Upstream};
@@ -58,7 +58,7 @@ impl Exchange {
         Reply::Plain { status: self.status, headers, kind, body: self.lines.join("\n") }
     }
 
-    /// What our provider makes of it, in one line.
+    /// Returns the provider's result for it, in one line.
     async fn outcome(&self) -> String {
         let api = if self.name.contains("responses") { ApiChoice::Responses } else { ApiChoice::Chat };
         let reply = self.reply();

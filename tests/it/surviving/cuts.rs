@@ -1,6 +1,5 @@
-//! A client is cut off after every single frame of a conversation, twice in a row too, and ends up with exactly the
-//! state of one that never was: its answers are streamed with reasoning, it has tools, its inputs wait, it is
-//! compacted.
+//! A client is cut off after every single frame of a conversation, also twice in a row, and ends with exactly the state
+//! of one that was not: its answers are streamed with reasoning, it has tools, its inputs wait, it is compacted.
 //!
 //! `CUTS=all` cuts at every pair of frames instead of at each first one with some second one.
 
@@ -23,14 +22,14 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Conversations at a time.
+/// Conversations that run at a time.
 const AT_ONCE: usize = 24;
 
-/// Second cuts, as frames after the first: none means that the connection is lost before a word has come.
+/// Second cuts, in frames after the first: 0 loses the connection before anything has come.
 const SECOND: [usize; 5] = [0, 1, 2, 3, 5];
 
-/// A model that says its next piece when the client of the conversation has got a frame: so there is something to be
-/// cut off in, and nothing waits for a clock.
+/// A model that says its next piece when the client of the conversation has received a frame: so there is something to
+/// be cut off in, and nothing waits for a clock.
 #[derive(Clone, Default)]
 struct Stepped {
     steps: Arc<Mutex<HashMap<usize, Arc<Semaphore>>>>,
@@ -42,7 +41,7 @@ impl Stepped {
     }
 }
 
-/// The number of the conversation, from the fact that each input states.
+/// Returns the number of the conversation, from the fact that each input states.
 fn case(text: &str) -> usize {
     let number = text.split("case number ").nth(1).and_then(|rest| rest.split('.').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no case in {text}"))
@@ -63,7 +62,7 @@ fn content(request: &ModelRequest) -> Vec<Part> {
     parts
 }
 
-/// A text in so many pieces.
+/// Splits a text into this many pieces.
 fn pieces(text: &str, count: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     chars.chunks(chars.len().div_ceil(count).max(1)).map(|piece| piece.iter().collect()).collect()
@@ -105,7 +104,7 @@ impl Provider for Stepped {
     }
 }
 
-/// What the client has done so far; what it does next follows from what it knows.
+/// The client's progress; its next step depends on what it knows.
 #[derive(Debug, Default)]
 struct Script {
     said: usize,
@@ -114,7 +113,7 @@ struct Script {
 }
 
 impl Script {
-    /// Does what is due; whether the conversation is over.
+    /// Does what is due; returns true if the conversation is over.
     async fn go_on(&mut self, number: usize, client: &mut Folder) -> bool {
         let fold = &client.fold;
         if fold.session.is_empty() || !client.is_connected() {
@@ -129,7 +128,7 @@ impl Script {
         let say = match self.said {
             0 => true,
             1 | 2 => ended == self.said && fold.is_idle(),
-            // Said while the third is answered: it waits in the queue.
+            // Sent while the third is answered: it waits in the queue.
             3 => fold.turn.is_some() && ended == 2,
             4 => self.compacted && fold.count("context_compacted") == 1,
             _ => false,
@@ -148,8 +147,8 @@ impl Script {
     }
 }
 
-/// Plays the conversation and cuts the client off after so many frames of each of its first connections. Returns how
-/// many frames the first connection had.
+/// Plays the conversation and cuts the client off after these numbers of frames on its first connections. Returns the
+/// number of frames of the first connection.
 async fn play(url: &str, model: &Stepped, number: usize, cuts: &[usize]) -> usize {
     let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     let mut client = Folder::new(&format!("owner-{number:06}"), json!({ "tools": [look] }));
@@ -172,7 +171,7 @@ async fn play(url: &str, model: &Stepped, number: usize, cuts: &[usize]) -> usiz
         frames = frames.max(client.frames);
         steps.add_permits(1);
         if observer.fold.session.is_empty() && !client.fold.session.is_empty() {
-            // The one that is never cut off. It must be there before anything happens.
+            // The observer is never cut off. It must be connected before anything happens.
             observer.opening["sessionId"] = json!(client.fold.session);
             assert!(observer.connect(url).await);
             while observer.fold.session.is_empty() {
@@ -185,7 +184,7 @@ async fn play(url: &str, model: &Stepped, number: usize, cuts: &[usize]) -> usiz
     }
     assert_eq!(client.fold.snapshots, 1, "case {number}: every resume is a replay");
     observer.reach(client.fold.seq).await;
-    // Who is told of it while it runs and who comes back to it may differ only in decoration that is over.
+    // A client that was there and one that came back may differ only in transient notices that are over.
     assert_eq!(client.fold.log, observer.fold.log, "case {number}");
     assert_eq!((&client.fold, &client.fold.void), (&observer.fold, &Vec::new()), "case {number}");
     let read = fresh(url, &client.fold).await;

@@ -1,17 +1,17 @@
-//! A record that has gone bad on the disk: its session is read-only, says why, and everything else goes on.
+//! A record on disk that is damaged: its session is read-only, says why, and everything else continues.
 
 use crate::support::{binary::Binary, client::Client, json::present};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
-/// The offline model without pauses, in a window that holds everything that is said here.
+/// The offline model without pauses, in a window that holds the whole conversation.
 const SETTINGS: [(&str, &str); 3] =
     [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "100000"), ("CONTEXT_WINDOW", "100000")];
 
-/// So many turns that opening a compacted session does not read the first of their entries.
+/// So many turns that opening a compacted session does not read its first entries.
 const MANY: usize = 80;
 
-/// Says so many things, each in words of its own, in a new session; returns its id and its entries.
+/// Says this many things, each in words of its own, in a new session; returns its id and its entries.
 async fn spoken(server: &Binary, name: &str, count: usize) -> (String, Vec<Value>) {
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     for number in 0..count {
@@ -21,11 +21,11 @@ async fn spoken(server: &Binary, name: &str, count: usize) -> (String, Vec<Value
     (opened["sessionId"].as_str().unwrap().to_owned(), entries.as_array().unwrap().clone())
 }
 
-/// Flips a bit in the text of the record of an entry, wherever the file has it, and nothing else.
+/// Flips a bit in the text of an entry's record, wherever the file has it, and nothing else.
 fn spoil(folder: &Path, entry: &Value) {
     let path = folder.join("data/reseed.db");
     let mut bytes = fs::read(&path).unwrap();
-    // A record's body begins so; an answer that quotes the text, a queue, a state do not.
+    // A record's body begins like this; an answer that quotes the text, a queue or a state does not.
     let needle = format!(r#"{{"type":"entry_appended","payload":{{"entry":{{"entryId":{}"#, entry["entryId"]);
     let at: Vec<usize> = bytes
         .windows(needle.len())
@@ -44,7 +44,7 @@ fn text(entry: &Value) -> &str {
     entry["content"][0]["text"].as_str().unwrap()
 }
 
-/// Reads all entries of a session, page by page from the newest; the places of those that do not read back as well.
+/// Reads all entries of a session, page by page from the newest; also returns the positions that cannot be read.
 async fn read_back(client: &mut Client, session: &str, limit: u64) -> (Vec<Value>, Vec<Value>) {
     let (mut entries, mut damaged): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     loop {
@@ -88,7 +88,7 @@ async fn a_damaged_session_is_read_only_and_the_others_go_on() {
             assert!(message.contains(named), "{named}: {message}");
         }
     }
-    // What can be read is read, whatever the page; what cannot is named.
+    // What can be read is read, whatever the page size; what cannot is named.
     let rest: Vec<Value> = [&entries[..4], &entries[5..6], &entries[7..]].concat();
     for limit in [1, 2, 3, 5, 50] {
         let (read, damaged) = read_back(&mut client, &bad, limit).await;
@@ -132,7 +132,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
     client.event("context_compacted").await;
     client.ask("close_session", json!({})).await;
     server.stop().await;
-    // One that the model does not see any more: opening the session does not read it.
+    // An entry that the model does not see any more: opening the session does not read it.
     spoil(folder.path(), &entries[1]);
 
     let server = Binary::start(folder.path(), &SETTINGS).await;
@@ -152,7 +152,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
         assert_eq!(refused["payload"]["code"], "session_damaged", "{kind}: {refused}");
     }
     assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
-    // Observers still come in; what they have missed is not replayed past the damage, but given as a state.
+    // Observers can still join; what they have missed is not replayed across the damage, but sent as a snapshot.
     let resume = json!({ "epoch": opened["epoch"], "seq": 1 });
     let observe = json!({ "sessionId": session, "role": "observer", "entries": 2, "resume": resume });
     let back = watch.ask("open_session", observe).await;

@@ -1,19 +1,19 @@
-//! A disk that takes no more: the real binary, whose files may not grow beyond a limit. Nothing is acknowledged that is
-//! not there, everyone is told, and with room again everything that was acknowledged is there.
+//! A full disk: the real binary, whose files may not grow beyond a limit. Nothing is acknowledged that is not stored,
+//! everyone is told, and with room again everything acknowledged is there.
 
 use super::fold::{Folder, fresh};
 use crate::support::{binary::Binary, client::Client, http, json::present, talk::words};
 use serde_json::json;
 use std::{fs, time::Duration};
 
-/// The offline model without pauses, in a window that holds everything that is said here.
+/// The offline model without pauses, in a window that holds the whole conversation.
 const SETTINGS: [(&str, &str); 3] =
     [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000"), ("CONTEXT_WINDOW", "1000000")];
 
 /// KiB that no file of the server may exceed.
 const FILE_KIB: u64 = 2_000;
 
-/// How long a server may take to notice: it believes a write that succeeded for ten seconds.
+/// The time that a server may take to notice: it relies on a successful write for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     let before = acknowledged(&client);
     assert!(before.len() > 3, "{before:?}");
 
-    // Everyone is told: load balancers, whoever comes back, whoever comes anew. The process is there all the same.
+    // Everyone is told: load balancers, clients that come back, new clients. The process keeps running.
     for (path, status) in [("/readyz", 503), ("/healthz", 200)] {
         assert_eq!(http::get(&server.address, path).await.status, status, "{path}");
     }
@@ -64,7 +64,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
 
     let server = Binary::start(folder.path(), &SETTINGS).await;
     assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
-    // What was refused is sent again unchanged, as `retriable` says; what had no answer is sent again anyhow.
+    // A refused input is sent again unchanged, as `retriable` says; one without a reply is sent again in any case.
     if last.is_some() {
         let (id, text) = said.last().unwrap();
         client.unanswered.push(json!({ "id": id, "type": "user_input", "payload": { "input": text } }));
@@ -75,7 +75,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
         assert_ne!(*present(&frame["type"]), "error", "{frame}");
     }
     assert_eq!(client.fold.snapshots, 1, "a replay: the log goes on where it was");
-    // What was acknowledged is there, and so, each once, is what was sent again because nobody had answered for it.
+    // What was acknowledged is there, and so, each once, is what was sent again for want of a reply.
     assert_eq!(client.fold.asked(), said);
     assert!(acknowledged(&client).len() >= before.len());
     let read = fresh(&server.ws(), &client.fold).await;
@@ -83,7 +83,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     server.stop().await;
 }
 
-/// Waits until load balancers are told this.
+/// Waits until load balancers see this status.
 async fn told(server: &Binary, status: u16) {
     let asked = async {
         while http::get(&server.address, "/readyz").await.status != status {
@@ -95,9 +95,9 @@ async fn told(server: &Binary, status: u16) {
     }
 }
 
-/// A disk that fills up while nobody writes: whoever asks is told all the same. A file that may not grow is a fault of
-/// the disk to SQLite rather than a full one, so the server is restarted here, as it says; on a full disk it goes on by
-/// itself once there is room, as the disks of `tests/disk` do.
+/// A disk that fills up while nobody writes is reported all the same. A file that may not grow is a disk fault to
+/// SQLite rather than a full disk, so the server is restarted here, as it says; on a full disk it recovers by itself
+/// once there is room, as the tests in `tests/disk` show.
 #[tokio::test]
 async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     assert_eq!(client.turn("Is the sea warm?").await["status"], "completed");
     told(&server, 200).await;
-    // What was written may be written again; nothing grows.
+    // What was written may be overwritten; nothing grows.
     let files = fs::read_dir(folder.path().join("data")).unwrap();
     let largest = files.map(|file| file.unwrap().metadata().unwrap().len()).max().unwrap();
     server.limit_files(largest / 1024).await;

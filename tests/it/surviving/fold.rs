@@ -1,8 +1,8 @@
-//! A client as the protocol asks for: it folds the frames it is given, keeps its place, and resumes there.
+//! A client as the protocol asks for: it folds the frames that it receives, keeps its position, and resumes there.
 //!
 //! It is stricter than a client need be. Durable events must come in order, each once; text must come where the text
-//! before it ended; what was shown of an answer must be the beginning of its entry, or be declared void before its turn
-//! is over.
+//! before it ended; what was shown of an answer must be a prefix of its entry, or be declared void before its turn is
+//! over.
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
-/// How long a frame may take on a machine that is busy with other tests; reached only by a test that fails.
+/// The time that a frame may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A socket that may be lost at any time.
@@ -19,17 +19,17 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects; `None` where nobody listens.
+    /// Connects; returns `None` if nothing listens.
     pub(super) async fn connect(url: &str) -> Option<Self> {
         connect_async(url).await.ok().map(|(socket, _)| Self { socket })
     }
 
-    /// Sends a frame; whether it was taken.
+    /// Sends a frame; returns true if it could be sent.
     pub(super) async fn send(&mut self, frame: &Value) -> bool {
         self.socket.send(Message::text(frame.to_string())).await.is_ok()
     }
 
-    /// The next frame; the close code where there is none, 1006 where the server sent none.
+    /// Returns the next frame; if there is none, the close code, or 1006 if the server sent none.
     pub(super) async fn receive(&mut self) -> Result<Value, u16> {
         let next = async {
             loop {
@@ -45,7 +45,7 @@ impl Link {
     }
 }
 
-/// An answer of which some was shown and whose entry has not come.
+/// An answer that is partly shown and whose entry has not come.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Item {
     turn: Option<String>,
@@ -57,7 +57,7 @@ struct Item {
 pub(super) struct Fold {
     pub(super) session: String,
     pub(super) epoch: String,
-    /// The last durable event that was taken.
+    /// The last durable event that was received.
     pub(super) seq: u64,
     /// The durable events by their `seq`, as `{ type, payload }`.
     pub(super) log: BTreeMap<u64, Value>,
@@ -66,13 +66,13 @@ pub(super) struct Fold {
     pub(super) void: Vec<String>,
     /// The running turn.
     pub(super) turn: Option<String>,
-    /// Inputs that wait.
+    /// The number of waiting inputs.
     pub(super) queued: usize,
-    /// Open calls: their ids.
+    /// The ids of open calls.
     pub(super) pending: Vec<String>,
-    /// The running or ordered compaction.
+    /// The compaction that runs or was ordered.
     pub(super) compaction: Option<String>,
-    /// How often the session was opened by a whole state, the first time included.
+    /// The number of times that the session was opened with a snapshot, the first time included.
     pub(super) snapshots: usize,
 }
 
@@ -85,7 +85,7 @@ fn utf16(text: &str) -> u64 {
 }
 
 impl Fold {
-    /// Where this client is, for `open_session.resume`. An item of which only the beginning came is named as well.
+    /// Returns the client's position, for `open_session.resume`. An item of which only the start came is named as well.
     pub(super) fn place(&self) -> Value {
         let places = self.items.iter().flat_map(|(id, item)| {
             let offsets =
@@ -96,7 +96,7 @@ impl Fold {
         json!({ "epoch": self.epoch, "seq": self.seq, "items": places.collect::<Vec<_>>() })
     }
 
-    /// Takes the reply to `open_session`.
+    /// Applies the reply to `open_session`.
     pub(super) fn opened(&mut self, opened: &Value) {
         let replay = opened["resumed"] == "replay";
         if replay {
@@ -126,7 +126,7 @@ impl Fold {
         self.compaction = opened["compaction"]["jobId"].as_str().map(str::to_owned);
     }
 
-    /// Takes an event.
+    /// Applies an event.
     pub(super) fn take(&mut self, frame: &Value) {
         let payload = &frame["payload"];
         if let Some(seq) = frame["seq"].as_u64() {
@@ -163,7 +163,7 @@ impl Fold {
                 self.void.push(id);
             }
             "compaction_started" => self.compaction = Some(text(&payload["jobId"])),
-            // What is prepared is held: it is not at work any more.
+            // A prepared result is held: the compaction runs no longer.
             "compaction_prepared" | "context_compacted" | "compaction_failed" => {
                 self.compaction = self.compaction.take().filter(|job| *job != payload["jobId"]);
             }
@@ -192,17 +192,17 @@ impl Fold {
         }
     }
 
-    /// Whether nothing is running and nothing waits, as far as this client knows.
+    /// Returns true if nothing is running and nothing waits, as far as this client knows.
     pub(super) fn is_idle(&self) -> bool {
         self.turn.is_none() && self.queued == 0 && self.compaction.is_none()
     }
 
-    /// How many events of this type the log has.
+    /// Returns the number of events of this type in the log.
     pub(super) fn count(&self, kind: &str) -> usize {
         self.log.values().filter(|event| event["type"] == kind).count()
     }
 
-    /// The entries of users that the log has: the command that brought each, and its text.
+    /// Returns the user entries in the log: the command that sent each, and its text.
     pub(super) fn asked(&self) -> Vec<(String, String)> {
         let entries = self.log.values().filter(|event| event["type"] == "entry_appended");
         let users = entries.filter(|event| event["payload"]["entry"]["role"] == "user");
@@ -215,7 +215,7 @@ impl Fold {
     }
 }
 
-/// A folding client, its connection, and the commands that had no reply yet.
+/// A folding client, its connection, and its commands without a reply.
 pub(super) struct Folder {
     pub(super) fold: Fold,
     /// More fields of `open_session`.
@@ -226,18 +226,18 @@ pub(super) struct Folder {
     link: Option<Link>,
     /// Commands without a reply, in the order in which they were given.
     pub(super) unanswered: Vec<Value>,
-    /// The command that asks for the session itself, and whether it was answered: until then nothing new goes out, or it
-    /// would overtake what is sent again.
+    /// The command that opens the session. Until it is answered nothing new is sent: it would overtake what is sent
+    /// again.
     open_id: String,
     is_open: bool,
     /// The replies to commands, by their ids.
     pub(super) replies: BTreeMap<String, Value>,
-    /// Frames that came over the present connection.
+    /// The number of frames received over the present connection.
     pub(super) frames: usize,
 }
 
 impl Folder {
-    /// A client without a session; `opening` is added to each `open_session`.
+    /// Creates a client without a session; `opening` is added to each `open_session`.
     pub(super) fn new(name: &str, opening: Value) -> Self {
         Self {
             fold: Fold::default(),
@@ -259,7 +259,7 @@ impl Folder {
         format!("{}-command-{:06}", self.name, self.next)
     }
 
-    /// Loses the connection without a word.
+    /// Drops the connection without a close frame.
     pub(super) fn cut(&mut self) {
         self.link = None;
     }
@@ -268,7 +268,7 @@ impl Folder {
         self.link.is_some()
     }
 
-    /// Connects, greets and asks for the session where this client was; whether anyone was there to be asked.
+    /// Connects, says hello and opens the session at this client's position; returns true if a server was there.
     pub(super) async fn connect(&mut self, url: &str) -> bool {
         self.frames = 0;
         self.is_open = false;
@@ -296,7 +296,7 @@ impl Folder {
         sent
     }
 
-    /// Gives a command, which is sent when the session is open, and again after each lost connection until it has its
+    /// Gives a command, which is sent once the session is open, and again after each lost connection until it has its
     /// reply. Returns its id.
     pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
         let id = self.id();
@@ -308,7 +308,7 @@ impl Folder {
         id
     }
 
-    /// Takes the next frame and returns it; the close code where the connection is lost.
+    /// Applies the next frame and returns it, or the close code if the connection is lost.
     pub(super) async fn step(&mut self) -> Result<Value, u16> {
         let Some(link) = &mut self.link else { return Err(1006) };
         let frame = match link.receive().await {
@@ -323,7 +323,7 @@ impl Folder {
         if id == self.open_id && frame["type"] == "session_opened" {
             self.fold.opened(&frame["payload"]);
             self.is_open = true;
-            // In their order, before anything new is asked.
+            // In their order, before any new command.
             for unanswered in self.unanswered.clone() {
                 self.write(&unanswered).await;
             }
@@ -336,7 +336,7 @@ impl Folder {
         Ok(frame)
     }
 
-    /// Takes frames until the fold has come to this event.
+    /// Applies frames up to this event.
     pub(super) async fn reach(&mut self, seq: u64) {
         while self.fold.seq < seq {
             let frame = self.step().await;
@@ -345,7 +345,7 @@ impl Folder {
     }
 }
 
-/// A client that was never there: it opens the session now and reads it from its first event.
+/// Returns the fold of a new client: it opens the session now and reads it from its first event.
 pub(super) async fn fresh(url: &str, fold: &Fold) -> Fold {
     let mut reader = Folder::new("fresh-reader-0000", json!({ "role": "observer" }));
     reader.fold = Fold { session: fold.session.clone(), epoch: fold.epoch.clone(), ..Fold::default() };

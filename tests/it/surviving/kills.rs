@@ -1,6 +1,6 @@
-//! The real process is killed at random moments while clients talk to it: streaming answers, inputs that wait,
-//! compactions, turns that are stopped. Nothing that was acknowledged may be lost, nothing may be there twice, and every
-//! client resumes and knows in the end what the log says.
+//! The real process is killed at random moments while clients talk to it: streaming answers, waiting inputs,
+//! compactions, cancelled turns. Nothing acknowledged may be lost, nothing may be there twice, and every client resumes
+//! and ends with what the log says.
 //!
 //! `KILLS=200` kills more often (`tests/load/kill.sh`), `SEED=n` repeats one run's choices, though not its timing.
 
@@ -23,7 +23,7 @@ const CLIENTS: u64 = 6;
 /// Kills in the normal run.
 const KILLS: u64 = 20;
 
-/// Frames that clients get between two kills, at most.
+/// The most frames that clients receive between two kills.
 const FRAMES_MAX: u64 = 400;
 
 /// Inputs of a client that may wait for their turn.
@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 2;
 const SETTINGS: [(&str, &str); 3] =
     [("OFFLINE_WORD_MILLIS", "1"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
 
-/// Says how to repeat a run that fails.
+/// Prints how to repeat a run that fails.
 struct Told(u64, u64);
 
 impl Drop for Told {
@@ -48,18 +48,18 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// What the clients and the one who kills share.
+/// The state that the clients and the killer share.
 struct World {
-    /// How often the server was started, and where it is; `None` while it is dead.
+    /// The number of starts of the server, and its address; `None` while it is down.
     server: watch::Sender<(u64, Option<String>)>,
-    /// Frames that clients got.
+    /// The number of frames that clients received.
     frames: watch::Sender<u64>,
     over: AtomicBool,
     kills: AtomicU64,
 }
 
 impl World {
-    /// Where the server is that was started at least `after` times.
+    /// Returns the address of the server once it was started at least `after` times.
     async fn address(&self, after: u64) -> (u64, String) {
         let mut server = self.server.subscribe();
         let here = server.wait_for(|(starts, address)| *starts >= after && address.is_some()).await.unwrap();
@@ -73,12 +73,12 @@ struct Story {
     fold: Fold,
     /// Inputs in the order in which they were given: the command and the text.
     said: Vec<(String, String)>,
-    /// Those of them that were acknowledged.
+    /// The commands among them that were acknowledged.
     acknowledged: Vec<String>,
     resumes: u64,
 }
 
-/// Talks until the killing is over and everything that was said is answered for.
+/// Talks until the killing is over and everything that was said has its reply.
 async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
     let mut rng = fastrand::Rng::with_seed(seed.wrapping_mul(1_000).wrapping_add(number));
     let mut client = Folder::new(&format!("client-{number:09}"), json!({}));
@@ -92,7 +92,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
                 starts = started;
                 resumes += 1;
             } else {
-                // Only a server that was killed meanwhile does not take it.
+                // Only a server that was killed meanwhile refuses the connection.
                 let mut server = world.server.subscribe();
                 let _ = server.wait_for(|(now, here)| *now > started || here.is_none()).await;
                 assert!(killed <= world.kills.load(Ordering::SeqCst));
@@ -119,8 +119,8 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
             if waiting > 0 || !client.fold.is_idle() {
                 continue;
             }
-            // A reply comes before the events it speaks of: whether they have come is asked when the session, which
-            // answers in order, has published them.
+            // A reply comes before the events it speaks of: they are checked once the session, which answers in order,
+            // has published them.
             match frame["type"].as_str().unwrap() {
                 "pong" if frame["payload"]["inSync"] == true => break,
                 "context_info" => drop(client.command("ping", json!({ "seq": client.fold.seq })).await),
@@ -144,7 +144,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
             54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),
             // A connection may be lost without a kill as well.
             55 => client.cut(),
-            // A client that says nothing on a quiet session would wait for ever.
+            // A client that says nothing in an idle session would wait for ever.
             _ if idle && client.unanswered.is_empty() => drop(client.command("get_context_info", json!({})).await),
             _ => {}
         }
@@ -154,7 +154,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
     Story { fold: client.fold, said, acknowledged, resumes }
 }
 
-/// Refusals that such a conversation may have: commands that came too late or too early.
+/// Checks that a refusal is one that such a conversation may have: of a command that came too late or too early.
 fn refused(frame: &Value, number: u64) {
     let fine = ["no_turn", "nothing_to_retry", "turn_running", "nothing_to_compact", "compaction_running"];
     if frame["type"] == "error" {
@@ -163,13 +163,13 @@ fn refused(frame: &Value, number: u64) {
     }
 }
 
-/// Kills the server so many times and starts it again each time; the last one is given back.
+/// Kills the server this many times and restarts it each time; returns the last one.
 async fn kill(world: &World, folder: &Path, seed: u64, kills: u64) -> Binary {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut server = Binary::start(folder, &SETTINGS).await;
     world.server.send_replace((1, Some(server.address.clone())));
     for killed in 1..=kills {
-        // Now and then before anyone has come back.
+        // Now and then before any client has come back.
         let frames = if rng.u32(0..10) == 0 { 0 } else { rng.u64(1..FRAMES_MAX) };
         let at = *world.frames.borrow() + frames;
         world.frames.subscribe().wait_for(|frames| *frames >= at).await.unwrap();
@@ -182,7 +182,7 @@ async fn kill(world: &World, folder: &Path, seed: u64, kills: u64) -> Binary {
     server
 }
 
-/// The whole log, from the store.
+/// Returns the whole log, from the store.
 async fn log(store: &dyn SessionStore, fold: &Fold) -> Vec<(u64, Value)> {
     let session = fold.session.parse().unwrap();
     let mut log: Vec<(u64, Value)> = Vec::new();
@@ -208,7 +208,7 @@ fn check(number: usize, story: &Story, log: &[(u64, Value)]) {
     for id in acknowledged {
         assert!(asked.iter().any(|(known, _)| known == id), "client {number}: {id} was acknowledged and is lost");
     }
-    // Each once, with its own text, in the order in which they were said; and nothing was said in vain.
+    // Each once, with its own text, in the order in which they were said; and no input was lost.
     assert_eq!(&asked, said, "client {number}");
     assert_eq!(acknowledged.len(), said.len(), "client {number}");
 }
@@ -238,7 +238,7 @@ async fn a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledg
         world.over.store(true, Ordering::SeqCst);
         server
     };
-    // A client that fails ends the test also while the killing goes on.
+    // A client that fails ends the test also while the killing continues.
     let (server, stories) = tokio::join!(killing, talking);
     server.stop().await;
     let url = format!("sqlite://{}", folder.path().join("data/reseed.db").display());

@@ -1,4 +1,4 @@
-//! A session that nobody has open leaves memory once its turn is over, whoever had it open and however they left.
+//! A session that no client has open is unloaded once its turn is over, whoever had it open and however they left.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 const OPERATOR: &str = "correct-horse-battery-staple";
 
-/// How many sessions are in memory.
+/// Returns the number of sessions in memory.
 async fn in_memory(server: &Server) -> u64 {
     http::get_as(&server.address(), "/api/sessions", OPERATOR).await.json()["openSessions"].as_u64().unwrap()
 }
@@ -27,14 +27,14 @@ async fn a_session_without_a_connection_leaves_memory_when_its_turn_is_over() {
     let mut watch = Client::v2(&server.ws()).await;
     watch.ask("open_session", json!({ "sessionId": session, "role": "observer" })).await;
     open(&server, 1).await;
-    // An observer keeps it, also when its owner leaves; the last one who leaves does not.
+    // An observer keeps it loaded, also when its owner leaves; the last one that leaves does not.
     owner.ask("close_session", json!({})).await;
     watch.ask("get_context_info", json!({})).await;
     assert_eq!(in_memory(&server).await, 1);
     watch.hang_up();
     open(&server, 0).await;
 
-    // A running turn keeps it, and no longer than it runs.
+    // A running turn keeps it loaded, and no longer than it runs.
     model.push(Reply::text("Here I am.").held_by(&gate));
     owner.ask("open_session", json!({ "sessionId": session })).await;
     owner.ask("user_input", json!({ "input": "Are you there?" })).await;
@@ -44,7 +44,7 @@ async fn a_session_without_a_connection_leaves_memory_when_its_turn_is_over() {
     gate.open();
     open(&server, 0).await;
 
-    // Listing, reading and asking an operator's questions open nothing.
+    // Listing, reading and an operator's requests load nothing.
     let mut client = Client::v2(&server.ws()).await;
     client.ask("list_sessions", json!({})).await;
     let entries = client.ask("get_entries", json!({ "sessionId": session })).await;

@@ -1,4 +1,4 @@
-//! One owner a session, and observers: who may do what, what each sees, and what lives on when the owner is away.
+//! One owner a session, and observers: who may do what, what each sees, and what continues while the owner is away.
 
 use super::fold::Folder;
 use crate::support::{client::Client, http, json::present, server::Server, talk::talker, time::StoppedTime};
@@ -15,7 +15,7 @@ fn call() -> Reply {
     Reply::parts(vec![Part::ToolCall { call_id: "call_0".parse().unwrap(), name: "look".into(), arguments }])
 }
 
-/// Connects as this client, and opens a session.
+/// Connects as this client and opens a session.
 async fn joined(server: &Server, client_id: &str, open: Value) -> (Client, Value) {
     let mut client = Client::connect(&server.ws()).await;
     client.ask("hello", json!({ "protocolVersion": 2, "clientId": client_id })).await;
@@ -35,7 +35,7 @@ async fn one_connection_owns_and_another_takes_over_only_when_it_says_so() {
         (&refused["payload"]["code"], &refused["payload"]["retriable"]),
         (&json!("session_owned"), &json!(false))
     );
-    // Refused for another reason, it has taken nothing.
+    // Refused for another reason, it has changed nothing.
     let wrong = json!({ "sessionId": session, "takeover": true, "tools": [{ "name": "", "description": "", "parameters": {} }] });
     assert_eq!(second.ask("open_session", wrong).await["payload"]["code"], "invalid_tools");
     assert_eq!(first.turn("Are you mine?").await["status"], "completed");
@@ -49,7 +49,7 @@ async fn one_connection_owns_and_another_takes_over_only_when_it_says_so() {
     assert_eq!(second.turn("And now?").await["status"], "completed");
     assert!(!second.seen.iter().any(|frame| frame["type"] == "role_changed"), "told to one client");
 
-    // The same client replaces its own connection without a word of takeover, and keeps its tools.
+    // The same client replaces its own connection without asking for a takeover, and keeps its tools.
     second.ask("register_tools", json!({ "tools": [look()] })).await;
     let (mut third, replaced) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
     assert_eq!(replaced["payload"]["role"], "owner", "{replaced}");
@@ -133,7 +133,7 @@ async fn what_runs_waits_and_is_called_lives_on_without_its_owner() {
     let seq = first.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     first.hang_up();
 
-    // The call is delivered again, to who resumes and to who begins anew; what waits still waits.
+    // The call is delivered again, to a client that resumes and to one that starts anew; waiting calls still wait.
     for resume in [json!({ "epoch": epoch, "seq": seq }), json!({ "epoch": "another", "seq": seq })] {
         let open = json!({ "sessionId": session, "resume": resume, "tools": [look()] });
         let (client, back) = joined(&server, "tab-one", open).await;

@@ -1,4 +1,4 @@
-//! Resuming from every kind of place: all that was missed, or the whole state, and never a hole.
+//! Resuming from every kind of position: everything that was missed, or a snapshot, and never a gap.
 
 use super::fold::{Folder, fresh};
 use crate::support::{
@@ -17,7 +17,7 @@ use reseed::{
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 
-/// Opens a session again, from this place.
+/// Opens a session again, from this position.
 async fn resumed(url: &str, session: &Value, resume: &Value) -> (Client, Value) {
     let mut client = Client::v2(url).await;
     let open = json!({ "sessionId": session, "resume": resume, "takeover": true });
@@ -26,7 +26,7 @@ async fn resumed(url: &str, session: &Value, resume: &Value) -> (Client, Value) 
     (client, opened["payload"].clone())
 }
 
-/// What came after the reply and before the answer to a question that follows it: of each frame what tells it apart.
+/// Returns the frames between the reply and the answer to the question after it, each by what identifies it.
 async fn followed(client: &mut Client) -> Vec<String> {
     client.ask("get_context_info", json!({})).await;
     let opened = client.seen.iter().position(|frame| frame["type"] == "session_opened").unwrap();
@@ -42,8 +42,8 @@ async fn followed(client: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// A session in the middle of an answer, of which this much is shown: the server, its client, `session_opened`, the item
-/// and the newest event.
+/// Prepares a session in the middle of an answer, of which this much is shown: returns the server, its client,
+/// `session_opened`, the item and the newest event.
 async fn in_an_answer(shown: &str, rest: &str, gate: &Gate) -> (Server, Client, Value, Value, u64) {
     let model = Scripted::new();
     assert_eq!(shown.chars().count(), rest.chars().count(), "pieces are cut evenly");
@@ -67,19 +67,19 @@ async fn within_an_answer_what_was_seen_of_it_decides() {
     let strangers: Vec<Value> =
         (0..30).map(|at| json!({ "itemId": format!("stranger{at}"), "part": 0, "offset": 1 })).collect();
     let whole = ["item_started", "0@0 ab🌍d"];
-    // What is said of the answer, and what follows a replay; `None` for the whole state.
+    // The client's position in the answer, and what follows a replay; `None` for a snapshot.
     let table: Vec<(Value, Option<&[&str]>)> = vec![
         (json!([]), Some(&whole)),
         (place(&item, 0, 0), Some(&["0@0 ab🌍d"])),
         (place(&item, 0, 2), Some(&["0@2 🌍d"])),
         (place(&item, 0, 4), Some(&["0@4 d"])),
         (place(&item, 0, 5), Some(&[])),
-        // Within the two units of one character, beyond the end, in a part that there is not.
+        // Between the two units of one character, beyond the end, in a part that does not exist.
         (place(&item, 0, 3), None),
         (place(&item, 0, 6), None),
         (place(&item, 0, u64::MAX >> 11), None),
         (place(&item, 1, 0), None),
-        // Answers that this session never had come to nothing; the one that runs is told from its beginning.
+        // Answers that this session never had are aborted; the one that runs is sent from its beginning.
         (place(&json!("stranger"), 0, 3), Some(&["item_aborted", "item_started", "0@0 ab🌍d"])),
         (json!(many), None),
         (json!(strangers), None),
@@ -123,7 +123,7 @@ async fn an_answer_that_ended_meanwhile_is_its_entry() {
     watch.event("turn_finished").await;
     let end = ["entry_appended", "turn_finished"];
     let rest = ["0@4  all", "entry_appended", "turn_finished"];
-    // What was seen of it, and what follows: the rest where it is still known, the entry in any case.
+    // What the client saw of it, and what follows: the rest if it is still known, the entry in any case.
     let table: [(Value, &[&str]); 3] = [
         (json!([]), &end),
         (json!([{ "itemId": item, "part": 0, "offset": 4 }]), &rest),
@@ -136,7 +136,7 @@ async fn an_answer_that_ended_meanwhile_is_its_entry() {
         assert_eq!(followed(&mut client).await, expected, "{resume}");
         client.ask("close_session", json!({})).await;
     }
-    // Whoever has its entry has nothing more to be told of it.
+    // A client that has its entry receives nothing more of it.
     let last = seq + 2;
     let resume = json!({ "epoch": epoch, "seq": last, "items": [{ "itemId": item, "part": 0, "offset": 4 }] });
     let (mut client, _) = resumed(&server.ws(), session, &resume).await;
@@ -145,13 +145,13 @@ async fn an_answer_that_ended_meanwhile_is_its_entry() {
 
 #[tokio::test]
 async fn an_answer_that_failed_meanwhile_is_void() {
-    // With some of its text, and with nothing but its beginning.
+    // With some of its text, and with nothing but its start.
     for seen in ["item_delta", "item_started"] {
         failed_meanwhile(seen).await;
     }
 }
 
-/// An answer fails while its client is away, which came as far as this event.
+/// An answer fails while its client is away, which had received up to this event.
 async fn failed_meanwhile(seen: &str) {
     let (model, gate) = (Scripted::new(), Gate::new());
     let broken = ModelFault::new(ErrorCode::UpstreamTruncated, "it broke off");
@@ -190,7 +190,7 @@ async fn failed_meanwhile(seen: &str) {
     assert_eq!(client.fold, watch.fold);
 }
 
-/// The connection is lost between `item_started` and the first text: the client holds an item that has no place in any
+/// The connection is lost between `item_started` and the first text: the client holds an item without a position in any
 /// part, and the process that knew of it is gone.
 #[tokio::test]
 async fn an_answer_that_only_began_is_void_after_a_kill() {
@@ -207,7 +207,7 @@ async fn an_answer_that_only_began_is_void_after_a_kill() {
     server.kill().await;
     let server = Binary::start(folder.path(), &settings).await;
     client.connect(&server.ws()).await;
-    // The end of the turn comes after it: the fold insists.
+    // The end of the turn must come after it: the fold insists.
     while client.fold.count("turn_finished") == 0 {
         client.step().await.unwrap();
     }
@@ -229,7 +229,7 @@ async fn an_answer_that_is_stopped_before_its_first_word_is_told_to_nobody() {
     assert_eq!(client.seen.iter().find(of_items), None);
 }
 
-/// A provider that breaks down in the middle of an answer.
+/// A provider that panics in the middle of an answer.
 struct Panicking;
 
 impl Provider for Panicking {
@@ -256,7 +256,7 @@ async fn an_answer_of_a_provider_that_breaks_down_is_void() {
     let mut client = Folder::new("owner-0000000000", json!({}));
     client.connect(&server.ws()).await;
     client.command("user_input", json!({ "input": "Tell me." })).await;
-    // The fold insists on an end of whatever was shown before the turn is over.
+    // The fold insists that whatever was shown is ended before the turn is over.
     while client.fold.count("turn_finished") == 0 {
         client.step().await.unwrap();
     }
@@ -265,7 +265,7 @@ async fn an_answer_of_a_provider_that_breaks_down_is_void() {
 
 #[tokio::test]
 async fn beyond_the_limit_the_whole_state_is_given() {
-    // As many as are replayed, in `runtime/actor.rs`.
+    // The most events that are replayed, in `runtime/actor.rs`.
     const REPLAYED_MAX: u64 = 5_000;
     let server = Server::start(Scripted::new(), &[]).await;
     let mut client = Folder::new("owner-0000000000", json!({}));
@@ -300,7 +300,7 @@ async fn beyond_the_limit_the_whole_state_is_given() {
     assert_eq!(newest(&server, &client).await, last);
 }
 
-/// The newest event that someone sees who was never there.
+/// Returns the newest event that a new client sees.
 async fn newest(server: &Server, client: &Folder) -> u64 {
     let mut reader = Folder::new("reader-000000000", json!({ "role": "observer", "sessionId": client.fold.session }));
     reader.connect(&server.ws()).await;
@@ -321,14 +321,14 @@ async fn an_answer_of_a_killed_process_is_void_and_its_turn_can_be_retried() {
     let mut client = Folder::new("owner-0000000000", json!({}));
     client.connect(&server.ws()).await;
     client.command("user_input", json!({ "input": "Tell me." })).await;
-    // Killed twice in the middle of an answer: each time what was shown of it is declared void, and once only.
+    // Killed twice in the middle of an answer: each time what was shown of it is declared void, and only once.
     for kills in 1..=2 {
         while client.step().await.unwrap()["type"] != "item_delta" {}
         server.kill().await;
         assert_eq!(client.step().await, Err(1006));
         server = Binary::start(folder.path(), &settings).await;
         client.connect(&server.ws()).await;
-        // The end of the turn comes after it: the fold insists.
+        // The end of the turn must come after it: the fold insists.
         while client.fold.count("turn_finished") < kills {
             client.step().await.unwrap();
         }

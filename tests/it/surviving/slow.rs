@@ -1,5 +1,5 @@
-//! A reader that stops reading: it is closed with 4504 once it has had its time, finds that code whenever it reads on,
-//! and resumes without a hole. Its time passes when the test says so.
+//! A client that stops reading: it is closed with 4504 once its time is up, finds that code whenever it reads on, and
+//! resumes without a gap. The test decides when the time is up.
 
 use super::fold::Folder;
 use crate::support::{client::Client, server::Server, talk::words};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
-/// The slow reader's own buffer in the kernel, so that it is not the kernel that reads for it.
+/// The slow reader's own buffer in the kernel, so that the kernel does not read for it.
 const RECEIVE_BYTES: u32 = 4 * 1024;
 
 /// Connects with a small buffer, says hello and observes a session; the next frame is `session_opened`.
@@ -29,7 +29,7 @@ async fn observing(server: &Server, session: &Value) -> WebSocketStream<TcpStrea
     socket
 }
 
-/// The next frame, or the code with which the server closed.
+/// Returns the next frame, or the code with which the server closed.
 async fn next(socket: &mut WebSocketStream<TcpStream>) -> Result<Value, u16> {
     loop {
         match socket.next().await {
@@ -43,7 +43,7 @@ async fn next(socket: &mut WebSocketStream<TcpStream>) -> Result<Value, u16> {
 
 #[tokio::test]
 async fn a_reader_that_stops_is_closed_in_its_time_and_resumes() {
-    // More than any buffer of the kernel holds on its way.
+    // More than the kernel's buffers hold.
     let (turns, answer_words) = (30, 20_000);
     let mut asked = 0;
     let model = Scripted::answering(move |_| {
@@ -64,14 +64,15 @@ async fn a_reader_that_stops_is_closed_in_its_time_and_resumes() {
         owner.forget("nothing");
     }
     let last = owner.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
-    // Nobody has waited for it. Now its time passes, and it is given up.
+    // Nobody has waited for it. Now its time is up, and it is closed.
     tokio::time::pause();
     for _ in 0..32 {
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::task::yield_now().await;
     }
     tokio::time::resume();
-    // Reading on at last, the client gets what was on its way, whole frames in their order, and why no more comes.
+    // Reading on at last, the client receives what was on its way, whole frames in order, and the reason why no more
+    // comes.
     let code = loop {
         match next(&mut slow).await {
             Ok(frame) => watch.fold.take(&frame),

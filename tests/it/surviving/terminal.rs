@@ -1,4 +1,4 @@
-//! `reseed chat` behind a line that breaks: wherever it breaks, the person reads every answer once and whole.
+//! `reseed chat` over a connection that breaks: wherever it breaks, the user reads every answer once and whole.
 
 use crate::support::{binary::Binary, server::Server};
 use futures_util::future::join_all;
@@ -19,13 +19,13 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How long a chat may take on a machine that is busy with other tests; reached only by a test that fails.
+/// The time that a chat may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A line to a server that breaks each connection, up to a number of them, after so many bytes from the server.
+/// A proxy to a server that breaks each connection, up to a number of them, after so many bytes from the server.
 struct Line {
     address: String,
-    /// Where the server is now.
+    /// The server's current address.
     server: Arc<Mutex<String>>,
     broken: Arc<AtomicUsize>,
     /// Bytes that came from the server, over all connections.
@@ -62,7 +62,8 @@ impl Drop for Line {
     }
 }
 
-/// Carries bytes both ways until one side has closed, or so many bytes have come from the server; whether it broke.
+/// Copies bytes both ways until one side has closed, or this many bytes have come from the server; returns true if it
+/// broke the connection.
 async fn carry(mut client: TcpStream, mut server: TcpStream, bytes_max: usize, total: &watch::Sender<usize>) -> bool {
     let (mut up, mut down, mut carried) = (vec![0; 4096], vec![0; 4096], 0);
     loop {
@@ -89,7 +90,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, bytes_max: usize, t
     }
 }
 
-/// Runs `reseed chat` over this line; what it showed, without what is its own each time, word by word.
+/// Runs `reseed chat` over this proxy; returns its output word by word, without what differs each time.
 async fn chat(line: &Line, arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_reseed"))
         .args(["chat", &line.address])

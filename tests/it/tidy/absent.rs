@@ -1,25 +1,25 @@
 //! The rule on fields that may be absent: a test that compares two of them, or that asks which of two is less, passes
-//! when the fields are gone.
+//! if both are gone.
 //!
-//! It reads code as text, so it knows no types. What it takes for a field is `a["name"]` and `a[name]`, what it takes
-//! for a reading is `a["name"].as_u64()` and the like as long as nothing unwraps it, and a name stands for what `let`
-//! gave it. `support::json` has what refuses an absent field: `present`, `whole` and `number`.
+//! It reads code as text, so it knows no types. `a["name"]` and `a[name]` count as fields, `a["name"].as_u64()` and the
+//! like count as readings as long as nothing unwraps them, and a name stands for what `let` gave it. `support::json`
+//! has functions that refuse an absent field: `present`, `whole` and `number`.
 
 use crate::source::{code, only_tests};
 use std::ops::Range;
 
-/// What a comparison compares.
+/// The kind of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operand {
-    /// A JSON value that is `null` where the field is absent.
+    /// A JSON value that is `null` if the field is absent.
     Field,
-    /// An `Option` that is `None` there.
+    /// An `Option` that is `None` then.
     Reading,
     /// Anything else.
     Sure,
 }
 
-/// How a comparison is made.
+/// The way a comparison is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Equal,
@@ -39,13 +39,13 @@ impl Comparison {
     }
 }
 
-/// A name, where it was bound, and to what.
+/// A name, the position of its binding, and its kind.
 type Bindings<'a> = Vec<(&'a str, usize, Operand)>;
 
-/// Ways to read a JSON value, each `None` where it is absent.
+/// Ways to read a JSON value, each `None` if it is absent.
 const READINGS: &[&str] = &["as_u64", "as_i64", "as_f64", "as_str", "as_bool", "as_array", "as_object", "pointer"];
 
-/// What leaves a value, or the lack of it, as it is.
+/// Calls that leave a value, or its absence, as it is.
 const KEEPING: &[&str] = &[
     "and_then",
     "as_deref",
@@ -61,7 +61,7 @@ const KEEPING: &[&str] = &[
     "zip",
 ];
 
-/// Names of places in a list, which is no JSON object: who asks for one that is not there panics.
+/// Names of positions in a list, which is no JSON object: reading beyond its end panics.
 const PLACES: &[&str] = &["at", "index", "last", "n", "number", "place", "round", "turn"];
 
 const METHODS: &[(&str, Comparison)] = &[
@@ -74,12 +74,12 @@ const METHODS: &[(&str, Comparison)] = &[
     (".eq(", Comparison::Equal),
 ];
 
-/// Of a file of tests.
+/// Checks a file of tests.
 pub(super) fn absent(path: &str, text: &str) -> Vec<String> {
     violations(path, &code(text))
 }
 
-/// Of a file with tests in it.
+/// Checks a file with tests in it.
 pub(super) fn absent_in_tests(path: &str, text: &str) -> Vec<String> {
     violations(path, &only_tests(&code(text)))
 }
@@ -119,7 +119,7 @@ fn violations(path: &str, code: &str) -> Vec<String> {
     ] {
         for (at, _) in code.match_indices(operator) {
             let (left, right) = (&code[..at], &code[at + operator.len()..]);
-            // Between spaces, so it is no bracket of a type and no part of a longer operator.
+            // Between spaces, so it is neither a bracket of a type nor part of a longer operator.
             if left.ends_with(char::is_whitespace) && right.starts_with(char::is_whitespace) {
                 check(at, comparison, before(left), behind(right));
             }
@@ -131,7 +131,7 @@ fn violations(path: &str, code: &str) -> Vec<String> {
     found.iter().map(|at| format!("{path}:{}: passes where the field is absent", line(at))).collect()
 }
 
-/// The operands of a comparison, or those of two tuples or lists in turn.
+/// Returns the operands of a comparison, or those of two tuples or lists in turn.
 fn pairs<'a>(left: &'a str, right: &'a str) -> Vec<(&'a str, &'a str)> {
     let parts = |operand: &'a str| {
         let operand = operand.trim().trim_start_matches('&');
@@ -146,7 +146,7 @@ fn pairs<'a>(left: &'a str, right: &'a str) -> Vec<(&'a str, &'a str)> {
     }
 }
 
-/// What each `let` binds. One that takes a pattern apart binds nothing that is known.
+/// Returns the binding of each `let`. One that destructures a pattern binds nothing known.
 fn bindings(code: &str) -> Bindings<'_> {
     let mut bound: Bindings<'_> = Vec::new();
     for (at, _) in code.match_indices("let ") {
@@ -162,7 +162,7 @@ fn bindings(code: &str) -> Bindings<'_> {
             }
         }
     }
-    // Names of another function's.
+    // Names of another function.
     for (at, _) in code.match_indices("fn ") {
         bound.push(("", at, Operand::Sure));
     }
@@ -195,7 +195,7 @@ fn operand_of(operand: &str, at: usize, bound: &Bindings<'_>) -> Operand {
         if rest.starts_with('[') {
             let (inside, behind) = bracketed(rest);
             rest = behind;
-            // What stands between quotes is not in the code.
+            // Text between quotes is not in the code.
             let names_field = inside.trim().is_empty() || (is_name(inside) && !PLACES.contains(&inside));
             if names_field {
                 known = Operand::Field;
@@ -221,7 +221,7 @@ fn operand_of(operand: &str, at: usize, bound: &Bindings<'_>) -> Operand {
     }
 }
 
-/// What a name was bound to last, in the same function.
+/// Returns the last binding of a name in the same function.
 fn bound_to(name: &str, at: usize, bound: &Bindings<'_>) -> Operand {
     let earlier = bound.iter().rev().filter(|(_, place, _)| *place < at);
     let mut here = earlier.take_while(|(name, ..)| !name.is_empty());
@@ -236,19 +236,19 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_lowercase()) && text.chars().all(is_word)
 }
 
-/// What stands in the bracket that `text` begins with, and what stands behind it.
+/// Splits `text` at the end of the bracket that it begins with.
 fn bracketed(text: &str) -> (&str, &str) {
     let inside = &text[1..];
     let end = close(inside);
     (&inside[..end], inside.get(end + 1..).unwrap_or_default())
 }
 
-/// Where the bracket closes that is open before `text`.
+/// Returns the position of the bracket that closes the one open before `text`.
 fn close(text: &str) -> usize {
     top_level(text).last().map_or(text.len(), |part| part.end)
 }
 
-/// The parts of `text` outside of brackets, up to the bracket that closes what is open before it.
+/// Returns the parts of `text` outside of brackets, up to the bracket that closes the one open before it.
 fn top_level(text: &str) -> Vec<Range<usize>> {
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
     for (at, letter) in text.char_indices() {
@@ -274,7 +274,7 @@ fn top_level(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// The arguments in `text`.
+/// Returns the arguments in `text`.
 fn split(text: &str) -> Vec<&str> {
     let commas = top_level(text).into_iter().flat_map(|part| {
         let from = part.start;
@@ -286,14 +286,14 @@ fn split(text: &str) -> Vec<&str> {
         start = comma + 1;
     }
     arguments.push(&text[start..]);
-    // Behind the comma at the end of a list of several lines there is none; a text between quotes is on one line.
+    // Nothing follows the comma at the end of a list of several lines; a text between quotes is on one line.
     if arguments.last().is_some_and(|last| last.trim().is_empty() && (last.is_empty() || last.contains('\n'))) {
         arguments.pop();
     }
     arguments
 }
 
-/// Bytes of the statement that `text` begins with.
+/// Returns the length of the statement that `text` begins with.
 fn statement_len(text: &str) -> usize {
     let ends = top_level(text).into_iter().filter_map(|part| Some(part.start + text[part].find(';')?));
     ends.min().unwrap_or_else(|| close(text))
@@ -303,7 +303,7 @@ fn statement_len(text: &str) -> usize {
 const ENDS: &[&str] =
     &["&&", "||", ",", ";", "=>", " = ", "|", "{", "}", " == ", " != ", " < ", " > ", " <= ", " >= ", " else "];
 
-/// The operand that ends where `text` does.
+/// Returns the operand that ends where `text` does.
 fn before(text: &str) -> &str {
     let (mut depth, mut start) = (0_usize, 0);
     for (at, letter) in text.char_indices().rev() {
@@ -328,7 +328,7 @@ fn before(text: &str) -> &str {
     keywords.iter().find_map(|keyword| operand.strip_prefix(keyword)).unwrap_or(operand)
 }
 
-/// The operand that `text` begins with.
+/// Returns the operand that `text` begins with.
 fn behind(text: &str) -> &str {
     let ends = top_level(text).into_iter().filter_map(|part| {
         let outside = &text[part.clone()];
@@ -340,7 +340,7 @@ fn behind(text: &str) -> &str {
 
 #[test]
 fn each_form_that_passes_without_the_field_is_caught_and_no_other() {
-    // How many comparisons of each line are refused.
+    // The number of comparisons of each line that are refused.
     let table: &[(&str, usize)] = &[
         // Which is less, from either side.
         (
@@ -358,7 +358,7 @@ fn each_form_that_passes_without_the_field_is_caught_and_no_other() {
         (r#"let order = a["x"].as_str().cmp(&b["x"].as_str());"#, 1),
         (r#"let tokens = a["x"].as_u64(); assert!(tokens < b);"#, 1),
         (r#"let (old, new) = (a["x"].as_u64(), whole(&b["x"])); assert!(Some(new) > old && new > 3);"#, 1),
-        // Equal while both are gone.
+        // Equal while both are absent.
         (r#"assert_eq!(a["x"], b["x"], "{a}");"#, 1),
         (r#"assert_eq!(a[name], b["x"]["y"].clone());"#, 1),
         (r#"assert!(items.iter().any(|item| item["x"] == a["x"]));"#, 1),
@@ -366,10 +366,10 @@ fn each_form_that_passes_without_the_field_is_caught_and_no_other() {
         (r#"assert_eq!(a["x"].as_u64(), b["x"].as_u64().map(|n| n + 1));"#, 1),
         (r#"let id = reply["x"].clone(); assert_eq!(a["x"], id);"#, 1),
         (r#"assert_eq!(a.get("x"), b.get("x"));"#, 1),
-        // Different while one is.
+        // Different while one is absent.
         (r#"assert_ne!(a["x"], b["x"]);"#, 1),
         (r#"assert_ne!(a["x"], "error");"#, 1),
-        // What is sure to be there, or is compared with what is.
+        // Values that are certainly there, or are compared with one.
         (r#"assert!(whole(&a) < 3 && a.as_u64() == Some(3)); // a.as_u64() < b"#, 0),
         (r#"assert!(a["x"].as_u64().unwrap() < b["x"].as_u64().unwrap());"#, 0),
         (r#"assert!(a["x"].as_u64().is_some_and(|n| n < 3));"#, 0),

@@ -1,4 +1,4 @@
-//! `fork_session`: a session made of a path of another.
+//! `fork_session`: a new session from a path of another.
 
 use super::{ask, get, refused};
 use crate::support::{
@@ -19,7 +19,7 @@ use reseed::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// All entries of a session, in the order of its log.
+/// Returns all entries of a session, in the order of its log.
 async fn entries(client: &mut Client, session: &Value) -> Vec<Value> {
     let page = get(client, "get_entries", json!({ "sessionId": session, "limit": 500 }), "entries").await;
     assert_eq!(page["more"], false);
@@ -57,7 +57,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
     get(&mut client, "rename_session", json!({ "name": "Ferries" }), "ok").await;
     let before = entries(&mut client, id).await;
 
-    // At an entry, and before a question, which is handed back: the same path.
+    // At an entry, and before a question, which is returned: the same path.
     let at = get(&mut client, "fork_session", json!({ "entryId": a2, "position": "at" }), "forked").await;
     let back = get(&mut client, "fork_session", json!({ "entryId": q3, "position": "before" }), "forked").await;
     assert_eq!(at.get("input"), None);
@@ -79,7 +79,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
         assert_eq!(of_fork["settings"], now, "all settings of the source");
         assert_eq!(of_fork["settings"]["instructions"], "Be brief.");
         assert_ne!(*present(&of_fork["epoch"]), *present(&source["epoch"]));
-        // It goes on, with the path before it, and can be forked itself.
+        // It continues with the path before it, and can be forked itself.
         let (question, answer) = ask(&mut other, "another third question", None).await;
         let context = get(&mut other, "get_context", json!({}), "context").await;
         let said: Vec<Value> = context["envelope"]["messages"]["cached"].as_array().unwrap().clone();
@@ -89,7 +89,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
         let (_, of_again) = opened(&server, &again["sessionId"]).await;
         assert_eq!((&of_again["name"], &of_again["leafId"]), (&json!("Ferries (fork 2)"), &answer));
     }
-    // The list knows the forks and their sizes; the source is untouched.
+    // The list has the forks and their sizes; the source is unchanged.
     let items = listed(&mut client).await;
     let item = items.iter().find(|item| item["sessionId"] == *present(&at["sessionId"])).unwrap();
     assert_eq!((&item["name"], &item["entries"]), (&json!("Ferries (fork)"), &json!(place + 3)), "{item}");
@@ -99,7 +99,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
     ask(&mut client, "fourth question", None).await;
 }
 
-/// The settings that a session has now, as an observer is told.
+/// Returns the current settings of a session, as an observer sees them.
 async fn settings_now(session: &Value, server: &Server) -> Value {
     let mut observer = Client::v2(&server.ws()).await;
     let payload = json!({ "sessionId": session, "role": "observer" });
@@ -112,7 +112,7 @@ async fn names_of_entries_go_along_wherever_they_were_given_and_nothing_hangs_in
     let (mut client, source) = Client::v2_session(&server.ws()).await;
     let (q1, a1) = ask(&mut client, "one", None).await;
     let (q2, _) = ask(&mut client, "two", None).await;
-    // On the branch of `two`: names of entries of both branches.
+    // On the branch of `two`: labels of entries of both branches.
     for (entry, label) in [(&q1, "question"), (&a1, "answer"), (&q2, "two")] {
         get(&mut client, "set_label", json!({ "entryId": entry, "label": label }), "ok").await;
     }
@@ -220,7 +220,7 @@ async fn only_the_owner_forks_and_what_is_wrong_is_told() {
     assert_eq!(refused(&mut observer, "fork_session", fork.clone()).await, "read_only");
     let missing = json!({ "entryId": "nosuchentry2", "position": "at" });
     assert_eq!(refused(&mut client, "fork_session", missing).await, "entry_not_found");
-    // Sent twice at once, and again later: one session. With other content: a conflict, also of another command's id.
+    // Sent twice at once, and again later: one session. With other content: a conflict, also for another command's id.
     let id = client.id();
     client.send_as(&id, "fork_session", fork.clone()).await;
     client.send_as(&id, "fork_session", fork.clone()).await;
@@ -237,7 +237,7 @@ async fn only_the_owner_forks_and_what_is_wrong_is_told() {
     assert_eq!(listed(&mut client).await.len(), 2);
 }
 
-/// Sends a fork under this id; `None` where the socket is closed before the reply.
+/// Sends a fork under this id; returns `None` if the socket is closed before the reply.
 async fn try_fork(client: &mut Client, id: &str, fork: &Value) -> Option<Value> {
     client.send_as(id, "fork_session", fork.clone()).await;
     while let Some(frame) = client.next_frame().await {
@@ -248,17 +248,17 @@ async fn try_fork(client: &mut Client, id: &str, fork: &Value) -> Option<Value> 
     None
 }
 
-/// Wherever the store fails or the process dies while a fork is made, the client that sends its command again has one
-/// fork, whole, and nobody is shown half of one.
+/// Wherever the store fails or the process dies during a fork, the client that sends its command again has one complete
+/// fork, and no client sees half of one.
 #[tokio::test]
 async fn a_fork_is_made_once_whatever_fails() {
-    // Its beginning, its path, the names, its own name, the mark, the end; with the seventh nothing fails.
+    // Its start, its path, the labels, its own name, the mark, the end; with the seventh nothing fails.
     let appends = 1..=7;
     let mut failed = 0;
     for (append, fault, dies) in appends.flat_map(|append| {
         let dying = [(Fault::Before, true), (Fault::After, true)];
         let failing = [(Fault::Before, false), (Fault::After, false)];
-        // The process that lives on tidies up: a piece, the mark and the end stand for the others.
+        // The process that survives tidies up: a piece, the mark and the end stand for the others.
         let each = if matches!(append, 2 | 5 | 6) { [dying, failing].concat() } else { dying.to_vec() };
         each.into_iter().map(move |(fault, dies)| (append, fault, dies))
     }) {

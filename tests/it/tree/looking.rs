@@ -4,8 +4,8 @@ use super::{ask, get, refused};
 use crate::support::{client::Client, http, json::present, server::Server, talk::talker};
 use serde_json::{Value, json};
 
-/// A session with two branches below its first answer, of which the second was taken last:
-/// `q1 a1 { q2 a2 | q3 a3 }`, and labels: on `q2` one that was changed, on `a1` one that was taken away.
+/// Creates a session with two branches below its first answer, of which the second was taken last: `q1 a1 { q2 a2 | q3
+/// a3 }`, and labels: on `q2` one that was changed, on `a1` one that was removed.
 async fn branched(client: &mut Client) -> Vec<Value> {
     let (q1, a1) = ask(client, "one", None).await;
     let (q2, a2) = ask(client, "two", None).await;
@@ -23,7 +23,7 @@ async fn branched(client: &mut Client) -> Vec<Value> {
     ids
 }
 
-/// A tree as lines `id parent type preview label children`, ids by their place in `ids`.
+/// Returns a tree as lines `id parent type preview label children`, with each id as its index in `ids`.
 fn lines(tree: &Value, ids: &[Value]) -> Vec<String> {
     let name = |id: &Value| ids.iter().position(|known| known == id).map_or("-".to_owned(), |at| at.to_string());
     let line = |node: &Value| {

@@ -1,4 +1,4 @@
-//! The same hook in three places: in Rust, as a webhook, and at a client. It does right by every session but one.
+//! The same hook in three places: in Rust, as a webhook, and at a client. It misbehaves in one session only.
 
 use super::super::client::joined;
 use crate::support::{client::Client, server::Server, webhook};
@@ -32,16 +32,16 @@ pub(super) enum Host {
     Client,
 }
 
-/// What the hook does where it does wrong.
+/// What the hook does in the session where it misbehaves.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
     /// Answers this.
     Says(Value),
-    /// Sends a webhook's answer that is none: this text.
+    /// Sends this text instead of a webhook's answer.
     Sends(&'static str),
     /// Never answers.
     Hangs,
-    /// Breaks down: a panic, an HTTP error, a connection that is gone.
+    /// Fails: a panic, an HTTP error, a lost connection.
     Breaks,
 }
 
@@ -51,7 +51,7 @@ impl Act {
     }
 }
 
-/// For which session the hook does what, and how often it was asked there.
+/// The session in which the hook does what, and the number of its calls there.
 struct Role {
     session: Mutex<String>,
     act: Mutex<Act>,
@@ -59,7 +59,7 @@ struct Role {
 }
 
 impl Role {
-    /// What to do about this call.
+    /// Returns what to do about this call.
     fn at(&self, session: &str) -> Act {
         if *self.session.lock().unwrap() != session {
             return Act::nothing();
@@ -69,13 +69,13 @@ impl Role {
     }
 }
 
-/// A server with the hook, a session for which it does wrong, and another one.
+/// A server with the hook, a session in which it misbehaves, and another one.
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) model: Scripted,
-    /// The session that suffers.
+    /// The affected session.
     pub(super) client: Client,
-    /// Sees the same.
+    /// An observer of it.
     pub(super) watcher: Client,
     pub(super) session: Value,
     /// Another session.
@@ -85,10 +85,10 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// `events`: what the hook is asked for, as in an offer without the name.
+    /// Builds the scene. `events`: the events of the hook, as in an offer without the name.
     pub(super) async fn set(host: Host, events: &[Value], act: Act, model: &Scripted) -> Self {
         let role = Arc::new(Role { session: Mutex::default(), act: Mutex::new(act), asked: AtomicUsize::new(0) });
-        // A client that breaks down is waited for no longer than the fastest tick of the clock that can be set.
+        // A client that fails is waited for no longer than the shortest time that can be set.
         let settings = [("CONTEXT_WINDOW", "8000"), ("HOOK_AWAY_SECS", "1")];
         let mut open = json!({});
         let server = match host {
@@ -113,28 +113,28 @@ impl Scene {
         Self { server, model: model.clone(), client, watcher, session, other, host, role }
     }
 
-    /// From now on it does this.
+    /// Changes what the hook does.
     pub(super) fn now(&self, act: Act) {
         *self.role.act.lock().unwrap() = act;
     }
 
-    /// How often it was asked for the session.
+    /// Returns the number of calls for the session.
     pub(super) fn asked(&self) -> usize {
         self.role.asked.load(Ordering::Relaxed)
     }
 
-    /// Says something in the session, and waits for the end of the turn.
+    /// Says something in the session and waits for the end of the turn.
     pub(super) async fn turn(&mut self, text: &str) -> Value {
         self.begin(text).await;
         self.end().await
     }
 
     pub(super) async fn begin(&mut self, text: &str) {
-        // A hook at the client may be asked before it is accepted.
+        // A hook at the client may be called before the input is accepted.
         self.client.send("user_input", json!({ "input": text })).await;
     }
 
-    /// The end of the turn; a hook at the client is played meanwhile, and the tool that it offers.
+    /// Waits for the end of the turn; plays the client's hook, and the tool that it offers, meanwhile.
     pub(super) async fn end(&mut self) -> Value {
         loop {
             let frame = self.client.next_frame().await.expect("the server does not hang up");
@@ -162,7 +162,7 @@ impl Scene {
         self.watcher.event("turn_finished").await["payload"].clone()
     }
 
-    /// The client comes back, where it had gone.
+    /// Reconnects the client if it was gone.
     pub(super) async fn back(&mut self) {
         if self.host == Host::Client {
             let open = json!({ "sessionId": self.session, "takeover": true });
