@@ -1,4 +1,4 @@
-//! Stores that are wrong on purpose, around the one that is right.
+//! Stores with deliberate faults, around the real one.
 
 use futures_util::poll;
 use reseed::store::{
@@ -8,19 +8,19 @@ use reseed::store::{
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use std::{collections::HashMap, sync::Mutex};
 
-/// What is wrong.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Right,
-    /// An append is `Ok` when it has been handed on.
+    /// An append returns `Ok` once it has been handed on.
     AcknowledgesEarly,
     /// An append is written under whatever term is the newest.
     IgnoresTerm,
-    /// An append whose fate is not known is `Ok`.
+    /// An append whose outcome is unknown returns `Ok`.
     HidesFailures,
 }
 
-/// The store, wrong in one way.
+/// The store with one fault.
 pub(crate) struct Broken {
     inner: SqliteStore,
     how: How,
@@ -65,7 +65,7 @@ impl SessionStore for Broken {
                 How::Right => self.inner.append(lease, first_seq, append).await,
                 How::AcknowledgesEarly => {
                     let mut appending = self.inner.append(lease, first_seq, append);
-                    // It is in the writer's queue now, and is done also when nobody waits for it.
+                    // It is in the writer's queue now, and is executed even if nobody waits for it.
                     let _ = poll!(&mut appending);
                     Ok(())
                 }

@@ -1,8 +1,9 @@
-//! A disk in memory that may do whatever a real one may do to what was not synced.
+//! A disk in memory that may do to unsynced data whatever a real one may do.
 //!
-//! Files are written into a cache, as an operating system does. When the power goes, each sector of a file holds any of the
-//! versions that it had since the last sync: writes are dropped, reordered and torn. The same with sizes, and with names in
-//! the directory. After a sync that failed the cache shows what the disk does not have, and a later sync does not mend it.
+//! Files are written into a cache, as in an operating system. On a power loss, each sector of a file holds any of the
+//! versions that it had since the last sync: writes are dropped, reordered and torn. The same holds for sizes, and for
+//! names in the directory. After a failed sync the cache shows data that the disk does not have, and a later sync does
+//! not repair that.
 
 use std::{
     collections::BTreeMap,
@@ -10,42 +11,42 @@ use std::{
     time::Duration,
 };
 
-/// What is written whole or not at all.
+/// The size of an atomic write.
 const SECTOR: usize = 512;
 
-/// What goes wrong, at a writing operation counted from the start of a life.
+/// A fault, at a writing operation counted from the start of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The write fails; a part of it may be done.
     Write,
     /// The next sync fails, and what it should have made durable is lost in part.
     Sync,
-    /// No file grows any more, for so many operations.
+    /// No file can grow, for this many operations.
     Full(u64),
     /// The next read fails.
     Read,
 }
 
-/// Syncs that are not done, though they say so: the proof that the tests would notice.
+/// Syncs that report success and do nothing: proof that the tests would notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     None,
-    /// About every file.
+    /// For every file.
     Everywhere,
-    /// About the write-ahead log.
+    /// For the write-ahead log.
     Log,
-    /// About the database itself.
+    /// For the database itself.
     Database,
 }
 
-/// How what was not synced fares when the power goes.
+/// What happens to unsynced data on a power loss.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     All,
     Nothing,
     /// Writes are kept in their order up to one, which is torn.
     Tail,
-    /// Each sector for itself.
+    /// Each sector independently.
     Scattered,
 }
 
@@ -91,16 +92,16 @@ impl Change {
 
 #[derive(Debug, Default, Clone)]
 struct Inode {
-    /// What the disk has.
+    /// The content on the disk.
     durable: Vec<u8>,
-    /// What is read.
+    /// The content that is read.
     current: Vec<u8>,
-    /// From the one to the other, but for what a failed sync lost.
+    /// The changes from the one to the other, except for what a failed sync lost.
     pending: Vec<Change>,
 }
 
 impl Inode {
-    /// What the disk has after the power went.
+    /// Returns the content of the disk after a power loss.
     fn survivor(&self, random: &mut fastrand::Rng) -> Vec<u8> {
         let loss = match random.u32(0..8) {
             0 => Loss::All,
@@ -140,14 +141,14 @@ impl Inode {
 #[derive(Debug, Default)]
 struct Directory(BTreeMap<String, u64>);
 
-/// Everything behind the lock.
+/// The state behind the lock.
 pub(crate) struct State {
     random: fastrand::Rng,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     directory: Directory,
     durable_directory: Directory,
-    /// Writing operations of this life.
+    /// The number of writing operations in this life.
     operations: u64,
     crash_at: Option<u64>,
     faults: BTreeMap<u64, Fault>,
@@ -157,18 +158,19 @@ pub(crate) struct State {
     failing_read: bool,
     full_until: u64,
     lie: Lie,
-    /// The power is gone, or the process: whatever is still asked fails.
+    /// The power, or the process, is gone: every further request fails.
     dead: bool,
-    /// Something failed in this life; a sync did.
+    /// Something failed in this life; a sync failed in this life.
     faulted: bool,
     sync_failed: bool,
-    /// FNV-1a of all that was written, for comparing two runs.
+    /// FNV-1a of everything written, for comparing two runs.
     trace: u64,
     pub(crate) locks: super::locks::Locks,
     gate: Gate,
 }
 
-/// Where a test lets the writer wait before it begins a transaction, so that what comes meanwhile is in the next one.
+/// Where a test makes the writer wait before it begins a transaction, so that what arrives meanwhile is in the next
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -176,7 +178,7 @@ enum Gate {
     Waiting,
 }
 
-/// What an operation comes to.
+/// The result of an operation.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
 /// Why an operation failed.
@@ -222,7 +224,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a life: the power goes at the `crash_at`-th writing operation, faults happen at others.
+    /// Begins a life: the power is lost at the `crash_at`-th writing operation, faults happen at others.
     pub(crate) fn begin(&self, crash_at: Option<u64>, faults: impl IntoIterator<Item = (u64, Fault)>) {
         let mut state = self.state();
         assert!(state.locks.is_free(), "something is still open");
@@ -233,7 +235,7 @@ impl Disk {
         (state.dead, state.faulted, state.sync_failed, state.gate) = (false, false, false, Gate::Open);
     }
 
-    /// Lets a fault happen at the next writing operation; a failing read with the next read.
+    /// Makes the next writing operation fail; a read fault affects the next read.
     pub(crate) fn fail_next(&self, fault: Fault) {
         let mut state = self.state();
         if fault == Fault::Read {
@@ -244,28 +246,28 @@ impl Disk {
         }
     }
 
-    /// Files can grow again.
+    /// Lets files grow again.
     pub(crate) fn make_room(&self) {
         self.state().full_until = 0;
     }
 
-    /// Lets the next sync of a file fail whose name ends so.
+    /// Makes the next sync of a file with this ending fail.
     pub(crate) fn fail_next_sync_of(&self, file: &'static str) {
         self.state().failing_sync_of = Some(file);
     }
 
-    /// Whether a failure of the store has a reason.
+    /// Returns true if a failure of the store has a cause.
     pub(crate) fn has_failed(&self) -> bool {
         let state = self.state();
         state.dead || state.faulted
     }
 
-    /// Whether a sync failed in this life.
+    /// Returns true if a sync failed in this life.
     pub(crate) fn has_failed_to_sync(&self) -> bool {
         self.state().sync_failed
     }
 
-    /// From now on everything fails: the process that uses it is dead to the disk.
+    /// Makes every further operation fail: for the disk, the process is dead.
     pub(crate) fn stop(&self) {
         self.state().dead = true;
         self.changed.notify_all();
@@ -275,7 +277,7 @@ impl Disk {
         self.state().dead
     }
 
-    /// The power goes: what was not synced fares as it may. Nothing may be open.
+    /// Simulates a power loss: unsynced data is lost in part. Nothing may be open.
     pub(crate) fn lose_power(&self) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -299,7 +301,7 @@ impl Disk {
         state.directory = Directory(names);
     }
 
-    /// Writes what a file shows over itself and syncs it, so that the disk has what is read.
+    /// Writes a file's visible content over itself and syncs it, so that the disk has what is read.
     pub(crate) fn rewrite(&self, name: &str) -> Outcome<()> {
         let mut state = self.state();
         let Some(inode) = state.open(name, false)? else { return Ok(()) };
@@ -310,22 +312,22 @@ impl Disk {
         state.sync(inode, name, false)
     }
 
-    /// What was written so far, as a number.
+    /// Returns a checksum of everything written so far.
     pub(crate) fn trace(&self) -> u64 {
         self.state().trace
     }
 
-    /// How many writing operations this life has had.
+    /// Returns the number of writing operations in this life.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Lets the next transaction wait until [`Self::open_gate`].
+    /// Makes the next transaction wait until [`Self::open_gate`].
     pub(crate) fn close_gate(&self) {
         self.state().gate = Gate::Closed;
     }
 
-    /// Waits a moment for the writer to stand at the gate; `true` when it does, or when it never will.
+    /// Waits briefly for the writer to stand at the gate; returns `true` if it does, or never will.
     pub(crate) fn is_at_gate(&self) -> bool {
         let state = self.state();
         let waited = self
@@ -340,7 +342,7 @@ impl Disk {
         self.changed.notify_all();
     }
 
-    /// Where a transaction begins.
+    /// The start of a transaction.
     pub(crate) fn pass_gate(&self) {
         let mut state = self.state();
         if state.gate == Gate::Closed {
@@ -356,7 +358,8 @@ impl Disk {
 }
 
 impl State {
-    /// Counts a writing operation; an error when it is not to be done. `true`: it is the last one, and torn.
+    /// Counts a writing operation; returns an error if it is not to be executed, and `true` if it is the last one, and
+    /// torn.
     fn operate(&mut self, what: &[u8], numbers: [usize; 2]) -> Outcome<bool> {
         if self.dead {
             return Err(Failure::Io);
@@ -386,7 +389,7 @@ impl State {
         if last { Err(Failure::Io) } else { Ok(()) }
     }
 
-    /// The file of this name; made where `create` says so.
+    /// Opens the file of this name; creates it if `create` is set.
     pub(crate) fn open(&mut self, name: &str, create: bool) -> Outcome<Option<u64>> {
         if self.dead {
             return Err(Failure::Io);
@@ -403,7 +406,7 @@ impl State {
         Ok(Some(inode))
     }
 
-    /// A file without a name yet.
+    /// Creates a file that has no name yet.
     fn open_nameless(&mut self) -> u64 {
         let inode = self.next_inode;
         self.next_inode += 1;
@@ -429,7 +432,7 @@ impl State {
         self.durable_directory = Directory(self.directory.0.clone());
     }
 
-    /// Reads; what lies behind the end is not touched. How many bytes there were.
+    /// Reads; bytes beyond the end are left untouched. Returns the number of bytes.
     pub(crate) fn read(&mut self, inode: u64, offset: usize, into: &mut [u8]) -> Outcome<usize> {
         if self.dead || std::mem::take(&mut self.failing_read) {
             self.faulted = true;
@@ -452,7 +455,7 @@ impl State {
             Ok(true) => Some(Failure::Io),
             Ok(false) => full.then_some(Failure::Full),
         };
-        // What fails is done in part.
+        // A failing write is done in part.
         let done = if failure.is_some() { self.random.usize(0..=data.len()) } else { data.len() };
         let done = if full { done.min(len.saturating_sub(offset)) } else { done };
         if done > 0 {
@@ -478,7 +481,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a file durable, and all names where `directory` says so.
+    /// Makes a file durable, and all names if `directory` is set.
     pub(crate) fn sync(&mut self, inode: u64, name: &str, directory: bool) -> Outcome<()> {
         Self::failed_if(self.operate(b"sync", [0, 0])?)?;
         let is_log = name.ends_with("-wal");
@@ -505,7 +508,7 @@ impl State {
             return Ok(());
         }
         if !found.pending.is_empty() {
-            // Not simply what is read: what an earlier failed sync has lost stays lost.
+            // Not simply the visible content: what an earlier failed sync has lost stays lost.
             let longest =
                 found.pending.iter().fold(found.durable.len(), |longest, change| longest.max(change.len_after(0)));
             let mut len = found.durable.len();

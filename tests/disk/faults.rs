@@ -1,4 +1,4 @@
-//! Single faults, each with what is promised of it.
+//! Single faults, each with what the store guarantees for it.
 
 use super::{
     device::{Disk, Fault, Lie},
@@ -24,7 +24,7 @@ impl Bench {
         Self { disk, mounted }
     }
 
-    /// The process ends at once, so that nothing is copied back; what the system has taken stays.
+    /// Ends the process at once, so that nothing is checkpointed; what the system has accepted stays.
     fn kill(&self, store: SqliteStore) {
         self.disk.stop();
         drop(store);
@@ -59,7 +59,7 @@ fn is_unknown<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(matches!(answer, Err(Error::Unknown(_))), "{answer:?}");
 }
 
-/// A failed sync says nothing of what is on the disk, and a second one that succeeds does not either.
+/// A failed sync says nothing about the disk, and neither does a second one that succeeds.
 #[tokio::test]
 async fn after_a_failed_sync_nothing_is_written_until_the_store_is_opened_again() {
     let bench = Bench::new("failed-sync");
@@ -79,7 +79,8 @@ async fn after_a_failed_sync_nothing_is_written_until_the_store_is_opened_again(
     assert_eq!(log(&store).await, "a", "reads go on, and show what was acknowledged");
     bench.kill(store);
 
-    // What an opened store shows stays, though the sync that should have made it durable had failed: the power goes next.
+    // What a reopened store shows is kept, although the sync that should have made it durable had failed: the power is
+    // lost next.
     for round in 0..20 {
         let store = bench.open(4000);
         let lease = reopen(&store).await;
@@ -110,7 +111,7 @@ async fn a_sync_that_fails_while_the_log_is_copied_back_ends_the_writer_too() {
     store.append(&lease, 1, append("a")).await.unwrap();
     assert!(!bench.disk.has_failed_to_sync());
     bench.disk.fail_next_sync_of("reseed.db");
-    // It is synced in the log and acknowledged; the log is copied back after that.
+    // It is synced in the log and acknowledged; the checkpoint comes after that.
     store.append(&lease, 2, append("b")).await.unwrap();
     is_unknown(store.append(&lease, 3, append("c")).await);
     assert!(bench.disk.has_failed_to_sync());

@@ -1,14 +1,14 @@
-//! Who has locked what: SQLite's file locks and the shared memory of its write-ahead log, for connections of one process.
+//! SQLite's file locks and the shared memory of its write-ahead log, for connections of one process.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
 /// Words of a region of shared memory: 32 KiB.
 const REGION_WORDS: usize = 4096;
 
-/// Slots of locks in shared memory.
+/// Lock slots in shared memory.
 const SLOTS: usize = 8;
 
-/// How far a connection has locked a file, in SQLite's order.
+/// The level of a connection's lock on a file, in SQLite's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Level {
     #[default]
@@ -56,7 +56,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Whether nothing is open.
+    /// Returns true if nothing is open.
     pub(crate) fn is_free(&self) -> bool {
         self.files.values().all(|file| file.opened == 0)
     }
@@ -70,7 +70,7 @@ impl Locks {
         self.files.entry(inode).or_default().opened -= 1;
     }
 
-    /// Goes from a level to a higher one; where it comes to rest, which is not `to` when another is in the way.
+    /// Raises a level; returns the level reached, which is not `to` if another connection is in the way.
     pub(crate) fn lock(&mut self, inode: u64, from: Level, to: Level) -> Level {
         let file = self.files.entry(inode).or_default();
         let mut level = from;
@@ -114,8 +114,8 @@ impl Locks {
         self.files.get(&inode).is_some_and(|file| file.reserved)
     }
 
-    /// A region of the memory shared by all that have the file open; `None` where it is not there and not to be made. It
-    /// stays where it is until its last user has left.
+    /// Returns a region of the memory shared by all connections to the file; `None` if it does not exist and is not to
+    /// be created. Its address is stable until the last user has left.
     pub(crate) fn region(&mut self, inode: u64, at: usize, make: bool, first: bool) -> Option<*const AtomicU64> {
         let memory = self.memories.entry(inode).or_default();
         memory.users += u32::from(first);
@@ -137,7 +137,7 @@ impl Locks {
         }
     }
 
-    /// Takes slots of the shared memory's locks; `false` when another has one of them.
+    /// Takes lock slots in the shared memory; returns `false` if another connection has one of them.
     pub(crate) fn lock_slots(&mut self, inode: u64, slots: std::ops::Range<usize>, exclusive: bool) -> bool {
         let memory = self.memories.entry(inode).or_default();
         let is_free = |slot: usize| !(memory.exclusive[slot] || exclusive && memory.shared[slot] > 0);

@@ -1,9 +1,9 @@
-//! The store on a disk that does what disks do: it drops, reorders and tears what was not synced, it fills up, and its
-//! reads, writes and syncs fail.
+//! The store on a disk that does what disks do: it drops, reorders and tears unsynced data, it fills up, and its reads,
+//! writes and syncs fail.
 //!
-//! The production store runs on a simulated disk (`device.rs`) through a VFS of SQLite (`vfs.rs`); seeded lives and crashes
-//! are checked against a plain model (`world.rs`). `SEED=72 cargo test --test disk` repeats one seed, `SEEDS=10000` runs
-//! more of them. Stores that are wrong on purpose (`broken.rs`) show that the checks can fail.
+//! The production store runs on a simulated disk (`device.rs`) through a VFS of SQLite (`vfs.rs`); seeded lives and
+//! crashes are checked against a plain model (`world.rs`). `SEED=72 cargo test --test disk` repeats one seed,
+//! `SEEDS=10000` runs more of them. Stores with deliberate faults (`broken.rs`) show that the checks can fail.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
@@ -68,7 +68,7 @@ fn nothing_acknowledged_is_lost() {
     assert!(failures.is_empty(), "{} seeds failed:\n{}", failures.len(), failures.join("\n"));
     let sum = sum.into_inner().unwrap();
     eprintln!("{sum:?}");
-    // A run that crashed nothing or wrote nothing would prove nothing.
+    // A run without crashes or writes would prove nothing.
     if first != last {
         let seeds = last - first + 1;
         assert!(sum.power_lost > seeds && sum.acknowledged > 20 * seeds && sum.refused_stale > seeds / 4, "{sum:?}");
@@ -84,7 +84,7 @@ fn a_seed_repeats() {
     }
 }
 
-/// The suite sees what it is there to see: each wrong store, and each disk that lies, fails within a few seeds.
+/// The suite finds what it is for: each faulty store, and each disk that lies, fails within a few seeds.
 #[test]
 fn what_is_wrong_is_caught() {
     let wrong = [

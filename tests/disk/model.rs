@@ -1,10 +1,10 @@
-//! What the store should hold, kept by plain means: for each session what was acknowledged, and what the one write whose
-//! fate is not known would have made of it.
+//! The expected content of the store: for each session what was acknowledged, and the result of the one write whose
+//! outcome is unknown.
 
 use reseed::store::{Append, CommandMark, EntryColumns, EntryQuery, Error, Head, Lease, NewRecord, SessionStore};
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 
-/// A session that is there.
+/// A session that exists.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Content {
     pub(crate) records: Vec<NewRecord>,
@@ -16,11 +16,11 @@ pub(crate) struct Content {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    /// What was acknowledged; `None` where it is not there.
+    /// What was acknowledged; `None` if the session does not exist.
     pub(crate) known: Option<Content>,
-    /// What it would be had the write been done whose fate is not known.
+    /// The content if the write with the unknown outcome was executed.
     pub(crate) maybe: Option<Option<Content>>,
-    /// The right to write to it, and an earlier one.
+    /// The current lease, and an earlier one.
     pub(crate) lease: Option<Lease>,
     pub(crate) stale: Option<Lease>,
 }
@@ -30,7 +30,7 @@ impl Session {
         Self { id, known: None, maybe: None, lease: None, stale: None }
     }
 
-    /// Takes the answer of a write that would make `after` of the session. `true`: it was acknowledged.
+    /// Records the answer of a write that would turn the session into `after`. Returns `true` if it was acknowledged.
     pub(crate) fn answered<T>(&mut self, after: Option<Content>, answer: &Result<T, Error>) -> Result<bool, String> {
         match answer {
             Ok(_) => {
@@ -46,10 +46,11 @@ impl Session {
         }
     }
 
-    /// Reads the session and compares. `false`: it could not be read; what it should be is as unknown as before.
+    /// Reads the session and compares. Returns `false` if it could not be read; the expected content is as unknown as
+    /// before.
     ///
-    /// In a store that has just been opened what is read is settled. Later a write whose fate is not known may be read as not
-    /// done and yet be in the log that the next opening reads.
+    /// What a freshly opened store shows is final. Later a write with an unknown outcome may be absent from a read and
+    /// yet be in the log that the next opening reads.
     pub(crate) async fn check(&mut self, store: &dyn SessionStore, just_opened: bool) -> Result<bool, String> {
         let candidates: Vec<Option<Content>> =
             [Some(self.known.clone()), self.maybe.clone()].into_iter().flatten().collect();
@@ -71,7 +72,7 @@ impl Session {
     }
 }
 
-/// What is in the store otherwise than it should be.
+/// Returns the difference between the store and what it should hold.
 async fn differs(store: &dyn SessionStore, id: &SessionId, want: Option<&Content>) -> Result<Option<String>, Error> {
     let head = match (store.head(id).await, want) {
         (Ok(_), None) => return Ok(Some("it is there and should not be".into())),
@@ -100,7 +101,7 @@ async fn differs(store: &dyn SessionStore, id: &SessionId, want: Option<&Content
     }
     let entries: Vec<&EntryColumns> = want.records.iter().filter_map(|record| record.entry.as_ref()).collect();
     if let Some(newest) = entries.last() {
-        // Each entry hangs from the one before it.
+        // Each entry's parent is the one before it.
         let path = EntryQuery::Path { from: newest.entry_id.clone(), limit: u32::MAX };
         let path = store.entries(id, path).await?;
         if path.len() != entries.len() {
@@ -115,7 +116,7 @@ async fn differs(store: &dyn SessionStore, id: &SessionId, want: Option<&Content
     Ok(None)
 }
 
-/// An append to what is there, and what it makes of it.
+/// Returns the next append to this content, and its result.
 pub(crate) fn next_append(random: &mut fastrand::Rng, id: &SessionId, content: &Content) -> (Append, Content) {
     let at = content.records.len();
     let long = |random: &mut fastrand::Rng| match random.u32(0..12) {

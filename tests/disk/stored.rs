@@ -1,18 +1,17 @@
 //! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions, and
-//! the kinds of records that it stored. The first three are of versions 1 to 3 of the tables; the fourth has the same
+//! the kinds of records that it stored. The first three have versions 1 to 3 of the tables; the fourth has the same
 //! tables and newer kinds of records. Today's program opens each, reads each record as an event and folds the same
-//! sessions, which `tables-N.txt` says. Neither file is ever written anew.
+//! sessions, as recorded in `tables-N.txt`. Neither file is ever regenerated.
 //!
 //! The folds of `tables-3.txt` and `tables-4.txt` were printed by this test from the dump, after it was made: they hold
-//! later programs to what the program of that day read, and are no second witness of what was written. The exports
+//! later programs to what the program of that day read, and are no independent record of what was written. The exports
 //! beside them were written by the program that wrote the database.
 //!
-//! Where there is a folder `tables-N`, it has each session as the program of that time exported it; today's exports the
-//! same.
+//! A folder `tables-N` has each session as the program of that time exported it; today's exports must be the same.
 //!
-//! What was read is written again, and is the same byte for byte: whoever changes the stored form of an entry, an event
-//! or a reply sees it here. Together the files hold each kind of them: [`KINDS`], and every event and entry that the
-//! protocol's schema names. So a new kind needs a new file.
+//! What was read is written again, and is the same byte for byte: a change to the stored form of an entry, an event or
+//! a reply shows here. Together the files hold each kind of them: [`KINDS`], and every event and entry in the
+//! protocol's schema. So a new kind needs a new file.
 
 use reseed::{
     cli::export::export,
@@ -29,7 +28,7 @@ use reseed::{
 use reseed_protocol::{Entry, SessionId, Timestamp, event::Event, reply::Reply};
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-/// What is in a file, as text: each session with its fold, and a line for each record.
+/// Returns a file's content as text: each session with its fold, and a line for each record.
 async fn print(store: &SqliteStore) -> String {
     let mut text = String::new();
     let mut sessions = store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items;
@@ -54,10 +53,10 @@ async fn print(store: &SqliteStore) -> String {
             let name = name["type"].as_str().unwrap();
             writeln!(records, "  {} {name} {kind} {:016x}", record.seq, fingerprint(record.body.as_bytes())).unwrap();
         }
-        // An older program's copy is passed over, and the log folded anew.
+        // An older program's copy is ignored, and the log folded anew.
         let (_, read) = stored::read(store, &listed.session).await.unwrap();
         assert_eq!(read, state, "{}, as the server reads it", listed.session);
-        // The copy, where today's program still takes it, is the fold of the log.
+        // The copy, if today's program still accepts it, is the fold of the log.
         if let Ok(copy) = serde_json::from_str::<SessionState>(&head.head.state)
             && copy.version == state.version
         {
@@ -76,7 +75,7 @@ async fn print(store: &SqliteStore) -> String {
         let tip = EntryQuery::NewestLeaf { below: leaf.clone() };
         let tip_seq = store.entries(&listed.session, tip).await.unwrap()[0].seq;
         let goes_on = nodes.iter().any(|node| node.record.seq == path[0].seq && node.child_count > 0);
-        // A session may stand at an entry from which others go on.
+        // A session's leaf may be an entry that others continue from.
         assert!(if goes_on { tip_seq > path[0].seq } else { tip_seq == path[0].seq }, "the tip below {leaf}");
         writeln!(
             text,
@@ -108,7 +107,7 @@ async fn print(store: &SqliteStore) -> String {
     text
 }
 
-/// Reads each mark through the store, and writes its reply again. Tells how many there are.
+/// Reads each mark through the store, and writes its reply again. Returns the number of marks.
 async fn check_marks(store: &SqliteStore, path: &Path) -> usize {
     let marks: Vec<(String, String)> = {
         let file = rusqlite::Connection::open(path).unwrap();
@@ -128,7 +127,7 @@ async fn check_marks(store: &SqliteStore, path: &Path) -> usize {
     marks.len()
 }
 
-/// Every kind of what is stored, as [`kinds`] names it.
+/// Every kind of stored record, named as by [`kinds`].
 const KINDS: &[&str] = &[
     // Events.
     "entry_appended",
@@ -148,7 +147,7 @@ const KINDS: &[&str] = &[
     "moved",
     "moved before the first",
     "compaction_undone",
-    // What waits.
+    // Queue entries.
     "queued",
     "queued steer",
     "queued custom",
@@ -184,7 +183,7 @@ const KINDS: &[&str] = &[
     "part tool_result",
 ];
 
-/// Every durable event and every kind of entry that the protocol has, by its schema.
+/// Returns every durable event and every kind of entry in the protocol's schema.
 fn kinds_of_the_protocol() -> BTreeSet<String> {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/schema/reseed.v2.schema.json");
     let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
@@ -200,7 +199,7 @@ fn kinds_of_the_protocol() -> BTreeSet<String> {
     kinds
 }
 
-/// Which kinds of records a file has, and which of the fields that are not always there.
+/// Returns the kinds of records in a file, and those of the optional fields.
 async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
     let mut kinds = BTreeSet::new();
     for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
@@ -250,7 +249,7 @@ async fn kinds(store: &SqliteStore) -> BTreeSet<String> {
     kinds
 }
 
-/// The entries that an export holds, by themselves.
+/// Returns the entries of an export.
 fn entries_of(exported: &str) -> Vec<Entry> {
     let mut reader = Reader::new(IdSource::seeded(1));
     let mut importer: Option<Importer> = None;
@@ -267,8 +266,8 @@ fn entries_of(exported: &str) -> Vec<Entry> {
     entries
 }
 
-/// Compares every export in this folder with what is exported now. Returns how many there are. Patches had no lines of
-/// their own type once: theirs are read as the same entries.
+/// Compares every export in this folder with today's. Returns their number. Patches once had no line type of their own:
+/// theirs are read as the same entries.
 async fn check_exports(store: &SqliteStore, folder: &Path) -> usize {
     let Ok(files) = fs::read_dir(folder) else { return 0 };
     let mut compared = 0;
@@ -319,7 +318,7 @@ async fn files_of_older_programs_are_read() {
         exports += check_exports(&store, &folder.join(format!("tables-{version}"))).await;
         held.extend(kinds(&store).await);
 
-        // It goes on from there: sessions are opened and appended to, and read the same after that.
+        // The sessions can be continued: they are opened and appended to, and read the same after that.
         for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
             let (lease, head) = store.open(&listed.session).await.unwrap();
             assert_eq!(lease.next_seq, head.last_seq + 1);

@@ -14,20 +14,20 @@ use std::{
     sync::{Arc, Mutex, Once, PoisonError, atomic},
 };
 
-/// The name under which SQLite knows it.
+/// The VFS's name in SQLite.
 const NAME: &str = "reseed-disk";
 const C_NAME: &CStr = c"reseed-disk";
 
-/// Longest path.
+/// The longest path.
 const PATH_BYTES_MAX: c_int = 200;
 
 static DISKS: Mutex<BTreeMap<String, Arc<Disk>>> = Mutex::new(BTreeMap::new());
 
-/// A disk under a name, until dropped.
+/// A disk mounted under a name, until dropped.
 pub(crate) struct Mounted(String, Arc<Disk>);
 
 impl Mounted {
-    /// Makes the files of `disk` those of `/name/…`.
+    /// Mounts the files of `disk` at `/name/…`.
     pub(crate) fn new(name: String, disk: Arc<Disk>) -> Self {
         register();
         let before = DISKS.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), disk.clone());
@@ -35,14 +35,14 @@ impl Mounted {
         Self(name, disk)
     }
 
-    /// The database on it.
+    /// Returns the path of the database on it.
     pub(crate) fn database(&self) -> std::path::PathBuf {
         format!("/{}/reseed.db", self.0).into()
     }
 }
 
 impl Mounted {
-    /// How the store opens it.
+    /// Returns the VFS with which the store opens it.
     pub(crate) fn vfs(&self) -> Vfs {
         let (disk, log) = (self.1.clone(), format!("/{}/reseed.db-wal", self.0));
         let settle_log = move || disk.rewrite(&log).map_err(|_| io::Error::other("the disk fails"));
@@ -56,7 +56,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The disk of a path, and the path.
+/// Returns the disk of a path, and the path.
 fn find(path: *const c_char) -> Option<(Arc<Disk>, String)> {
     if path.is_null() {
         return None;
@@ -74,21 +74,21 @@ struct Open {
     name: String,
     inode: u64,
     level: Level,
-    /// It has asked for shared memory.
+    /// The file uses shared memory.
     maps: bool,
     delete_on_close: bool,
-    /// Its first sync is one of the directory too: so does the system's VFS for logs and journals that it may make.
+    /// Its first sync includes the directory: so does the system's VFS for logs and journals that it may create.
     syncs_directory: bool,
 }
 
-/// What SQLite keeps of it; `base` first, since SQLite sees only that.
+/// SQLite's handle; `base` first, since SQLite sees only that.
 #[repr(C)]
 struct Handle {
     base: ffi::sqlite3_file,
     open: *mut Open,
 }
 
-/// The file behind a handle.
+/// Returns the file behind a handle.
 ///
 /// # Safety
 /// `file` was opened by [`open`] and not closed; SQLite uses one from one thread at a time.
@@ -147,7 +147,7 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let mut state = open.disk.state();
     state.locks.closed(open.inode, open.level);
     if open.delete_on_close {
-        // Whether it can be deleted is nothing that SQLite asks.
+        // SQLite does not ask for the result of the deletion.
         let _ = state.delete(&open.name, false);
     }
     ffi::SQLITE_OK
@@ -224,12 +224,12 @@ unsafe extern "C" fn file_control(_file: *mut ffi::sqlite3_file, _op: c_int, _ar
     ffi::SQLITE_NOTFOUND
 }
 
-/// As the system's own VFS says.
+/// Matches the system's own VFS.
 unsafe extern "C" fn sector_size(_file: *mut ffi::sqlite3_file) -> c_int {
     4096
 }
 
-/// As the system's own VFS says: what stands beside a write is not touched by it.
+/// Matches the system's own VFS: a write does not touch neighbouring bytes.
 unsafe extern "C" fn characteristics(_file: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
@@ -257,7 +257,7 @@ unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count:
         open.disk.state().locks.unlock_slots(open.inode, slots, exclusive);
         return ffi::SQLITE_OK;
     }
-    // The first slot, taken alone, is that of the writer.
+    // The first slot, taken alone, is the writer's.
     if exclusive && slots == (0..1) {
         open.disk.pass_gate();
     }
@@ -338,7 +338,7 @@ unsafe extern "C" fn randomness(_vfs: *mut ffi::sqlite3_vfs, count: c_int, out: 
     count
 }
 
-/// Nobody that one waits for here needs time.
+/// Nothing that is waited for here needs time.
 unsafe extern "C" fn sleep(_vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
     std::thread::yield_now();
     microseconds

@@ -1,7 +1,7 @@
-//! Seeded lives of a store: it is opened, written to by several sessions at once, and dies, by a crash of the power at a
-//! random write, by a kill or in peace; then it is opened again on what the disk has left. After each opening everything is
-//! compared with the model: nothing acknowledged is lost, each log is whole appends without a gap, and a write whose
-//! fate was not known was done wholly or not at all.
+//! Seeded lives of a store: it is opened, written to by several sessions at once, and ends, by a power loss at a random
+//! write, by a kill or regularly; then it is opened again on what the disk still has. After each opening everything is
+//! compared with the model: nothing acknowledged is lost, each log is whole appends without a gap, and a write with an
+//! unknown outcome was executed wholly or not at all.
 
 use super::{
     broken::{Broken, How},
@@ -24,10 +24,10 @@ use std::{
     task::Poll,
 };
 
-/// Sessions that are made at most.
+/// The most sessions that are created.
 const SESSIONS_MAX: usize = 8;
 
-/// What runs.
+/// The disk and the store of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) lie: Lie,
@@ -35,13 +35,13 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// An honest disk and the right store.
+    /// Returns an honest disk and the real store.
     pub(crate) fn sound() -> Self {
         Self { lie: Lie::None, how: How::Right }
     }
 }
 
-/// What happened in a run, to see that something did.
+/// Counts of what happened in a run, to see that something did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) lives: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Summary {
     pub(crate) unknown: u64,
     pub(crate) refused_stale: u64,
     pub(crate) syncs_failed: u64,
-    /// Of all that was written to the disk.
+    /// A checksum of everything written to the disk.
     pub(crate) trace: u64,
 }
 
@@ -74,7 +74,7 @@ struct World {
     summary: Summary,
 }
 
-/// Runs one seed; what is wrong with it, if something is.
+/// Runs one seed; returns an error that says what is wrong.
 pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let disk = Disk::new(seed, setup.lie);
@@ -103,7 +103,7 @@ pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
             Err(error) => return Err(format!("life {life}: it does not open: {error}")),
         }
         world.summary.syncs_failed += u64::from(world.disk.has_failed_to_sync());
-        // A kill leaves what the system has taken.
+        // A kill keeps what the system has accepted.
         if !last && (crash_at.is_some() && world.disk.is_dead() || world.random.bool()) {
             world.disk.lose_power();
             world.summary.power_lost += 1;
@@ -114,7 +114,7 @@ pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
 }
 
 impl World {
-    /// When the power goes, and what fails before.
+    /// Draws the moment of the power loss, and the faults before it.
     fn fate(&mut self) -> (Option<u64>, Vec<(u64, Fault)>) {
         let most = [80, 400, 1500][self.random.usize(0..3)];
         let crash_at = (self.random.u32(0..4) > 0).then(|| self.random.u64(1..most));
@@ -189,7 +189,7 @@ impl World {
         if all_read || self.disk.has_failed() { Ok(()) } else { Err("it cannot be read, without any fault".into()) }
     }
 
-    /// Counts an answer; a failure must have a reason, and nothing is acknowledged after a failed sync.
+    /// Counts an answer; a failure must have a cause, and nothing may be acknowledged after a failed sync.
     fn count<T>(&mut self, answer: &Result<T, Error>, sync_had_failed: bool) -> Result<(), String> {
         match answer {
             Ok(_) if sync_had_failed => return Err("a write was acknowledged after a sync that failed".into()),
@@ -219,7 +219,7 @@ impl World {
         Ok(())
     }
 
-    /// A session that is known to be there.
+    /// Picks a session that is known to exist.
     fn any(&mut self) -> Option<usize> {
         let there = |session: &Session| session.known.is_some() && session.maybe.is_none();
         let there: Vec<usize> = (0..self.sessions.len()).filter(|at| there(&self.sessions[*at])).collect();
@@ -237,7 +237,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens a session that is not open. `false`: it cannot be.
+    /// Opens a session that is not open. Returns `false` if that fails.
     async fn open(&mut self, store: &Broken, at: usize) -> Result<bool, String> {
         let failed = self.disk.has_failed_to_sync();
         let session = &mut self.sessions[at];
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Someone else opens a session, and who had it open before writes to it.
+    /// Opens a session a second time, and writes to it with the older lease.
     async fn write_late(&mut self, store: &Broken) -> Result<(), String> {
         let Some(at) = self.any() else { return Ok(()) };
         if !self.open(store, at).await? {
@@ -278,7 +278,7 @@ impl World {
         Ok(())
     }
 
-    /// Some sessions append, all but the first in one group.
+    /// Appends to some sessions, to all but the first in one group.
     async fn write(&mut self, store: &Broken) -> Result<(), String> {
         let mut chosen = BTreeSet::new();
         for _ in 0..self.random.usize(1..7) {
@@ -312,7 +312,7 @@ impl World {
 }
 
 /// Runs writes so that their groups are the same in each run: the first alone, and while the writer is held before its
-/// transaction the others come into its queue.
+/// transaction the others are queued.
 async fn at_once(disk: &Disk, mut writes: Vec<StoreFuture<'_, Result<(), Error>>>) -> Vec<Result<(), Error>> {
     let mut first = writes.remove(0);
     disk.close_gate();
@@ -348,7 +348,7 @@ async fn at_once(disk: &Disk, mut writes: Vec<StoreFuture<'_, Result<(), Error>>
     answers
 }
 
-/// Waits for the writer to have done what it does after its answers: a write that is refused is answered after that.
+/// Waits for the writer to finish what it does after its answers: a refused write is answered after that.
 async fn quiesce(store: &Broken) {
     let session: SessionId = "nobody".parse().unwrap();
     let lease = Lease { session, term: 1, next_seq: 1, epoch: String::new() };

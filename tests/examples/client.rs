@@ -21,7 +21,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungsten
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What the server says. A newer server sends events that this client does not know: it passes over them.
+/// A frame from the server. A newer server sends events that this client does not know: it ignores them.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Heard {
@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
         hooks: None,
     };
     send(&mut socket, "open", Command::OpenSession(open)).await?;
-    // A writing command's id names it for the life of the session: sent again, it is not done again.
+    // A writing command's id identifies it for the life of the session: sent again, it is not executed again.
     let id = format!("question-{:016x}", fastrand::u64(..));
     send(&mut socket, &id, Command::UserInput(UserInput::plain(Input::Text(question)))).await?;
     let mut out = std::io::stdout();
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
                 shown.push_str(&delta.text);
             }
             Heard::Event(Event::EntryAppended(appended)) => {
-                // The entry is the answer: pieces are decoration, and the last ones may be left out in its favour.
+                // The entry is the answer: deltas are provisional, and the last ones may be omitted in its favour.
                 let message = appended.entry.message().filter(|message| message.role == Role::Assistant);
                 let text = message.map(Message::text).unwrap_or_default();
                 write!(out, "{}", text.strip_prefix(&shown).unwrap_or(&text))?;
@@ -92,7 +92,7 @@ async fn send(socket: &mut Socket, id: &str, command: Command) -> anyhow::Result
         .with_context(|| format!("send {}", command.name()))
 }
 
-/// The next frame; tungstenite answers pings by itself.
+/// Returns the next frame; tungstenite answers pings by itself.
 async fn hear(socket: &mut Socket) -> anyhow::Result<Heard> {
     loop {
         match socket.next().await.context("the server closed")?? {

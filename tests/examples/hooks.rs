@@ -1,9 +1,9 @@
-//! Hooks in Rust, in a server inside one's own program.
+//! Hooks in Rust, in a server inside your own program.
 //!
 //!     cargo run --example hooks
 //!
-//! Five of them, each for another purpose; [`all`] lists them in the order in which they are asked. The same can be done
-//! by a webhook (redact_webhook.py) and by a client over its own socket.
+//! Five of them, each for another purpose; [`all`] lists them in the order in which they are called. The same can be
+//! done by a webhook (redact_webhook.py) and by a client over its own socket.
 
 use anyhow::Context as _;
 use reseed::{
@@ -22,8 +22,8 @@ use reseed_protocol::{
 };
 use std::{fmt::Write as _, io::Write as _, sync::Arc, time::Duration};
 
-/// A marker before every request: where the conversation stands. It differs from request to request, so it goes along
-/// with one request only, behind everything that the provider may have cached.
+/// A marker before every request: the conversation's position. It differs from request to request, so it is added to
+/// one request only, after everything that the provider may have cached.
 struct Marker;
 
 impl Hook for Marker {
@@ -41,8 +41,8 @@ impl Hook for Marker {
     }
 }
 
-/// Context for a request alone: what a word of the user's means here. The next request is made without it, unless the
-/// word falls again.
+/// Context for one request: the meaning of a word that the user used. The next request is made without it, unless the
+/// word is used again.
 struct Glossary(Vec<(&'static str, &'static str)>);
 
 impl Hook for Glossary {
@@ -68,9 +68,8 @@ impl Hook for Glossary {
     }
 }
 
-/// A part of the system prompt that stays: the rules of the house. The patch is kept, and every later request is made
-/// with it without asking; so it is given once, and again only when the rules change. Each time costs what the provider
-/// had cached.
+/// A permanent part of the system prompt: the house rules. The patch is kept, and every later request is made with it
+/// without a call; so it is given once, and again only if the rules change. Each time invalidates the provider's cache.
 struct Policy(&'static str);
 
 impl Hook for Policy {
@@ -93,7 +92,7 @@ impl Hook for Policy {
     }
 }
 
-/// Redaction: the model sees no e-mail address that a user wrote, and nobody sees one that the model did.
+/// Redaction: the model sees no e-mail address that a user wrote, and nobody sees one that the model wrote.
 struct Redact;
 
 impl Hook for Redact {
@@ -120,7 +119,7 @@ impl Hook for Redact {
     }
 }
 
-/// A text with its e-mail addresses taken out.
+/// Returns a text without its e-mail addresses.
 fn redacted(text: &str) -> String {
     let in_name = |letter: char| letter.is_ascii_alphanumeric() || "._%+-".contains(letter);
     let in_host = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
@@ -130,7 +129,7 @@ fn redacted(text: &str) -> String {
         let begin = name.map_or(at, |(begin, _)| begin);
         let after = &rest[at + 1..];
         let end = after.find(|letter| !in_host(letter)).unwrap_or(after.len());
-        // A full stop at the end is the sentence's.
+        // A full stop at the end belongs to the sentence.
         let host = after[..end].trim_end_matches(['.', '-']);
         if begin < at && host.contains('.') {
             clean.push_str(&rest[..begin]);
@@ -144,13 +143,13 @@ fn redacted(text: &str) -> String {
     clean + rest
 }
 
-/// Characters of a line in a cheap summary.
+/// The most characters of a line in a cheap summary.
 const LINE_CHARS_MAX: usize = 160;
 
-/// A cheaper summariser: the first line of all that users said, without asking a model. What the model answered is
-/// forgotten; a session of questions that stand for themselves loses nothing by that.
+/// A cheaper summariser: the first line of every user message, without asking a model. The model's answers are dropped;
+/// a session of independent questions loses nothing by that.
 ///
-/// A summary must save something: where it does not, the model is asked as it would have been.
+/// A summary must save something: if it does not, the model is asked as it would have been.
 struct FirstLines {
     chars_max: usize,
 }
@@ -164,7 +163,7 @@ impl Hook for FirstLines {
         Box::pin(async move {
             let HookEvent::BeforeCompact(preparation) = call.event else { return Err(another_event()) };
             let summary = self.summary(&preparation);
-            // Nothing was said by a user: a model can do better.
+            // There is no user message: a model can do better.
             Ok(if summary.is_empty() { HookAnswer::default() } else { HookAnswer::summary(summary) })
         })
     }
@@ -172,7 +171,7 @@ impl Hook for FirstLines {
 
 impl FirstLines {
     fn summary(&self, preparation: &CompactionPreparation) -> String {
-        // What an earlier summary says is kept, or it would be lost with this one.
+        // The text of an earlier summary is kept, or it would be lost with this one.
         let mut summary = preparation.previous_summary.clone().unwrap_or_default();
         for said in preparation.messages.iter().chain(&preparation.turn_prefix) {
             let text = said.message.text();
@@ -199,12 +198,12 @@ fn envelope(call: HookCall) -> Result<ContextEnvelope, HookFault> {
     }
 }
 
-/// A hook is only asked what its specs say; who answers for more can be wrong about it.
+/// A hook is only called for what its specs declare; one that declares more is wrong about it.
 fn another_event() -> HookFault {
     HookFault::failed("it was asked for what it does not know")
 }
 
-/// All of them, in the order in which they are asked.
+/// Returns all of them, in the order in which they are called.
 pub(crate) fn all() -> Vec<Arc<dyn Hook>> {
     vec![
         Arc::new(Redact),

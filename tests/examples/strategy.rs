@@ -1,9 +1,9 @@
-//! A strategy of one's own, in a server inside one's own program.
+//! A custom strategy, in a server inside your own program.
 //!
 //!     cargo run --example strategy
 //!
-//! `bookends` keeps how the conversation began word for word, beside what was said last, and has what lies between
-//! summarised: a task that was set at the beginning is never told in other words. It is chosen as the others are, by
+//! `bookends` keeps the beginning of the conversation verbatim, as well as the newest messages, and has everything in
+//! between summarised: a task that was set at the beginning is never paraphrased. It is chosen as the others are, by
 //! `CONTEXT_STRATEGY`, by `set_context_strategy`, and as a step of a `pipeline`.
 
 use anyhow::Context as _;
@@ -21,7 +21,7 @@ use reseed::{
 };
 use std::{io::Write as _, sync::Arc, time::Duration};
 
-/// When to compact and how far down follows from the settings, as for `threshold`; only what is kept is its own.
+/// The trigger and the target follow from the settings, as for `threshold`; only what is kept is its own.
 #[derive(Debug)]
 struct Bookends {
     options: Options,
@@ -38,11 +38,11 @@ impl ContextManager for Bookends {
 
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
         let (context, units) = (planning.context, &planning.structure.units);
-        // Pins and the last question stay in any case.
+        // Pins and the last question are always kept.
         let mut kept = must_stay(context, planning.structure);
         let stay: u64 = kept.iter().zip(units).filter(|(kept, _)| **kept).map(|(_, unit)| unit.tokens).sum();
         let mut room = planning.keep.tokens_max.saturating_sub(stay);
-        // The first turn is the oldest one in sight, also after it was kept once. It may take half of the room.
+        // The first turn is the oldest one in the context, also after it was kept once. It may take half of the room.
         let first = units.iter().take_while(|unit| unit.turn == 0);
         let first_tokens: u64 = first.clone().map(|unit| unit.tokens).sum();
         if first_tokens <= room / 2 {
@@ -58,13 +58,13 @@ impl ContextManager for Bookends {
             *kept = true;
         }
         let summarise = cut_units(context, planning.structure, &kept).map(Step::Summarise);
-        // Where that saves too little, the oldest turns go until the target is met.
+        // If that saves too little, the oldest turns are removed until the target is met.
         let truncate = planning.oldest_out().map(Step::Truncate);
         summarise.into_iter().chain(truncate).collect()
     }
 }
 
-/// The built-in strategies, and this one.
+/// Returns the built-in strategies, and this one.
 pub(crate) fn strategies() -> Result<Strategies, NotAdded> {
     Strategies::default().with("bookends", &["first_and_last"], |options| Box::new(Bookends { options }))
 }

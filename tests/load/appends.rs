@@ -1,4 +1,4 @@
-//! How many turns, and durable events of them, many sessions get done at once.
+//! The number of turns, and of their durable events, that many sessions complete at once.
 
 use crate::{
     appends_store,
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Sessions opened at a time.
 const AT_ONCE: usize = 64;
 
-/// Rounds of the store beside its floor.
+/// Rounds of the store and its floor.
 const ROUNDS: usize = 5;
 
 pub(crate) async fn measure(bench: &Bench, sessions: usize, secs: u64, figures: &mut Figures) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
-//! How many durable appends a second the store takes from many sessions at once, beside the least that makes the same
-//! bytes durable: one thread that writes what waits into one file, one after the other, syncs it and answers.
+//! Durable appends per second of the store with many sessions at once, compared with the minimum that makes the same
+//! bytes durable: one thread that appends what waits to one file, syncs it and answers.
 //!
-//! Both are run in turns, on the same disk, so that a busy machine slows both. What is appended is what a turn of the
-//! server writes: an entry of some 600 bytes, the state of the session, and for every second append the mark of a command.
+//! Both run alternately, on the same disk, so that a busy machine slows both. An append is what a turn of the server
+//! writes: an entry of some 600 bytes, the state of the session, and for every second append the mark of a command.
 
 use crate::{
     figures::{Figures, Goal, median_of, ms},
@@ -22,19 +22,19 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Durable appends a second that are wanted, and the time in which 99 of 100 are to be acknowledged.
+/// The goals: durable appends per second, and the time in which 99 of 100 are acknowledged.
 const APPENDS_GOAL: f64 = 10_000.0;
 const P99_GOAL_MS: f64 = 40.0;
 
-/// How much of the floor's speed.
+/// The goal as a part of the floor's speed.
 const RATIO_GOAL: f64 = 0.5;
 
-/// Bytes of an entry's body, of a state and of a reply.
+/// The sizes in bytes of an entry's body, of a state and of a reply.
 const BODY_BYTES: usize = 600;
 const STATE_BYTES: usize = 800;
 const REPLY_BYTES: usize = 120;
 
-/// What one contender did in a round.
+/// The results of one contender in a round.
 struct Round {
     per_second: f64,
     times: Vec<Duration>,
@@ -88,7 +88,7 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// Lets all sessions append one after the other until the time is over.
+/// Makes all sessions append one after the other until the time is over.
 async fn run(
     sessions: usize,
     secs: u64,
@@ -113,7 +113,7 @@ async fn run(
     Ok(Round { per_second: times.len() as f64 / began.elapsed().as_secs_f64(), times })
 }
 
-/// The `seq`-th append of a session; `entries` of its head is that number.
+/// Returns the `seq`-th append of a session, which also has that number of `entries` in its head.
 fn append(session: usize, seq: u64) -> anyhow::Result<Append> {
     let entry_id: EntryId = format!("e{session:05}{seq:06}").parse()?;
     let parent_id = if seq == 1 { None } else { Some(format!("e{session:05}{:06}", seq - 1).parse()?) };
@@ -137,7 +137,7 @@ fn append(session: usize, seq: u64) -> anyhow::Result<Append> {
     Ok(Append { records: vec![record], marks: mark.into_iter().collect(), head })
 }
 
-/// What of an append has to be kept.
+/// Returns the bytes of an append that must be kept.
 fn bytes_of(append: &Append) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BODY_BYTES + STATE_BYTES + REPLY_BYTES);
     bytes.extend(append.records.iter().flat_map(|record| record.body.as_bytes()));
@@ -174,7 +174,7 @@ impl Floor {
                 let written = file.write_all(&bytes).and_then(|()| file.sync_data());
                 for (_, answer) in group {
                     let written = written.as_ref().copied().map_err(|error| std::io::Error::from(error.kind()));
-                    // Whoever has gone does not wait for it.
+                    // A caller that has gone does not wait for it.
                     let _ = answer.send(written);
                 }
             }

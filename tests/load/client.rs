@@ -15,41 +15,41 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-/// Longest wait for a frame: a server that says nothing for so long has failed.
+/// The longest wait for a frame: a server that sends nothing for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is at the other end.
+/// The protocol at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Floor,
     V2,
 }
 
-/// How the client reads.
+/// The client's way of reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
     /// A pause after each frame.
     pub(crate) pause: Option<Duration>,
-    /// Bytes that the kernel may keep for it; none: what the kernel thinks best.
+    /// The size of the kernel's receive buffer; `None` leaves it to the kernel.
     pub(crate) receive_bytes: Option<u32>,
 }
 
-/// What a turn was like.
+/// The measurements of a turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turn {
-    /// Until the first piece of the answer.
+    /// The time until the first piece of the answer.
     pub(crate) first_delta: Duration,
-    /// Until the last.
+    /// The time until the last.
     pub(crate) last_delta: Duration,
-    /// Until the turn had ended.
+    /// The time until the turn had ended.
     pub(crate) finished: Duration,
     /// The pieces together.
     pub(crate) text: String,
-    /// How many there were.
+    /// The number of pieces.
     pub(crate) deltas: u64,
-    /// Bytes of their frames.
+    /// The size of their frames in bytes.
     pub(crate) delta_bytes: u64,
-    /// Durable events.
+    /// The number of durable events.
     pub(crate) events: u64,
 }
 
@@ -94,7 +94,7 @@ struct Content<'a> {
     content: Cow<'a, str>,
 }
 
-/// What a frame says of a turn.
+/// A frame's meaning for a turn.
 enum Heard<'a> {
     Text(Cow<'a, str>),
     /// A durable event.
@@ -104,7 +104,7 @@ enum Heard<'a> {
 }
 
 impl Client {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     pub(crate) async fn connect(process: &Process, speaks: Speaks, reading: Reading) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         if let Some(bytes) = reading.receive_bytes {
@@ -119,7 +119,7 @@ impl Client {
         Ok(Self { socket, speaks, reading, name: fastrand::u64(..), sent: 0 })
     }
 
-    /// Connects, says hello and opens a session, a new one unless it is named.
+    /// Connects, says hello and opens a session, a new one if none is named.
     pub(crate) async fn session(process: &Process, session: Option<&str>) -> anyhow::Result<Self> {
         let mut client = Self::connect(process, Speaks::V2, Reading::default()).await?;
         client.hello().await?;
@@ -131,7 +131,7 @@ impl Client {
         self.ask("hello", json!({ "protocolVersion": 2 }), "welcome").await
     }
 
-    /// Opens a session, a new one unless it is named.
+    /// Opens a session, a new one if none is named.
     pub(crate) async fn open(&mut self, session: Option<&str>) -> anyhow::Result<()> {
         let payload = session.map_or(json!({}), |session| json!({ "sessionId": session }));
         self.ask("open_session", payload, "session_opened").await
@@ -159,7 +159,7 @@ impl Client {
         self.socket.send(Message::text(frame)).await.context("send")
     }
 
-    /// The next text frame.
+    /// Returns the next text frame.
     async fn receive(&mut self) -> anyhow::Result<String> {
         loop {
             let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.context("nothing came")?;
@@ -171,7 +171,7 @@ impl Client {
         }
     }
 
-    /// Leaves the session, which then leaves memory.
+    /// Closes the session, which is then unloaded.
     pub(crate) async fn close(&mut self) -> anyhow::Result<()> {
         self.ask("close_session", json!({}), "ok").await
     }

@@ -1,5 +1,4 @@
-//! What a compaction costs in processor time beside the model's: staging its request, and making an outcome of its
-//! answer.
+//! The processor time of a compaction beside the model's: staging its request, and making an outcome of its answer.
 
 use crate::figures::{Figures, Goal, median, ms};
 use anyhow::bail;
@@ -26,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Milliseconds that the compaction of so many tokens may take.
+/// Returns the milliseconds that the compaction of this many tokens may take.
 fn goal_ms(tokens: u64) -> f64 {
     if tokens <= 60_000 { 5.0 } else { 60.0 }
 }
@@ -56,7 +55,7 @@ pub(crate) fn measure(sizes: &[u64], rounds: usize, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Compacts once; how long it took until the model was asked, and from its answer to the outcome.
+/// Compacts once; returns the time until the model was asked, and from its answer to the outcome.
 fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> anyhow::Result<(Duration, Duration)> {
     let window = tokens * 2;
     let structure = Structure::of(context);
@@ -96,7 +95,7 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
     if outcome.failed.is_empty() { Ok((stage, take)) } else { bail!("the summary is not used: {:?}", outcome.failed) }
 }
 
-/// Questions, answers, calls and their results, as when somebody works with files.
+/// Builds a conversation of questions, answers, calls and their results, as in work on files.
 fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
     let (mut path, mut parent, mut counted) = (Vec::new(), None, 0);
     for at in 0_usize.. {
@@ -131,7 +130,7 @@ fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
     Ok(build_context(&path))
 }
 
-/// Sentences with names, numbers and paths in them, of about so many words; another `seed` gives others.
+/// Returns sentences with names, numbers and paths, of about this many words; another `seed` gives others.
 fn prose(seed: usize, words: usize) -> String {
     const SAID: [&str; 8] = [
         "The tide at the western pier is high at",

@@ -1,8 +1,8 @@
-//! What was measured, beside what it should be.
+//! Measured figures with their goals.
 
 use std::{fmt, time::Duration};
 
-/// What a figure should be.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     AtMost(f64),
@@ -53,19 +53,19 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The middle one; zero of none.
+/// Returns the median; zero if there are none.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// The same of numbers.
+/// Returns the median of numbers.
 pub(crate) fn median_of(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Milliseconds.
+/// Returns the milliseconds.
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

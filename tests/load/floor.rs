@@ -1,5 +1,5 @@
-//! The floor: the least that passes a model's answer on. A socket in, one streamed request out, each delta forwarded as
-//! one frame of what the model server sent. No store, no history, no counting, no cancelling, no limits.
+//! The floor: the minimum that forwards a model's answer. A socket in, one streamed request out, each delta forwarded
+//! as one frame of what the model server sent. No store, no history, no counting, no cancelling, no limits.
 
 use anyhow::Context as _;
 use axum::{
@@ -26,7 +26,7 @@ struct Floor {
 
 /// Serves until the process is ended.
 pub(crate) async fn run(port: &str, upstream: &str) -> anyhow::Result<()> {
-    // Building a client wants a provider of cryptography, though nothing here is encrypted.
+    // Building a client requires a cryptography provider, though nothing here is encrypted.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build()?;
     let floor = Arc::new(Floor { http, url: format!("{upstream}/chat/completions") });

@@ -1,4 +1,4 @@
-//! What a long past costs: opening a session of it, and a turn in it, beside a session with a short one.
+//! The cost of a long history: opening a session with one, and a turn in it, compared with a short one.
 
 use crate::{
     client::{Client, Speaks},
@@ -9,14 +9,14 @@ use crate::{
 use anyhow::ensure;
 use std::time::{Duration, Instant};
 
-/// Messages of the short session, and of the one whose past is all in its context.
+/// Messages of the short session, and of the one that has its whole history in the context.
 const SHORT: usize = 1_000;
 const WHOLE: usize = 10_000;
 
-/// Deltas of an answer: few, so that what a turn costs besides streaming shows.
+/// Deltas of an answer: few, so that the cost of a turn besides streaming shows.
 const DELTAS: usize = 5;
 
-/// How often each session is opened.
+/// The number of openings of each session.
 const OPENINGS: usize = 9;
 
 pub(crate) async fn measure(
@@ -80,21 +80,21 @@ pub(crate) async fn measure(
     let (short_cpu, long_cpu) = (median_of(short_cpu), median_of(long_cpu));
     figures.add(&format!("history: a turn after {SHORT} entries, processor time"), short_cpu, "ms", Goal::None);
     figures.add(&format!("history: a turn after {entries} entries, processor time"), long_cpu, "ms", Goal::None);
-    // Below a tick of the clock there is nothing to compare.
+    // Below the clock's resolution there is nothing to compare.
     figures.add("history: processor time, long to short", long_cpu / short_cpu.max(0.01), "x", Goal::AtMost(1.2));
     Ok(())
 }
 
-/// A turn in a session of its own, so that what is loaded once is loaded.
+/// Runs a turn in a session of its own, so that one-time loading is done.
 async fn warm(bench: &Bench, server: &Process) -> anyhow::Result<()> {
     bench.upstream.answer(DELTAS, None);
     Client::session(server, None).await?.turn("Are you there?").await?;
     Ok(())
 }
 
-/// What two sessions take of memory while they are open, of which the model sees the same.
+/// Measures the memory of two open sessions whose contexts are the same.
 async fn memory(server: &Process, entries: usize, figures: &mut Figures) -> anyhow::Result<()> {
-    // Once each, so that what is kept for the next one is there.
+    // Once each, so that what is cached for the next one is there.
     for session in ["short", "long", "short", "long"] {
         opening(server, session).await?;
     }
@@ -112,7 +112,7 @@ async fn memory(server: &Process, entries: usize, figures: &mut Figures) -> anyh
     long.close().await
 }
 
-/// How long a session takes to open that is not in memory.
+/// Returns the time to open a session that is not in memory.
 async fn opening(server: &Process, session: &str) -> anyhow::Result<Duration> {
     let mut client = Client::connect(server, Speaks::V2, Default::default()).await?;
     client.hello().await?;

@@ -1,4 +1,4 @@
-//! What a list costs where there are many sessions.
+//! The cost of a list with many sessions.
 
 use crate::{
     figures::{Figures, Goal, median, ms},
@@ -15,10 +15,10 @@ const SESSIONS: u32 = 10_000;
 /// Sessions written at once.
 const AT_ONCE: u32 = 500;
 
-/// How often each list is read.
+/// The number of reads of each list.
 const READS: usize = 11;
 
-/// Most that a list of all of them may take.
+/// The longest that a list of all of them may take.
 const GOAL_MS: f64 = 20.0;
 
 pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
-//! Writes sessions with a long past straight into the server's own store, as the server would have written them: turns
-//! of a question and an answer, and compactions as it goes.
+//! Writes sessions with a long history straight into the server's own store, as the server would have written them:
+//! turns of a question and an answer, and compactions along the way.
 //!
-//! Whatever its length, a session with compactions ends alike: a summary, some entries kept, some said since. So two of
-//! them differ in their past and in nothing that the model sees.
+//! Whatever its length, a session with compactions ends the same way: a summary, some entries kept, some new ones. So
+//! two of them differ in their history and in nothing that the model sees.
 
 use reseed::{
     core::session::SessionState,
@@ -22,7 +22,7 @@ const MODEL: &str = "gpt-4.1-mini";
 /// Messages between two compactions.
 const COMPACTED_EVERY: usize = 80;
 
-/// Messages that a compaction keeps, and messages that were said after the last one.
+/// Messages that a compaction keeps, and messages after the last one.
 const KEPT: usize = 20;
 
 /// Records written in one step: a few hundred KiB.
@@ -38,7 +38,7 @@ struct Past {
     at: Timestamp,
 }
 
-/// Makes a session of this name with so many messages, its summaries counted among its entries or left out.
+/// Creates a session of this name with this many messages; its summaries are included among its entries or left out.
 pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
     let store = store::connect(&format!("sqlite://{}", database.display()))?;
     let session: SessionId = name.parse()?;
@@ -78,7 +78,7 @@ impl Past {
         Ok(entry_id)
     }
 
-    /// A question with the start of its turn, or an answer with the end of it.
+    /// Appends a question with the start of its turn, or an answer with the end of it.
     fn say(&mut self, index: usize) -> anyhow::Result<()> {
         let turn_id: TurnId = format!("t{:011}", index / 2).parse()?;
         let (question, text) = (index.is_multiple_of(2), text(index));
@@ -143,7 +143,7 @@ impl Past {
     }
 }
 
-/// What is said at this place; always about as long.
+/// Returns the text at this index; always about as long.
 fn text(index: usize) -> String {
     format!(
         "Message {index:06}: the shipment of order {:06} leaves the harbour on day {:03}, and whoever signs for it keeps the \

@@ -1,4 +1,4 @@
-//! Memory of connections that say nothing.
+//! Memory of idle connections.
 
 use crate::{
     client::{Client, Reading, Speaks},
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Connections made at a time.
 const AT_ONCE: usize = 64;
 
-/// How long the memory must not have grown to be taken as it is.
+/// The time without growth after which the memory counts as settled.
 const SETTLED: Duration = Duration::from_millis(500);
 
 pub(crate) async fn measure(bench: &Bench, connections: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let server = bench.reseed(&bench.database("idle")).await?;
     bench.upstream.answer(10, None);
-    // What is loaded once, the tokenizer above all, belongs to no connection.
+    // What is loaded once, mainly the tokenizer, belongs to no connection.
     let mut first = Client::session(&server, None).await?;
     first.turn("Are you there?").await?;
 
@@ -52,18 +52,18 @@ pub(crate) async fn measure(bench: &Bench, connections: usize, figures: &mut Fig
         .await?;
     let name = format!("idle: memory of a connection after a turn, of {connections}");
     figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::None);
-    // Still there, each of them.
+    // They are still connected.
     for client in clients.iter_mut().step_by(10) {
         client.ask("ping", serde_json::json!({}), "pong").await?;
     }
-    // Their sessions leave memory with them.
+    // Their sessions are unloaded with them.
     drop(clients);
     let name = format!("idle: memory of a session whose client has left, of {connections}");
     figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::None);
     Ok(())
 }
 
-/// The server's memory once it has stopped growing.
+/// Returns the server's memory once it has stopped growing.
 pub(crate) async fn settled(server: &Process) -> anyhow::Result<u64> {
     let mut resident = server.resident()?;
     loop {

@@ -2,7 +2,7 @@
 //!
 //! The server under test is the real binary (`RESEED_BIN`) as a process of its own; so is the floor (`floor.rs`, which
 //! this program becomes as `load floor`). One scripted model server (`upstream.rs`) serves both. A missed goal is
-//! printed and fails nothing: timing depends on the machine. What fails is a turn that errs and text that is lost.
+//! printed and fails nothing: timing depends on the machine. A failed turn and lost text fail the run.
 #![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 mod appends;
@@ -29,14 +29,14 @@ use process::Bench;
 use std::process::ExitCode;
 use upstream::Upstream;
 
-/// The server's own, so that the two differ in what they do and not in their allocator.
+/// The server's own, so that the two do not differ in their allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How much is measured.
+/// The sizes of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
-    /// Connections that say nothing.
+    /// Idle connections.
     idle_connections: usize,
     /// Readers that stop reading, and the turns that are produced for them.
     stalled_readers: usize,
@@ -54,7 +54,7 @@ struct Sizes {
     compacted_rounds: usize,
     /// Sessions that append at once.
     appenders: usize,
-    /// How long they do, in seconds.
+    /// The duration of that, in seconds.
     append_secs: u64,
 }
 
@@ -111,7 +111,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the measures, or only those named, and says whether all of them worked.
+/// Runs the measurements, or only those named, and returns true if all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
     const NAMES: &[&str] =
         &["start", "idle", "stalled", "turn", "stream", "history", "planning", "compacting", "appends"];

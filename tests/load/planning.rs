@@ -1,5 +1,6 @@
-//! What it costs to decide about a request, and to plan a compaction of a long context, beside one pass over the counts
-//! of its messages: less than looking at each message once no plan can do. And what stored patches cost.
+//! The cost of deciding about a request, and of planning a compaction of a long context, compared with one pass over
+//! the counts of its messages: less than looking at each message once is impossible for a plan. And the cost of stored
+//! patches.
 
 use crate::figures::{Figures, Goal, median, median_of, ms};
 use anyhow::anyhow;
@@ -20,10 +21,10 @@ use reseed_protocol::{CallId, Entry, EntryData, EntryId, Message, Part, Role, Ti
 use serde_json::json;
 use std::{hint::black_box, sync::Arc, time::Instant};
 
-/// Entries, and the milliseconds in which a compaction of them is to be planned.
+/// Entries, and the goal in milliseconds for planning a compaction of them.
 const SIZES: [(usize, f64); 2] = [(1_000, 1.0), (100_000, 20.0)];
 
-/// Microseconds in which a request that may go out as it is is to be told from one that may not.
+/// The goal in microseconds for deciding that a request needs no compaction.
 const NOT_YET_MICROS: f64 = 2.0;
 
 /// Decisions that are timed together: one is too short for the clock.
@@ -93,10 +94,10 @@ pub(crate) fn measure(entries: usize, figures: &mut Figures) -> anyhow::Result<(
 /// Entries of a path on which every tenth is a patch.
 const REPLAYED: usize = 10_000;
 
-/// Milliseconds in which the patches of such a path are to be applied when its session is opened.
+/// The goal in milliseconds for applying the patches of such a path when its session is opened.
 const REPLAY_MS: f64 = 20.0;
 
-/// What stored patches cost: once when a session is opened, and with each later request that adds none.
+/// Measures the cost of stored patches: once when a session is opened, and with each later request that adds none.
 fn replay(entries: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let counter = Counter::for_model("test");
     let plain = path(entries, &counter)?;
@@ -119,8 +120,8 @@ fn replay(entries: usize, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The path with a patch behind every ninth entry: of parts of the system prompt, of options, and of a message that was
-/// said just before.
+/// Returns the path with a patch after every ninth entry: of parts of the system prompt, of options, and of the message
+/// just before.
 fn patched(plain: &[Arc<Node>], counter: &Counter) -> anyhow::Result<Vec<Arc<Node>>> {
     let mut patched: Vec<Arc<Node>> = Vec::with_capacity(plain.len());
     for (at, node) in plain.iter().enumerate() {
@@ -159,7 +160,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> std::time::Duration {
     begun.elapsed()
 }
 
-/// A path of questions, calls with results, and answers, one after the other.
+/// Returns a path of questions, calls with results, and answers, one after the other.
 fn path(entries: usize, counter: &Counter) -> anyhow::Result<Vec<Arc<Node>>> {
     let mut parent: Option<EntryId> = None;
     let mut path = Vec::with_capacity(entries);

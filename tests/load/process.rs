@@ -1,4 +1,4 @@
-//! The servers as processes of their own, so that what each takes of processor and memory can be told apart.
+//! The servers as processes of their own, so that their processor time and memory can be measured separately.
 
 use crate::upstream::Upstream;
 use anyhow::{Context as _, bail};
@@ -17,13 +17,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// How long a server may take to start, on a machine that does other things as well.
+/// The time that a server may take to start, on a machine that does other things as well.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// How often a server that starts is asked whether it is there.
+/// The interval at which a starting server is polled.
 const START_STEP: Duration = Duration::from_micros(500);
 
-/// Where the measures take place.
+/// The environment of the measurements.
 pub(crate) struct Bench {
     /// The model server.
     pub(crate) upstream: Upstream,
@@ -42,18 +42,18 @@ impl Bench {
         Ok(Self { upstream, reseed, directory })
     }
 
-    /// A database of this name.
+    /// Returns the path of a database with this name.
     pub(crate) fn database(&self, name: &str) -> PathBuf {
         self.directory.path().join(format!("{name}.db"))
     }
 
-    /// The server over this database, with the model server behind it.
+    /// Starts the server over this database, with the model server behind it.
     pub(crate) async fn reseed(&self, database: &Path) -> anyhow::Result<Process> {
         let base_url = self.upstream.base_url();
         self.reseed_with(database, &[("OPENAI_BASE_URL", &base_url), ("CONTEXT_WINDOW", "1000000")]).await
     }
 
-    /// The server with these settings.
+    /// Starts the server with these settings.
     pub(crate) async fn reseed_with(&self, database: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Process> {
         let address = free_address()?;
         let mut command = Command::new(&self.reseed);
@@ -63,7 +63,7 @@ impl Bench {
         self.start(command, address).await
     }
 
-    /// The floor.
+    /// Starts the floor.
     pub(crate) async fn floor(&self) -> anyhow::Result<Process> {
         let address = free_address()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -94,12 +94,12 @@ impl Bench {
     }
 }
 
-/// An address whose port was free a moment ago: a server that finds it taken says so and fails the measure.
+/// Returns an address whose port was free a moment ago: a server that finds it taken says so and fails the measurement.
 fn free_address() -> std::io::Result<SocketAddr> {
     std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-/// Whether a server answers at this address.
+/// Returns true if a server answers at this address.
 async fn answers(address: SocketAddr) -> bool {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -116,19 +116,19 @@ async fn answers(address: SocketAddr) -> bool {
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Nanoseconds of processor time by thread, those that have ended included.
+    /// Nanoseconds of processor time by thread, ended ones included.
     threads: Mutex<HashMap<OsString, u64>>,
-    /// From its start until it answered.
+    /// The time from its start until it answered.
     pub(crate) started_in: Duration,
 }
 
 impl Process {
-    /// Processor time it has taken so far, to the nanosecond. (`/proc/PID/stat` knows only hundredths of a second.)
+    /// Returns the processor time used so far, to the nanosecond. (`/proc/PID/stat` has only hundredths of a second.)
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let thread = thread?;
-            // A thread that ends in this moment is left with what it had when it was last seen.
+            // A thread that ends at this moment keeps its last known value.
             let Ok(schedule) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
             let nanos = schedule.split_whitespace().next().context("schedstat is empty")?.parse()?;
             threads.insert(thread.file_name(), nanos);
@@ -136,7 +136,7 @@ impl Process {
         Ok(Duration::from_nanos(threads.values().sum()))
     }
 
-    /// Its resident memory, in bytes.
+    /// Returns its resident memory, in bytes.
     pub(crate) fn resident(&self) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;

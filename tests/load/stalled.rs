@@ -13,7 +13,7 @@ use serde_json::json;
 /// Deltas of an answer: some 150 KB of text.
 const DELTAS: usize = 25_000;
 
-/// The readers' own buffers in the kernel, so that it is not the kernel that reads for them.
+/// The readers' own buffers in the kernel, so that the kernel does not read for them.
 const RECEIVE_BYTES: u32 = 4 * 1024;
 
 pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures: &mut Figures) -> anyhow::Result<()> {
@@ -23,14 +23,14 @@ pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures
     let settings = [
         ("OPENAI_BASE_URL", base_url.as_str()),
         ("CONTEXT_WINDOW", "100000000"),
-        // They stay as they are for as long as the measure takes.
+        // They stay connected for as long as the measurement takes.
         ("SLOW_READER_SECS", "3600"),
         ("HEARTBEAT_SECS", "3600"),
     ];
     let server = bench.reseed_with(&database, &settings).await?;
     let text = bench.upstream.answer(DELTAS, None);
     let mut owner = Client::session(&server, Some("stalled")).await?;
-    // What the session itself grows by, with nobody but its owner there, is not its readers'.
+    // The session's own growth, with only its owner connected, is not its readers'.
     let alone = settled(&server).await?;
     produce(&mut owner, turns, &text).await?;
     let grown = settled(&server).await?.saturating_sub(alone);
@@ -53,7 +53,7 @@ pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures
     Ok(())
 }
 
-/// Has so many answers given, each read whole by the owner.
+/// Produces this many answers, each read whole by the owner.
 async fn produce(owner: &mut Client, turns: usize, text: &str) -> anyhow::Result<()> {
     for _ in 0..turns {
         ensure!(owner.turn("Tell me everything.").await?.text == text, "an answer is not whole");

@@ -1,11 +1,11 @@
-//! From the start of the process to its first answer.
+//! The time from the start of the process to its first answer.
 
 use crate::{
     figures::{Figures, Goal, median, ms},
     process::Bench,
 };
 
-/// Starts of which the middle one is taken.
+/// The number of starts, of which the median is taken.
 const STARTS: usize = 5;
 
 pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
 //! Answers that come faster than they can be read: the rate of their text, the size of their frames, and what a slow
-//! reader gets.
+//! reader receives.
 
 use crate::{
     client::{Client, Reading, Speaks, Turn},
@@ -13,17 +13,17 @@ use std::time::Duration;
 /// Sessions that stream at once.
 const SESSIONS: usize = 4;
 
-/// Alternations at most: one round streams megabytes, and ten of them say no more than five.
+/// The most alternations: one round streams megabytes, and ten of them say no more than five.
 const ROUNDS_MAX: usize = 5;
 
-/// Deltas of the answer that is read slowly, and the pace of the model: a second and a half in all.
+/// Deltas of the answer that is read slowly, and the model's pace: a second and a half in all.
 const SLOW_DELTAS: usize = 1_500;
 const SLOW_PACE: Duration = Duration::from_millis(1);
 
-/// What the slow reader does after each frame. Did it get a frame for each delta, it would need 75 seconds.
+/// The slow reader's pause after each frame. With a frame for each delta it would need 75 seconds.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The slow reader's own buffer in the kernel, so that it is not the kernel that reads for it.
+/// The slow reader's own buffer in the kernel, so that the kernel does not read for it.
 const RECEIVE_BYTES: u32 = 4 * 1024;
 
 pub(crate) async fn measure(bench: &Bench, rounds: usize, deltas: usize, figures: &mut Figures) -> anyhow::Result<()> {
@@ -58,7 +58,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize, deltas: usize, figures
     slow(bench, &server, figures).await
 }
 
-/// Streams an answer in each session at once; returns bytes of text a second, and the turns.
+/// Streams an answer in each session at once; returns bytes of text per second, and the turns.
 async fn stream(process: &Process, speaks: Speaks, text: &str) -> anyhow::Result<(f64, Vec<Turn>)> {
     let mut clients = Vec::new();
     for _ in 0..SESSIONS {
@@ -75,7 +75,7 @@ async fn stream(process: &Process, speaks: Speaks, text: &str) -> anyhow::Result
     Ok(((text.len() * turns.len()) as f64 / last.as_secs_f64(), turns))
 }
 
-/// The same answer to a client that reads at once and to one that does not.
+/// Sends the same answer to a client that reads at once and to one that does not.
 async fn slow(bench: &Bench, server: &Process, figures: &mut Figures) -> anyhow::Result<()> {
     let text = bench.upstream.answer(SLOW_DELTAS, Some(SLOW_PACE));
     let readings = [Reading::default(), Reading { pause: Some(PAUSE), receive_bytes: Some(RECEIVE_BYTES) }];

@@ -1,4 +1,4 @@
-//! What a turn costs more than the floor's: processor time, and time to the first delta.
+//! The cost of a turn above the floor's: processor time, and time to the first delta.
 
 use crate::{
     client::{Client, Reading, Speaks, Turn},
@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 const DELTAS: usize = 50;
 
-/// Between two deltas: 500 tokens a second, faster than models and slow enough that each delta travels alone.
+/// Between two deltas: 500 tokens per second, faster than models and slow enough that each delta is sent alone.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Connections at a time: some, not so many that they wait for each other.
+/// Parallel connections: a few, not so many that they wait for each other.
 const CONNECTIONS: usize = 2;
 
-/// Appends of which the middle one is taken for a store commit.
+/// Appends of which the median counts as a store commit.
 const COMMITS: usize = 200;
 
-/// Bytes of a record, about what a short question with its turn takes.
+/// The size of a record in bytes, about that of a short question with its turn.
 const RECORD_BYTES: usize = 600;
 
-/// What the turns against one of the two came to.
+/// The results of the turns against one of the two.
 #[derive(Default)]
 struct Taken {
     first_deltas: Vec<Duration>,
-    /// Milliseconds of processor time a turn, by round.
+    /// Milliseconds of processor time per turn, by round.
     cpu: Vec<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize, turns: usize, figures:
     let floor = bench.floor().await?;
     let server = bench.reseed(&bench.database("turn")).await?;
     let text = bench.upstream.answer(DELTAS, Some(PACE));
-    // One round each that does not count: what is loaded once is loaded.
+    // One round each that does not count: one-time loading.
     round(&floor, Speaks::Floor, 2, &text, &mut Taken::default()).await?;
     round(&server, Speaks::V2, 2, &text, &mut Taken::default()).await?;
     let (mut floors, mut servers) = (Taken::default(), Taken::default());
@@ -71,7 +71,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize, turns: usize, figures:
     Ok(())
 }
 
-/// So many turns on each connection, each connection with a session of its own.
+/// Runs this many turns on each connection, each connection with a session of its own.
 async fn round(process: &Process, speaks: Speaks, turns: usize, text: &str, taken: &mut Taken) -> anyhow::Result<()> {
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -100,7 +100,7 @@ async fn round(process: &Process, speaks: Speaks, turns: usize, text: &str, take
     Ok(())
 }
 
-/// How long the server's own store takes for one small append on this disk.
+/// Returns the time of one small append of the server's own store on this disk.
 async fn commit(bench: &Bench) -> anyhow::Result<Duration> {
     let store = store::connect(&format!("sqlite://{}", bench.database("commit").display()))?;
     let mut lease = store.create(&"commit".parse()?, "", Timestamp(0)).await?;

@@ -1,4 +1,4 @@
-//! A model server that answers every chat completion with the same words, at a pace or as fast as they are taken.
+//! A model server that answers every chat completion with the same words, at a fixed pace or as fast as they are read.
 //!
 //! Each delta is an event of its own in an HTTP chunk of its own, as model servers send them. The usage it reports is
 //! in proportion to the request.
@@ -18,15 +18,15 @@ use tokio::{
 /// The words of the deltas, in turn; each is one token of common tokenizers.
 const WORDS: [&str; 8] = [" the", " server", " keeps", " what", " was", " said", " and", " answers"];
 
-/// Longest request that is taken, in bytes: the largest context that is measured has a few MiB.
+/// The longest accepted request, in bytes: the largest context that is measured has a few MiB.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How the next answers go.
+/// The next answers.
 #[derive(Debug, Clone)]
 struct Script {
     /// The events of the deltas, each as an HTTP chunk.
     events: Arc<[String]>,
-    /// Between two of them; none: all at once.
+    /// The pause between two of them; `None`: all at once.
     pace: Option<Duration>,
 }
 
@@ -46,14 +46,14 @@ impl Upstream {
         Ok(Self { address, script })
     }
 
-    /// From now on answers have so many deltas at this pace. Returns the text of each answer.
+    /// Sets the number of deltas and the pace of the next answers. Returns the text of each answer.
     pub(crate) fn answer(&self, deltas: usize, pace: Option<Duration>) -> String {
         let script = Script { events: events(deltas), pace };
         *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
         (0..deltas).map(word).collect()
     }
 
-    /// What `OPENAI_BASE_URL` is set to.
+    /// Returns the value for `OPENAI_BASE_URL`.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -73,7 +73,7 @@ fn events(deltas: usize) -> Arc<[String]> {
     (0..deltas).map(event).collect()
 }
 
-/// An event as an HTTP chunk.
+/// Returns an event as an HTTP chunk.
 fn chunk(data: &str) -> String {
     let event = format!("data: {data}\n\n");
     format!("{:x}\r\n{event}\r\n", event.len())
@@ -113,7 +113,7 @@ async fn serve(stream: TcpStream, script: &Mutex<Script>) -> std::io::Result<()>
     Ok(())
 }
 
-/// The last events and the end of the body.
+/// Returns the last events and the end of the body.
 fn ending(request_bytes: usize, deltas: usize) -> String {
     let prompt = request_bytes / 4;
     let mut end = chunk(r#"{"id":"chatcmpl-load","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#);
@@ -125,7 +125,7 @@ fn ending(request_bytes: usize, deltas: usize) -> String {
     end
 }
 
-/// Reads a request and returns the bytes of its body; `None` when the client has hung up.
+/// Reads a request and returns the bytes of its body; `None` if the client has hung up.
 async fn request(read: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Option<usize>> {
     let mut length = 0;
     let mut line = String::new();

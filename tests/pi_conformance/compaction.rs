@@ -1,8 +1,8 @@
 //! Groups i and m: whole compactions by the server's agent loop, with pi's estimator and cut rule and a scripted model.
 //!
-//! Compared is what of pi's compaction is a fact of the session: what is kept, what the summary is made from, the
-//! files, the tokens before. How the summary is asked for and worded is our own: one request where pi makes two for a
-//! turn that is cut, our sections, and a summary that has not got them is not taken.
+//! The comparison covers what of pi's compaction is a fact of the session: what is kept, what the summary is made from,
+//! the files, the tokens before. The request for a summary and its form are our own: one request where pi makes two for
+//! a turn that is cut, our sections, and a summary without them is refused.
 
 use crate::{
     data::{Data, Outcome, lines, messages, outcome, same, whole},
@@ -42,7 +42,7 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     let keep_tokens = whole(&case["keepRecentTokens"]);
     let leaf = path.last().map(|node| node.id().clone());
     let setting = Setting {
-        // So wide that no bound of ours comes into play.
+        // So large that none of our bounds applies.
         window_tokens: 100_000_000,
         keep_tokens,
         reserve_tokens: whole(&case["reserveTokens"]),
@@ -102,8 +102,8 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     }
 }
 
-/// How the lists of files deviate from pi's, and that they do so for a reason: what summaries on the path had noted is
-/// carried along, and calls of answers that failed count for nothing.
+/// Returns the deviation of the lists of files from pi's, and checks its reason: what summaries on the path had noted
+/// is carried along, and calls of failed answers do not count.
 pub(super) fn files_deviate(path: &[Object], found: &Value, expected: &Value) -> Result<Option<&'static str>, Outcome> {
     let all = |details: &Value| -> BTreeSet<String> {
         let lists = ["readFiles", "modifiedFiles"].into_iter().filter_map(|name| details[name].as_array());
@@ -132,12 +132,12 @@ pub(super) fn files_deviate(path: &[Object], found: &Value, expected: &Value) ->
     Ok(Some(if here.is_subset(&there) { deviations::FAILED_CALLS } else { deviations::NOTED_FILES }))
 }
 
-/// Whether a compaction was begun and came to nothing because its summary would not be smaller.
+/// Returns true if a compaction was started and failed because its summary would not be smaller.
 fn gave_up(script: &Script) -> bool {
     script.failed.iter().any(|failed| failed.code == ErrorCode::NothingToCompact)
 }
 
-/// What the extensions of a case of the life cycle answer before a compaction, one after the other.
+/// Returns the answers of a life-cycle case's extensions before a compaction, one after the other.
 fn extensions(name: &str) -> Vec<Result<HookAnswer, HookFault>> {
     let gives = || HookAnswer {
         summary: Some("FROM-EXTENSION".into()),
@@ -185,7 +185,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
                 let text = "word ".repeat(chars.parse::<usize>().unwrap() / 5 + 1);
                 let input = UserInput::plain(Said::Text(text));
                 let reply = script.command(Command::UserInput(input));
-                // A turn that fails is told by an event; pi's prompt is fine all the same.
+                // A failed turn is reported by an event; pi's prompt succeeds all the same.
                 matches!(reply, Reply::Accepted(_))
             } else {
                 let instructions = told.contains("focus").then(|| "focus".to_owned());
@@ -221,7 +221,7 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// What the model answers to turns, as the events say.
+/// Returns the model's answers to turns, as the events have them.
 fn answers(case: &Value) -> VecDeque<Result<reseed::core::model::Answer, ModelFault>> {
     let overflows = case["name"].as_str().unwrap().starts_with("overflow");
     let events = case["events"].as_array().unwrap();
@@ -241,7 +241,7 @@ fn answers(case: &Value) -> VecDeque<Result<reseed::core::model::Answer, ModelFa
     .collect()
 }
 
-/// What the model answers to summaries; nothing yet where the compaction is cancelled meanwhile.
+/// Returns the model's answers to summary requests; `None` if the compaction is cancelled meanwhile.
 fn summaries(ends: &[&Value]) -> VecDeque<Option<Result<reseed::core::model::Answer, ModelFault>>> {
     ends.iter()
         .filter(|end| !end["errorMessage"].as_str().unwrap_or_default().contains("lready compacted"))
@@ -253,7 +253,8 @@ fn summaries(ends: &[&Value]) -> VecDeque<Option<Result<reseed::core::model::Ans
         .collect()
 }
 
-/// The entries and the roles of the context at the end, pi's settings at the beginning and failed answers left out.
+/// Compares the entries and the roles of the context at the end, without pi's settings at the beginning and failed
+/// answers.
 fn same_entries(script: &Script, case: &Value) -> Result<(), Outcome> {
     let ours =
         |entry: &Value| entry.as_str().is_none_or(|kind| kind.starts_with("message:") && !kind.ends_with(":error"));
@@ -300,8 +301,8 @@ fn same_entries(script: &Script, case: &Value) -> Result<(), Outcome> {
     same("the roles", &roles, &expected)
 }
 
-/// pi looks at the window when a turn is over, and again after every turn while what it kept is too large. Here it is
-/// looked at before every request: nothing happens after the turn, and one compaction is made before the next request.
+/// pi checks the window when a turn is over, and again after every turn while what it kept is too large. Here it is
+/// checked before every request: nothing happens after the turn, and one compaction is made before the next request.
 fn before_the_next_request(setting: &Setting) -> Outcome {
     let full = setting.window_tokens;
     let mut asked = 0;

@@ -1,4 +1,4 @@
-//! Groups d and o: the messages of a context, and which of them a model is given.
+//! Groups d and o: the messages of a context, and those that a model receives.
 
 use crate::{
     data::{Data, Outcome, Session, messages, outcome, same},
@@ -46,7 +46,7 @@ pub(crate) fn built_context(data: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// What the server reads from its store for this leaf gives the same context as the whole path.
+/// Checks that what the server reads from its store for this leaf gives the same context as the whole path.
 fn as_opened(session: &Session, path: &[Arc<Node>]) -> Result<(), Outcome> {
     let (state, counter) = (SessionState::default(), Counter::chosen(Estimator::Pi, "m"));
     let mut reader = PathReader::new(&state, &counter);
@@ -62,7 +62,7 @@ fn as_opened(session: &Session, path: &[Arc<Node>]) -> Result<(), Outcome> {
     same("the context of the path as it is read", &lines(remaining(tree.path())), &lines(remaining(path)))
 }
 
-/// What the server sends says the same: every message that pi gives to a model, but for failed answers, and with calls
+/// Checks that the server sends the same: every message that pi gives to a model, except failed answers, and with calls
 /// and results brought together. `given` are pi's, by their lines.
 fn sent(
     session: &Session,
@@ -103,7 +103,7 @@ pub(crate) fn provider_replay(data: &Data, case: &Value) -> Outcome {
         let line = session.number(id).unwrap();
         found.push(value!(line));
     }
-    // An answer comes with the types of its blocks, which the server does not change.
+    // An answer has the types of its blocks, which the server does not change.
     let line = |expected: &Value| expected.get(0).unwrap_or(expected).clone();
     let expected: Vec<Value> = case["messages"].as_array().unwrap().iter().map(line).collect();
     if found == expected {

@@ -1,4 +1,4 @@
-//! The cases, and the sessions that they are about, imported as the server imports them.
+//! The cases and their sessions, imported as the server imports them.
 
 use reseed::core::{
     context::counter::{Counter, Estimator},
@@ -18,15 +18,15 @@ use std::{
     sync::Arc,
 };
 
-/// How a case went.
+/// The result of a case.
 pub(crate) enum Outcome {
     Passed,
-    /// Otherwise than pi, for a reason of the table, and checked to be better.
+    /// Different from pi, for a reason in the table, and checked to be better.
     Deviating(&'static str),
     Failed(String),
 }
 
-/// Passed, or what differs.
+/// Returns a pass, or the difference.
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), Outcome> {
     if found == expected {
         return Ok(());
@@ -38,12 +38,12 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expect
     Err(Outcome::Failed(format!("{what} is {}, expected {}", short(found), short(expected))))
 }
 
-/// The outcome of checks that stop at the first that fails.
+/// Returns the outcome of checks that stop at the first failure.
 pub(crate) fn outcome(checks: impl FnOnce() -> Result<(), Outcome>) -> Outcome {
     checks().err().unwrap_or(Outcome::Passed)
 }
 
-/// What a person needs to find a case.
+/// Returns what a developer needs to find a case.
 pub(crate) fn title(case: &Value) -> String {
     ["name", "session", "leaf", "oldLeaf", "target", "keepRecentTokens"]
         .iter()
@@ -54,11 +54,11 @@ pub(crate) fn title(case: &Value) -> String {
 
 /// A session file, imported.
 pub(crate) struct Session {
-    /// The header's line, as version 3 has it.
+    /// The header's line, in the form of version 3.
     pub(crate) header: Object,
-    /// The version that the file says.
+    /// The version stated in the file.
     pub(crate) version: u64,
-    /// Lines as version 3 has them, by number from 0.
+    /// Lines in the form of version 3, by number from 0.
     pub(crate) lines: BTreeMap<usize, Object>,
     /// Lines that are broken.
     pub(crate) broken: Vec<usize>,
@@ -66,7 +66,7 @@ pub(crate) struct Session {
     pub(crate) physical_lines: usize,
     /// The entries, in the order of the file.
     pub(crate) entries: Vec<Entry>,
-    /// The entry that keeps the header of a file without entries.
+    /// The entry that holds the header of a file without entries.
     pub(crate) closing: Option<Entry>,
     nodes: HashMap<EntryId, Arc<Node>>,
     numbers: HashMap<EntryId, usize>,
@@ -101,7 +101,7 @@ impl Session {
                 }
                 Ok(Item::Entry(line)) => {
                     let entry = importer.as_mut().ok_or("an entry before the header")?.entry(&line);
-                    // As it comes back from the store.
+                    // As the store returns it.
                     let stored = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
                     let entry: Entry = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
                     session.lines.insert(number, line.object);
@@ -118,7 +118,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The path to a leaf, oldest first; `None` for a leaf that is not there.
+    /// Returns the path to a leaf, oldest first; `None` for a leaf that does not exist.
     pub(crate) fn path(&self, leaf: &Value) -> Option<Vec<Arc<Node>>> {
         let mut next = match leaf {
             Value::String(name) if name == "none" => None,
@@ -137,12 +137,12 @@ impl Session {
         Some(path)
     }
 
-    /// The line of an entry.
+    /// Returns the line of an entry.
     pub(crate) fn number(&self, id: &EntryId) -> Option<usize> {
         self.numbers.get(id).copied()
     }
 
-    /// The entry of a line.
+    /// Returns the entry of a line.
     pub(crate) fn id(&self, line: usize) -> Option<&EntryId> {
         self.ids.get(&line)
     }
@@ -180,29 +180,29 @@ impl Data {
         }
     }
 
-    /// The session file that a case is about.
+    /// Returns the session file of a case.
     pub(crate) fn file(&self, case: &Value) -> PathBuf {
         self.folder.join("sessions").join(case["session"].as_str().unwrap())
     }
 
-    /// The session that a case is about.
+    /// Returns the session of a case.
     pub(crate) fn session(&self, case: &Value) -> &Session {
         let name = case["session"].as_str().unwrap_or_else(|| panic!("the case names no session"));
         self.sessions.get(name).unwrap_or_else(|| panic!("the index has no session {name}"))
     }
 
-    /// The session's path to the case's leaf.
+    /// Returns the session's path to the case's leaf.
     pub(crate) fn path(&self, case: &Value) -> Vec<Arc<Node>> {
         self.session(case).path(&case["leaf"]).unwrap_or_else(|| panic!("there is no leaf {}", case["leaf"]))
     }
 }
 
-/// A path in pi's form.
+/// Returns a path in pi's form.
 pub(crate) fn lines(path: &[Arc<Node>]) -> Vec<Object> {
     path.iter().map(|node| pi::export::object(&node.entry)).collect()
 }
 
-/// pi's messages of what the newest compaction of a path leaves, each with its entry.
+/// Returns pi's messages of what the newest compaction of a path leaves, each with its entry.
 pub(crate) fn messages(path: &[Arc<Node>]) -> Vec<(EntryId, Object)> {
     reseed::core::context::build::remaining(path)
         .into_iter()

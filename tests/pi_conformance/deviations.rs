@@ -1,11 +1,11 @@
-//! Where reseed deliberately does something else than pi, and why. Whoever names one of these has checked that the better
-//! thing is done.
+//! Where reseed deliberately differs from pi, and why. A test that names one of these has checked that the better
+//! result is there.
 
 /// A reason to deviate.
 pub(crate) struct Deviation {
     /// Its name.
     pub(crate) name: &'static str,
-    /// Why, and what is done instead.
+    /// The reason, and what happens instead.
     pub(crate) reason: &'static str,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const NOTED_FILES: &str = "files that summaries noted";
 pub(crate) const FAILED_CALLS: &str = "calls of failed answers";
 pub(crate) const OPTION_RANGE: &str = "option out of range";
 
-/// Every reason there is.
+/// All deviations.
 pub(crate) const DEVIATIONS: &[Deviation] = &[
     Deviation {
         name: MERGED_ANSWERS,

@@ -1,4 +1,5 @@
-//! Groups h and j, and the index: old files brought to version 3, overflow recognised, and every file given back whole.
+//! Groups h and j, and the index: old files upgraded to version 3, overflow detected, and every file exported
+//! completely.
 
 use crate::{
     data::{Data, Outcome, Session, outcome, place, same, whole},
@@ -57,7 +58,7 @@ fn migrated(session: &Session, entry: &reseed_protocol::Entry) -> Value {
     })
 }
 
-/// Overflows that the recorded version did not yet recognise and its successors do.
+/// Overflows that the recorded version did not detect yet and its successors do.
 const SINCE_RECOGNISED: &[&str] = &["maximum context length (8192) exceeded", "Prompt exceeds max length"];
 
 pub(crate) fn overflow(_: &Data, case: &Value) -> Outcome {
@@ -87,7 +88,7 @@ pub(crate) fn overflow(_: &Data, case: &Value) -> Outcome {
     outcome(|| same(text, &value!(found), &case["expected"]))
 }
 
-/// Every line of a file that can be read comes back as equal JSON, in order; broken ones are told.
+/// Checks that every readable line of a file comes back as equal JSON, in order; broken ones are reported.
 pub(crate) fn round_trip(data: &Data, case: &Value) -> Outcome {
     outcome(|| {
         let session = data.session(case);

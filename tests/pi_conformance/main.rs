@@ -1,8 +1,9 @@
-//! Does reseed read, count, cut and summarise pi's sessions as pi does? Runs recorded cases (`tests/fixtures/pi/README.md`)
-//! through what the server itself uses, and prints cases passed, deviating and failed for each group.
+//! Does reseed read, count, cut and summarise pi's sessions as pi does? Runs recorded cases
+//! (`tests/fixtures/pi/README.md`) through the server's own code, and prints for each group the cases that passed,
+//! deviated and failed.
 //!
-//! `PI_CONFORMANCE_DIR` names another folder of such cases. What is missing there fails. A case may deviate only for a
-//! reason that stands in `deviations.rs`, and then must do the better thing named there.
+//! `PI_CONFORMANCE_DIR` names another folder of such cases. Missing files fail. A case may deviate only for a reason in
+//! `deviations.rs`, and then must show the better result named there.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails its case, and is told")]
 
@@ -28,10 +29,10 @@ use std::{
     process::ExitCode,
 };
 
-/// What judges one case.
+/// The check of one case.
 type Judge = fn(&Data, &Value) -> Outcome;
 
-/// Every group, the file of its cases, and its judge.
+/// Every group, the file of its cases, and its check.
 const GROUPS: &[(&str, Judge)] = &[
     ("a-token-estimates", arithmetic::token_estimates),
     ("b-context-tokens", arithmetic::context_tokens),
@@ -49,7 +50,7 @@ const GROUPS: &[(&str, Judge)] = &[
     ("index", files::round_trip),
 ];
 
-/// Groups of the collection, and kinds of cases, that are not run: nothing in the server does what they are about.
+/// Groups of the collection, and kinds of cases, that are not run: the server has no such feature.
 const LEFT_OUT: &[(&str, &str)] = &[
     (
         "f-serialization",
@@ -67,11 +68,11 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("o-provider-replay: types of blocks", "pi makes other models' thoughts texts; the server does not send them"),
 ];
 
-/// Failures of one group that are told; the rest is counted.
+/// The failures of one group that are printed; the rest is counted.
 const TOLD_MAX: usize = 8;
 
 fn main() -> ExitCode {
-    // Asked for a list, as `cargo test -- --list` does, there is one test.
+    // For a list, as `cargo test -- --list` asks for, there is one test.
     if env::args().any(|argument| argument == "--list") {
         print_line("pi_conformance: test");
         return ExitCode::SUCCESS;

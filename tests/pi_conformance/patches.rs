@@ -1,6 +1,6 @@
-//! Group n: patches of a context envelope. pi's ops name messages by their places, which go stale as soon as another op
-//! has changed them; ours name entries. So each op is applied by itself here, to what the one before it made, with the
-//! places that it names turned into entries, and the whole patch is applied once more as far as nothing in it is a place.
+//! Group n: patches of a context envelope. pi's ops name messages by position, which goes stale as soon as another op
+//! has changed them; ours name entries. So each op is applied by itself here, to the result of the one before it, with
+//! positions translated into entries, and the whole patch is applied once more if none of it names a position.
 
 use crate::{
     data::{Data, Outcome, outcome, same},
@@ -22,7 +22,7 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// An envelope of a case, in pi's words.
+/// An envelope of a case, in pi's form.
 #[derive(Clone, PartialEq)]
 struct Envelope {
     parts: Vec<SystemPart>,
@@ -32,7 +32,7 @@ struct Envelope {
     options: RequestOptions,
 }
 
-/// How an op, or a patch, went.
+/// The result of an op, or of a patch.
 enum Went {
     Applied(Envelope, Applied),
     Refused(PatchRefused),
@@ -59,7 +59,7 @@ pub(crate) fn patched(_: &Data, case: &Value) -> Outcome {
         envelope.is(&expected)?;
         same("the reasons", &json!(reasons), &case["expected"]["invalidateCacheReasons"])?;
         same("the invalidation", &json!(!reasons.is_empty()), &case["expected"]["cacheInvalidated"])?;
-        // What is no place may be applied at once, and is kept in fewer ops.
+        // Ops without positions may be applied at once, and are stored as fewer ops.
         let placeless = |op: &&Value| !op["op"].as_str().unwrap().starts_with("compaction_apply");
         let patch: Vec<Value> = ops.iter().filter(placeless).map(|op| ours(op, &before)).collect();
         let Went::Applied(at_once, _) = apply(&before, patch, &pool) else {
@@ -71,10 +71,10 @@ pub(crate) fn patched(_: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// Judges a refusal, of the whole patch and by this op's place: pi's own, or a stricter one.
+/// Checks a refusal, of the whole patch and by this op's position: pi's own, or a stricter one.
 fn refusal(case: &Value, before: &Envelope, ops: &[Value], index: usize) -> Outcome {
     let op = &ops[index];
-    // What stands before it is right, or was refused before; an entry for a place is there in any case.
+    // The ops before it are valid, or were refused before; a position always has an entry.
     let whole: Vec<Value> = ops.iter().map(|op| ours(op, before)).collect();
     outcome(|| {
         let Went::Refused(refused) = apply(before, whole, &before.pool(ops)) else {
@@ -100,11 +100,11 @@ fn refusal(case: &Value, before: &Envelope, ops: &[Value], index: usize) -> Outc
     })
 }
 
-/// Applies ops in our words to an envelope.
+/// Applies ops in our form to an envelope.
 fn apply(before: &Envelope, ops: Vec<Value>, pool: &[ToolDefinition]) -> Went {
     let counter = Counter::for_model("test");
     let mut context = before.context(&counter);
-    // Of what is on offer the envelope may have less; as a patch would have made it so.
+    // The envelope may have fewer tools than are offered, as if a patch had removed them.
     context.carried = Carried::of(
         &read(vec![json!({
             "op": "tools_replace", "tools": before.tools, "invalidateCacheReason": "x",
@@ -133,7 +133,7 @@ fn apply(before: &Envelope, ops: Vec<Value>, pool: &[ToolDefinition]) -> Went {
     }
 }
 
-/// An op as it is, but for a place: that is an entry here.
+/// Returns an op in our form: a position becomes an entry.
 fn ours(op: &Value, envelope: &Envelope) -> Value {
     let mut op = op.clone();
     let fields = op.as_object_mut().unwrap();
@@ -148,7 +148,7 @@ fn ours(op: &Value, envelope: &Envelope) -> Value {
     op
 }
 
-/// A message in pi's words, without its time; a summary as its bare text.
+/// Returns a message in pi's form, without its time; a summary as its bare text.
 fn theirs(sent: &ContextMessage) -> Value {
     let text = sent.message.text();
     match unseed(&text) {
@@ -182,7 +182,7 @@ impl Envelope {
         }
     }
 
-    /// Every tool that the case knows, but the one that stands for a tool that nobody has.
+    /// Returns every tool of the case, except the one that stands for a tool nobody has.
     fn pool(&self, ops: &[Value]) -> Vec<ToolDefinition> {
         let mut pool = self.tools.clone();
         for tool in ops.iter().filter_map(|op| op["tools"].as_array()).flatten() {
@@ -194,7 +194,7 @@ impl Envelope {
         pool
     }
 
-    /// The context whose request this is.
+    /// Returns the context whose request this is.
     fn context(&self, counter: &Counter) -> Context {
         let counted = |messages: &[Value]| {
             let mut parent = None;

@@ -26,27 +26,27 @@ use std::{
     sync::Arc,
 };
 
-/// What the model does with a request: answers, fails, or says nothing yet.
+/// The model's reaction to a request: it answers, fails, or says nothing yet.
 pub(crate) type Model = Box<dyn FnMut(&ModelRequest) -> Option<Result<Answer, ModelFault>>>;
 
-/// The loop with all that stands around it.
+/// The loop with its surroundings.
 pub(crate) struct Script {
     agent: Option<AgentLoop>,
     model: Model,
-    /// What each hook answers.
+    /// The answer of each hook.
     hooks: Vec<Result<HookAnswer, HookFault>>,
     commands: u64,
     /// Every entry, those of the file first.
     pub(crate) entries: Vec<Entry>,
     by_id: HashMap<EntryId, usize>,
-    /// Compactions that came to nothing.
+    /// Compactions that failed.
     pub(crate) failed: Vec<CompactionFailed>,
-    /// What was asked of the model.
+    /// The requests to the model.
     pub(crate) requests: Vec<ModelRequest>,
     replies: Vec<Reply>,
 }
 
-/// What the deployment of a case says.
+/// The deployment settings of a case.
 pub(crate) struct Setting {
     pub(crate) window_tokens: u64,
     pub(crate) keep_tokens: u64,
@@ -57,12 +57,12 @@ pub(crate) struct Setting {
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 impl Script {
-    /// A session, standing at a leaf, counted and cut as pi does.
+    /// Creates a session at a leaf, counted and cut as pi does.
     pub(crate) fn new(setting: &Setting, session: Option<&Session>, leaf: Option<EntryId>, model: Model) -> Self {
         Self::made(setting, session, leaf, Vec::new(), model)
     }
 
-    /// A new session, with hooks before its compactions that answer so.
+    /// Creates a session with hooks before its compactions that give these answers.
     pub(crate) fn hooked(setting: &Setting, answers: Vec<Result<HookAnswer, HookFault>>, model: Model) -> Self {
         Self::made(setting, None, None, answers, model)
     }
@@ -86,7 +86,7 @@ impl Script {
                 min_gain: 0.0,
                 ..Options::default()
             },
-            // pi quotes the conversation always.
+            // pi always quotes the conversation.
             summaries: Summaries { request: SummaryRequest::Quoted, ..Summaries::default() },
             estimator: Estimator::Pi,
             cut_rule: CutRule::Pi,
@@ -95,7 +95,7 @@ impl Script {
             tool_rounds_max: 10,
             queue_items_max: 10,
             hooks: (0..hooks.len())
-                // pi goes on without an extension that fails.
+                // pi continues without an extension that fails.
                 .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompact).optional())
                 .collect(),
             ..Deployment::default()
@@ -147,7 +147,7 @@ impl Script {
         self.by_id.get(id).map(|at| &self.entries[*at])
     }
 
-    /// The whole path to where the session stands.
+    /// Returns the whole path to the session's leaf.
     pub(crate) fn path(&self) -> Vec<Arc<Node>> {
         let counter = Counter::chosen(Estimator::Pi, "m");
         let mut path: Vec<Arc<Node>> = self
@@ -167,7 +167,7 @@ impl Script {
         self.agent.as_ref().unwrap()
     }
 
-    /// Gives a command and returns its reply.
+    /// Executes a command and returns its reply.
     pub(crate) fn command(&mut self, command: Command) -> Reply {
         let place = match &command {
             Command::Navigate(navigate) => {
@@ -185,7 +185,7 @@ impl Script {
         self.replies.pop().expect("every command has a reply")
     }
 
-    /// The place that a command goes to, as the runtime reads it from the store.
+    /// Returns the target of a command, as the runtime reads it from the store.
     fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Place {
         let theirs: Vec<EntryId> = self.way_back(leaf.as_ref()).iter().map(|entry| entry.entry_id.clone()).collect();
         let ours = self.way_back(self.leaf().as_ref());
@@ -244,7 +244,7 @@ impl Script {
     }
 }
 
-/// An answer of one text.
+/// Returns an answer of one text.
 pub(crate) fn answer(text: &str, usage: Option<(u64, u64)>) -> Answer {
     let usage = usage.map(|(input_tokens, output_tokens)| ReportedUsage {
         input_tokens,
@@ -254,7 +254,7 @@ pub(crate) fn answer(text: &str, usage: Option<(u64, u64)>) -> Answer {
     Answer { parts: vec![Part::Text { text: text.to_owned() }], stop_reason: StopReason::Stop, usage }
 }
 
-/// A summary in the form that the server wants, as short as can be, with this word in it.
+/// Returns the shortest summary in the server's form that contains this word.
 pub(crate) fn summary(word: &str) -> String {
     format!(
         "## Goal\n- {word}\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In Progress\n\

@@ -1,4 +1,4 @@
-//! Groups k and l: the shape of an imported tree, forks of it, and moving about in it.
+//! Groups k and l: the shape of an imported tree, forks of it, and navigation in it.
 
 use crate::{
     compaction::files_deviate,
@@ -35,13 +35,13 @@ use serde_json::{Map, Value, json as value};
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
-/// Runs what a store does, which here never waits.
+/// Runs a store's future, which here never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(future)
 }
 
-/// Whether the server refuses to go to an entry that is not there.
+/// Checks that the server refuses to go to an entry that does not exist.
 pub(crate) fn refuses_unknown(data: &Data, case: &Value) -> Outcome {
     outcome(|| {
         let reply = Imported::new(data, case)?.command_fork("ffffffffffff".parse().unwrap()).0;
@@ -54,7 +54,7 @@ pub(crate) fn refuses_unknown(data: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// The entries of a session, in the order of its log.
+/// Returns the entries of a session, in the order of its log.
 async fn entries_of(store: &MemoryStore, session: &SessionId) -> Vec<Entry> {
     let records = store.read(session, 0, u32::MAX).await.unwrap();
     let entries = records.iter().filter_map(|record| match serde_json::from_str(&record.body).unwrap() {
@@ -72,7 +72,7 @@ struct Imported {
 }
 
 impl Imported {
-    /// The file, brought into a store by the command that does it.
+    /// Imports the file into a store with the server's own command.
     fn new(data: &Data, case: &Value) -> Result<Self, Outcome> {
         let options = ImportOptions {
             skip_broken: true,
@@ -97,7 +97,7 @@ impl Imported {
         value!(self.lines[id])
     }
 
-    /// Forks at every entry that the case forks at, as a client's command does it. How they deviate from pi's.
+    /// Forks at every entry that the case forks at, as a client's command does. Returns the deviations from pi's.
     fn forks(&self, case: &Value, is_label: impl Fn(usize) -> bool) -> Result<Option<&'static str>, Outcome> {
         let mut deviates = None;
         for expected in case["forks"].as_array().unwrap() {
@@ -144,7 +144,7 @@ impl Imported {
         Ok(deviates)
     }
 
-    /// Forks at an entry, by a client's command: its reply, and the fork's entries in the order of its log.
+    /// Forks at an entry, by a client's command; returns its reply, and the fork's entries in the order of its log.
     fn command_fork(&self, entry_id: EntryId) -> (Reply, Vec<Entry>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -175,7 +175,7 @@ impl Imported {
         })
     }
 
-    /// The nodes of a part of the tree.
+    /// Returns the nodes of a part of the tree.
     fn nodes(&self, root: Option<EntryId>, depth: u32) -> Vec<(EntryId, u64)> {
         let query = SubtreeQuery { root, depth, limit: u32::MAX, bytes_max: usize::MAX };
         let nodes = now(self.store.subtree(&self.session, query)).unwrap();
@@ -227,7 +227,7 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
         if Value::Object(children.clone()) == case["children"] {
             return deviates.map_or(Ok(()), |reason| Err(Outcome::Deviating(reason)));
         }
-        // Children stand in the order of the log; pi sorts them by their times.
+        // Children are in the order of the log; pi sorts them by their times.
         let sorted = |list: &Value| {
             let mut lines: Vec<u64> = list.as_array().unwrap().iter().filter_map(Value::as_u64).collect();
             lines.sort_unstable();
@@ -240,7 +240,7 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// The name of each entry that has one.
+/// Returns the label of each entry that has one.
 fn labels(imported: &Imported) -> Value {
     let newest = now(newest_labels(&*imported.store, &imported.session, |id| imported.lines.contains_key(id))).unwrap();
     let named = newest.iter().filter_map(|(id, entry)| {
@@ -262,7 +262,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
         let mut script = Script::new(&setting, Some(session), old, model);
         let before = script.entries.len();
         let target = id(&case["target"]);
-        // pi decides by what the entry is; here whoever moves says it.
+        // pi decides by the kind of the entry; here the caller says it.
         let spoken = script.entry(&target).is_some_and(|entry| match &entry.data {
             EntryData::Message(message) => {
                 message.role == Role::User
@@ -271,7 +271,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
             EntryData::CustomMessage(_) => script_type(entry) == "custom_message",
             _ => false,
         });
-        // Where the session stands already pi does nothing, whatever else was asked.
+        // If the session is already there, pi does nothing, whatever else was asked.
         let stays = script.leaf().as_ref() == Some(&target);
         let label = options["label"].as_str().filter(|_| !stays);
         let reply = script.command(Command::Navigate(Navigate {
@@ -342,7 +342,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
     })
 }
 
-/// The type of an entry in pi's form.
+/// Returns the type of an entry in pi's form.
 fn script_type(entry: &Entry) -> String {
     reseed::core::pi::export::object(entry).text("type").unwrap_or_default().to_owned()
 }
