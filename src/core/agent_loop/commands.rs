@@ -1,5 +1,6 @@
 //! What clients ask of a session: one arm a command.
 
+use super::step::Step;
 use super::{AgentLoop, Mark, Origin, Stage, fail::cancelled, navigate::Ask};
 use crate::{
     context::window::TOKENS_MAX,
@@ -191,7 +192,7 @@ impl AgentLoop {
         self.ws.append(vec![started], vec![mark]);
         match answered {
             Some(stop_reason) => self.answered(stop_reason),
-            None => self.proceed(),
+            None => self.ws.then(Step::Proceed),
         }
         Ok(())
     }
@@ -201,7 +202,7 @@ impl AgentLoop {
             // A move that waits for hooks has no job yet.
             self.ws.remember(caller);
             self.cancel_stage_hooks();
-            self.proceed();
+            self.ws.then(Step::Proceed);
             return Ok(());
         }
         // What is held by its name at any time, otherwise where nothing is at work; what is made from it goes with it.
@@ -234,7 +235,7 @@ impl AgentLoop {
             }
             Stage::Leaving { request, leaving } => {
                 self.cancel_move(request, &leaving);
-                self.proceed();
+                self.ws.then(Step::Proceed);
             }
             other => {
                 self.stage = other;
@@ -266,7 +267,7 @@ impl AgentLoop {
     pub(super) fn reseed_soon(&mut self) {
         self.reseed_due = true;
         if matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
+use super::step::Step;
 use super::{
     AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source, preview::Prepared,
 };
@@ -441,7 +442,7 @@ impl AgentLoop {
             }
             self.compaction.gave_up = true;
         }
-        self.proceed();
+        self.ws.then(Step::Proceed);
     }
 
     /// Waits for the job at work, if it will be committed.

@@ -38,6 +38,7 @@ mod plan;
 mod preview;
 mod prompt;
 mod queue;
+mod step;
 mod tools;
 mod turn;
 mod weight;
@@ -58,6 +59,7 @@ pub use tools::{TOOLS_MAX, Tools, check_offers};
 use compact::Compaction;
 use hooks::{Hooks, Roster};
 use navigate::Navigation;
+use step::Step;
 use tools::SentTools;
 use turn::Turn;
 use workspace::Workspace;
@@ -217,9 +219,9 @@ impl AgentLoop {
         match (&self.stage, input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
-                self.proceed();
-                self.prepare_idle();
-                self.next_in_line();
+                self.ws.then(Step::Proceed);
+                self.ws.then(Step::PrepareIdle);
+                self.ws.then(Step::NextInLine);
             }
             (_, Input::Recovered) => self.recover(),
             (_, Input::Command { origin, id, fingerprint, command, place }) => {
@@ -251,17 +253,42 @@ impl AgentLoop {
             (_, Input::Go) => {
                 self.holding = false;
                 if matches!(self.stage, Stage::Idle) {
-                    self.proceed();
+                    self.ws.then(Step::Proceed);
                 }
             }
             (_, Input::Stop(error)) => self.on_stop(error),
             // Late words of a request that was cancelled, or of an older loop's.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
+        self.run();
         self.check_held();
+        self.run();
         self.tell_meter();
+        self.ending = None;
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
         std::mem::take(&mut self.ws.out)
+    }
+
+    /// Takes steps until none is left. What a step says follows it at once, before what was said earlier.
+    fn run(&mut self) {
+        let mut agenda = Vec::new();
+        loop {
+            agenda.extend(self.ws.next.drain(..).rev());
+            let Some(step) = agenda.pop() else { return };
+            match step {
+                Step::Proceed => self.proceed(),
+                Step::Send(counted) => self.send_counted(*counted),
+                Step::PrepareIdle => self.prepare_idle(),
+                Step::Ask(subject) => self.ask_hooks(subject),
+                Step::Hooked(subject) => self.hooked(subject),
+                Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
+                Step::AfterInput => self.go_on_after_input(),
+                Step::NextInLine => self.next_in_line(),
+                Step::Command(caller, command) => self.on_command(caller, *command, None),
+                Step::CompactionTick => self.on_compaction_tick(),
+                Step::ToolsTick => self.on_tools_tick(),
+            }
+        }
     }
 
     /// When [`Input::Tick`] is due, if ever.

@@ -4,6 +4,7 @@
 //! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
+use super::step::Step;
 use super::{
     AgentLoop, Effect, RequestId, Stage,
     annotate::check_name,
@@ -101,7 +102,7 @@ impl AgentLoop {
     /// Asks the hooks before a move, or moves where there are none.
     fn wish_to_move(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
-            self.ask_hooks(Subject::Navigation(Box::new(wish)));
+            self.ws.then(Step::Ask(Subject::Navigation(Box::new(wish))));
             return Ok(());
         }
         self.go(wish)
@@ -190,7 +191,7 @@ impl AgentLoop {
         let mut error = ErrorBody::new(fault.code, message);
         error.retry_after_ms = fault.retry_after_ms;
         self.stay(&leaving, error);
-        self.proceed();
+        self.ws.then(Step::Proceed);
     }
 
     /// The summary of the branch is stopped; the session stays where it is.

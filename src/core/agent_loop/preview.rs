@@ -1,5 +1,6 @@
 //! Looking at a compaction before it is made: `preview_compact`, then `manual_compact { previewId }`.
 
+use super::step::Step;
 use super::{
     AgentLoop, Stage,
     commands::Caller,
@@ -79,7 +80,7 @@ impl AgentLoop {
             self.compaction.ready =
                 Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
             if matches!(self.stage, Stage::Idle) {
-                self.proceed();
+                self.ws.then(Step::Proceed);
             }
             return Ok(());
         }
@@ -89,7 +90,7 @@ impl AgentLoop {
         self.compaction.carried.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
         if matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
         Ok(())
     }
@@ -246,7 +247,7 @@ impl AgentLoop {
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
         self.compaction.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
         if matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
 //! or someone has edited the queue.
 
+use super::step::Step;
 use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, navigate::Ask, prompt::done, turn::appended};
 use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
@@ -243,7 +244,7 @@ impl AgentLoop {
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.ws.append(events, vec![mark]);
         if matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
         Ok(())
     }
@@ -359,7 +360,7 @@ impl AgentLoop {
         let entry = self.delivered(first, Some(turn_id.clone()), self.ws.session.state.leaf.clone());
         let started = self.ws.turn_started(turn_id, vec![command_id]);
         self.ws.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
-        self.proceed();
+        self.ws.then(Step::Proceed);
     }
 
     /// The queue once a move has arrived: what was said while it was made may now be asked.

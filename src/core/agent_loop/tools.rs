@@ -1,5 +1,6 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
+use super::step::Step;
 use super::workspace::Workspace;
 use super::{AgentLoop, Stage, commands::Caller, hooks::Given, prompt::done, turn::appended};
 use crate::{
@@ -169,7 +170,7 @@ impl AgentLoop {
 
     pub(super) fn after_results(&mut self) {
         if matches!(self.stage, Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
     }
 
@@ -197,10 +198,15 @@ impl AgentLoop {
         self.ws.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
 
-    /// Calls whose time is over get a result that says so.
+    /// Time has passed.
     pub(super) fn on_tick(&mut self) {
         self.on_hook_tick();
-        self.on_compaction_tick();
+        self.ws.then(Step::CompactionTick);
+        self.ws.then(Step::ToolsTick);
+    }
+
+    /// Calls whose time is over get a result that says so.
+    pub(super) fn on_tools_tick(&mut self) {
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;
         }

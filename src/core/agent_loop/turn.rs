@@ -1,5 +1,6 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
+use super::step::{Counted, Step};
 use super::workspace::Workspace;
 use super::{
     AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole,
@@ -94,7 +95,7 @@ impl AgentLoop {
         ];
         events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
         self.ws.append(events, vec![caller.mark(reply)]);
-        self.proceed();
+        self.ws.then(Step::Proceed);
     }
 
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
@@ -106,24 +107,17 @@ impl AgentLoop {
         let context = self.ws.context();
         let count = self.ws.count(&context);
         let window = self.ws.window_tokens();
+        let mut is_due = false;
         match self.ws.manager.before_request(&count, window) {
             Decision::Ready => {}
             Decision::Warn => self.warn(&count, window),
-            Decision::Prepare => {
-                self.prepare(&count, false);
-                if self.is_held_up() {
-                    return;
-                }
-            }
+            Decision::Prepare => self.prepare(&count, false),
             Decision::Due => {
                 if self.commit_held(Need::Due) {
                     return;
                 }
                 self.prepare(&count, true);
-                // Where it cannot be made again it is committed as it is.
-                if self.is_held_up() || self.compaction.running.is_none() && self.commit_held(Need::Due) {
-                    return;
-                }
+                is_due = true;
             }
             Decision::Compact => {
                 if self.commit_held(Need::Room) {
@@ -135,6 +129,17 @@ impl AgentLoop {
                 }
             }
         }
+        self.ws.then(Step::Send(Box::new(Counted { context, count, is_due })));
+    }
+
+    /// Sends the next request of the running turn as it was counted, unless a compaction was begun for it.
+    pub(super) fn send_counted(&mut self, counted: Counted) {
+        let Counted { context, count, is_due } = counted;
+        // Where what is held cannot be made again it is committed as it is.
+        if self.is_held_up() || is_due && self.compaction.running.is_none() && self.commit_held(Need::Due) {
+            return;
+        }
+        let window = self.ws.window_tokens();
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
             let error = self.does_not_fit(&count, window);
             self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
@@ -342,8 +347,8 @@ impl AgentLoop {
             self.ws.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
             self.ws.refresh_fixed();
         }
-        self.proceed();
-        self.prepare_idle();
+        self.ws.then(Step::Proceed);
+        self.ws.then(Step::PrepareIdle);
     }
 
     /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
@@ -364,7 +369,7 @@ impl AgentLoop {
             self.drop_unmade_calls();
             self.end_turn(TurnStatus::Interrupted);
         } else {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
     }
 
@@ -375,7 +380,7 @@ impl AgentLoop {
         let held_by_input = matches!(self.stage, Stage::Hooking);
         self.refuse_inputs(error);
         if held_by_input && matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
     }
 
@@ -393,7 +398,6 @@ impl AgentLoop {
             self.cancel_running();
         }
         self.stop_turn(TurnStatus::Interrupted);
-        self.ending = None;
     }
 
     /// What a command is told that is not waited for any more: why the session stops, else this.
@@ -426,7 +430,7 @@ impl AgentLoop {
                 if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
                 } else {
-                    self.proceed();
+                    self.ws.then(Step::Proceed);
                 }
             }
             Stage::AwaitingTools => self.end_turn(status),

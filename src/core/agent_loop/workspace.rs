@@ -8,6 +8,7 @@ use super::{
     commands::Caller,
     hooks::{Roster, begins_work},
     prompt::{self, Prompt, done, session_updated},
+    step::Step,
 };
 use crate::{
     context::{
@@ -40,6 +41,8 @@ pub(super) struct Workspace {
     pub(super) next_request: u64,
     /// The time of the input at hand.
     pub(super) now: Timestamp,
+    /// What happens once the step at hand is over, in order.
+    pub(super) next: Vec<Step>,
     /// The effects of the input at hand.
     pub(super) out: Vec<Effect>,
 }
@@ -61,8 +64,9 @@ impl Workspace {
         // Replaced below, where the patches of the path are known.
         let manager = Box::new(Threshold::new(Options::default()));
         let now = Timestamp(0);
-        let out = Vec::new();
-        let mut this = Self { generation, deployment, session, manager, prompt, roster, ids, next_request, now, out };
+        let (next, out) = (Vec::new(), Vec::new());
+        let mut this =
+            Self { generation, deployment, session, manager, prompt, roster, ids, next_request, now, next, out };
         this.refresh_fixed();
         this.refresh_manager();
         this

@@ -1,5 +1,6 @@
 //! Hooks on what the model said, and on the tools that it calls.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, Deadline, Stage, tools::SentTools, turn::appended},
     Subject,
@@ -124,10 +125,10 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: Whole, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
-            self.ask_hooks(subject);
+            self.ws.then(Step::Ask(subject));
         } else {
             self.tell_hooks(&subject);
-            self.hooked(subject);
+            self.ws.then(Step::Hooked(subject));
         }
     }
 
@@ -212,7 +213,7 @@ impl AgentLoop {
                 self.after_results();
             }
         } else {
-            self.ask_hooks(Subject::Calls(Box::new(calls)));
+            self.ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Hooks before a compaction: not at all, another summary, another model.
 
+use super::super::step::Step;
 use super::{
     super::{
         AgentLoop, Stage,
@@ -106,7 +107,7 @@ impl AgentLoop {
         self.compaction.running = Some(running);
         let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);
         if waits {
-            self.ask_hooks(Subject::Compaction(Decision::default()));
+            self.ws.then(Step::Ask(Subject::Compaction(Decision::default())));
             return None;
         }
         self.tell_hooks(&Subject::Compaction(Decision::default()));

@@ -1,6 +1,7 @@
 //! What a required hook ends that fails, is too slow, or whose client stays away: what it could not look at does not
 //! happen, and whoever waits for it is told. Hooks that are not required are passed over and do not get here.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, Effect, Stage},
     Open, Subject,
@@ -49,7 +50,7 @@ impl AgentLoop {
             Subject::Compaction(_) => self.uncompacted(error),
             Subject::Navigation(wish) => {
                 self.ws.reply(&wish.caller, Reply::Error(error));
-                self.proceed();
+                self.ws.then(Step::Proceed);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! look at one wait in line behind it, and so do messages of clients. Nothing of this is durable: a process that ends,
 //! or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
 
+use super::super::step::Step;
 use super::{
     super::{
         AgentLoop, Origin, Stage,
@@ -128,7 +129,7 @@ impl AgentLoop {
         };
         let holds = matches!(self.stage, Stage::Idle);
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
-        self.ask_hooks(Subject::Input(Box::new(offered)));
+        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
 
     pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -169,30 +170,32 @@ impl AgentLoop {
         if let Err(error) = taken {
             self.ws.reply(&caller, Reply::Error(error));
         }
-        self.go_on_after_input();
+        self.ws.then(Step::AfterInput);
     }
 
     /// A required hook could not look at an input: it is refused, and nothing of it is kept.
     pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
         self.ws.reply(&offered.caller, Reply::Error(error));
-        self.go_on_after_input();
+        self.ws.then(Step::AfterInput);
     }
 
     /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
-    fn go_on_after_input(&mut self) {
+    pub(in crate::agent_loop) fn go_on_after_input(&mut self) {
         if matches!(self.stage, Stage::Idle) {
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
-        self.next_in_line();
+        self.ws.then(Step::NextInLine);
     }
 
     /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
     pub(in crate::agent_loop) fn next_in_line(&mut self) {
-        while !matches!(self.stage, Stage::Done) && !self.looks_at_input() {
-            let Some(InLine { caller, command }) = self.hooks.line.pop_front() else { return };
-            self.note_waiting();
-            self.on_command(caller, command, None);
+        if matches!(self.stage, Stage::Done) || self.looks_at_input() {
+            return;
         }
+        let Some(InLine { caller, command }) = self.hooks.line.pop_front() else { return };
+        self.note_waiting();
+        self.ws.then(Step::Command(caller, Box::new(command)));
+        self.ws.then(Step::NextInLine);
     }
 
     /// The user does not want the input that hooks look at. Those behind it are looked at next.

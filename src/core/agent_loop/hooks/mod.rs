@@ -34,7 +34,7 @@ pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
 use self::subject::check_answer;
-use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, prompt::done};
+use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, prompt::done, step::Step};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
@@ -111,7 +111,7 @@ impl AgentLoop {
             self.hooks.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client offers it no more");
-            self.on_hook_answer(&call_id, Err(fault));
+            self.ws.then(Step::HookLate { call_id, is_sent: false, fault });
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl AgentLoop {
             self.note_waiting();
             return;
         }
-        self.hooked(subject);
+        self.ws.then(Step::Hooked(subject));
     }
 
     fn call_hook(
@@ -366,11 +366,16 @@ impl AgentLoop {
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
         let over: Vec<(CallId, bool, HookFault)> = self.hooks.chains.iter().filter(over).map(told).collect();
         for (call_id, is_sent, fault) in over {
-            if is_sent {
-                self.ws.out.push(Effect::CancelHook(call_id.clone()));
-            }
-            self.on_hook_answer(&call_id, Err(fault));
+            self.ws.then(Step::HookLate { call_id, is_sent, fault });
         }
+    }
+
+    /// A hook is not waited for any more.
+    pub(super) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
+        if is_sent {
+            self.ws.out.push(Effect::CancelHook(call_id.clone()));
+        }
+        self.on_hook_answer(&call_id, Err(fault));
     }
 
     /// Asks those hooks no more whose subject is such, and hands back what they were asked about.

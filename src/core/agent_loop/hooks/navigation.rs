@@ -1,5 +1,6 @@
 //! Hooks before a move in the tree.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, annotate::check_name, commands::Caller, instructions::check_replaced, navigate::Ask},
     Chain, Subject,
@@ -114,7 +115,7 @@ impl AgentLoop {
         };
         if let Err(error) = gone {
             self.ws.reply(&caller, Reply::Error(error));
-            self.proceed();
+            self.ws.then(Step::Proceed);
         }
     }
 

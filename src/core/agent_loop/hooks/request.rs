@@ -1,5 +1,6 @@
 //! Hooks around a request: the beginning of its turn, the envelope before and after.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, Stage, turn::appended},
     Added, Subject,
@@ -69,20 +70,16 @@ impl AgentLoop {
     /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
     /// was gone on with.
     pub(in crate::agent_loop) fn before_request(&mut self) -> bool {
-        let of_turn = self.turn.of(&self.ws.session.state);
-        if !std::mem::replace(&mut of_turn.started, true) {
-            if self.ws.has_hooks(HookPoint::BeforeAgentStart, None) {
-                let start = self.start_subject();
-                self.ask_hooks(Subject::Start(Box::new(start)));
-                return true;
-            }
+        let starts = !std::mem::replace(&mut self.turn.of(&self.ws.session.state).started, true);
+        if starts && self.ws.has_hooks(HookPoint::BeforeAgentStart, None) {
+            let start = self.start_subject();
+            self.ws.then(Step::Ask(Subject::Start(Box::new(start))));
+            return true;
         }
-        let of_turn = self.turn.of(&self.ws.session.state);
-        if !std::mem::replace(&mut of_turn.before_request, true) {
-            if self.ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
-                self.ask_hooks(Subject::BeforeRequest);
-                return true;
-            }
+        let is_next = !std::mem::replace(&mut self.turn.of(&self.ws.session.state).before_request, true);
+        if is_next && self.ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
+            self.ws.then(Step::Ask(Subject::BeforeRequest));
+            return true;
         }
         false
     }
@@ -92,7 +89,7 @@ impl AgentLoop {
         let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.ws.context() };
-            self.ask_hooks(Subject::Ephemeral(Box::new(overlay)));
+            self.ws.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
         } else {
             self.ws.prompt.carried.added = Added::default();
         }
@@ -103,7 +100,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
         let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
-            self.ask_hooks(Subject::TurnEnd(Ended { finish_reason }));
+            self.ws.then(Step::Ask(Subject::TurnEnd(Ended { finish_reason })));
         }
         asks
     }
@@ -194,7 +191,7 @@ impl AgentLoop {
             self.ws.prompt.carried.of_turn = Some(TurnPrompt { text: start.system_prompt, hook });
             self.ws.refresh_fixed();
         }
-        self.proceed();
+        self.ws.then(Step::Proceed);
     }
 
     pub(super) fn take_transform(
@@ -317,7 +314,7 @@ impl AgentLoop {
         if self.reseed_due || !is_same {
             // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
             // for a request that is not made.
-            self.proceed();
+            self.ws.then(Step::Proceed);
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;

@@ -1,5 +1,6 @@
 //! Hooks on what a tool answered: `tool_result` on its output, then `message` on the message that the model would get.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, commands::Caller, prompt::done, turn::appended},
     Subject,
@@ -111,13 +112,13 @@ impl AgentLoop {
         if !self.ws.has_hooks(HookPoint::ToolResult, None) {
             given.as_message = Some(self.ws.ids.next_id());
         }
-        self.ask_hooks(Subject::Result(Box::new(given)));
+        self.ws.then(Step::Ask(Subject::Result(Box::new(given))));
     }
 
     pub(super) fn result_seen(&mut self, mut given: Given) {
         if given.as_message.is_none() && self.ws.has_hooks(HookPoint::Message, None) {
             given.as_message = Some(self.ws.ids.next_id());
-            self.ask_hooks(Subject::Result(Box::new(given)));
+            self.ws.then(Step::Ask(Subject::Result(Box::new(given))));
         } else {
             self.write_result(given);
         }

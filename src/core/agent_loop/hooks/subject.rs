@@ -1,6 +1,7 @@
 //! What hooks are asked about: how each subject is told, what an answer makes of it, and what goes on once all were
 //! asked.
 
+use super::super::step::Step;
 use super::{
     super::{AgentLoop, Stage},
     ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
@@ -127,14 +128,14 @@ impl AgentLoop {
     }
 
     /// All hooks of a point were asked.
-    pub(super) fn hooked(&mut self, subject: Subject) {
+    pub(in crate::agent_loop) fn hooked(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
             self.stage = Stage::Idle;
         }
         match subject {
             Subject::Start(start) => self.started(*start),
             Subject::Input(offered) => self.input_seen(*offered),
-            Subject::BeforeRequest => self.proceed(),
+            Subject::BeforeRequest => self.ws.then(Step::Proceed),
             Subject::Ephemeral(overlay) => self.overlaid(*overlay),
             Subject::TurnEnd(ended) => self.ended(ended),
             Subject::Answer(whole) => self.on_whole_answer(*whole),
