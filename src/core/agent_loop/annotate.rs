@@ -74,7 +74,7 @@ impl AgentLoop {
         let mut records = Vec::new();
         if set.model != self.ws.session.state.model {
             settings.learned_window_tokens = None;
-            self.compaction.carried.seen = super::compact::Seen::default();
+            self.compaction.carried.seen = super::compaction::Seen::default();
             let change = ModelChange { provider: None, model: set.model.clone() };
             records.push(self.record(caller, EntryData::ModelChange(change)));
         }

@@ -1,7 +1,7 @@
 //! What clients ask of a session: one arm a command.
 
 use super::step::Step;
-use super::{AgentLoop, Mark, Origin, Stage, fail::cancelled, navigate::Ask};
+use super::{AgentLoop, Mark, Origin, Stage, compaction::fail::cancelled, navigation::Ask};
 use crate::{
     context::window::TOKENS_MAX,
     session::{Place, fingerprint::withheld},

@@ -6,42 +6,28 @@
 //! A loop has a generation. It is built only from what the tree says ([`AgentLoop::seeded`]) and torn down at every
 //! compaction, navigation, model or strategy change, so it can be dropped at any moment and made again, here or after a
 //! crash, and the next request is the same. Answers to requests of an older loop carry request ids that no later loop
-//! knows: they are late words, expected and dropped.
+//! knows: they are stale responses, expected and dropped.
 //!
-//! - `commands`: what clients ask; `queue`: what waits; `navigate`: moving about in the tree; `annotate`: names and
-//!   data
-//! - `turn`: asking the model; `overflow`: when it refuses or fails; `tools`: calling tools
-//! - `plan`: whether and how to compact; `compact`: a compaction at work, in the background or waited for; `commit`:
-//!   writing what it came to; `held`: keeping it until it is due; `fail`: one that comes to nothing; `preview`: looking
-//!   at one first; `keep`: pins, and taking a compaction back
-//! - `hooks`: asking code of others' at defined points
-//! - `made_of`: what a request consists of, compiled and counted
-//! - `receipts`: what each request shares with the one before it
-//! - `weight`: which inputs take long
-//! - `instructions`: what summaries are asked to look at
-//! - `info`: the meter, the report and the snapshot; `shown`: what the next request would send
+//! The kernel in this file holds the machines, each in a folder of its own, and takes one input after another:
+//!
+//! - `turn`: the running turn: asking the model, calling its tools, inputs that wait
+//! - `compaction`: preparing, making, holding and committing compactions; previews, pins, undoing
+//! - `hooks`: asking hooks at fixed points; the roster says which
+//! - `navigation`: moving about in the tree
+//! - `prompt`: what the next request consists of and what it costs; read by all
+//! - `workspace`: what every machine works on; `step`: what a machine says should happen next
+//! - `commands`: which machine takes a command; `annotate`: names, data and settings that clients write
 
 mod annotate;
 mod commands;
-mod commit;
-mod compact;
+mod compaction;
 mod deployment;
-mod fail;
-mod held;
 mod hooks;
-mod instructions;
 pub mod io;
-mod keep;
-mod navigate;
-mod overflow;
-mod plan;
-mod preview;
+mod navigation;
 mod prompt;
-mod queue;
 mod step;
-mod tools;
 mod turn;
-mod weight;
 mod workspace;
 
 #[cfg(test)]
@@ -49,19 +35,17 @@ mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
+pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, pins_without, undo_target};
 pub use deployment::{Deployment, Summaries};
-pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
-pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use prompt::{Snapshot, usage_percent};
-pub use tools::{TOOLS_MAX, Tools, check_offers};
+pub use turn::{TOOLS_MAX, Tools, check_offers};
 
-use compact::Compaction;
+use compaction::Compaction;
 use hooks::{Hooks, Roster};
-use navigate::Navigation;
+use navigation::Navigation;
 use step::Step;
-use tools::SentTools;
-use turn::Turn;
+use turn::{Turn, tools::SentTools};
 use workspace::Workspace;
 
 use crate::{
@@ -88,7 +72,7 @@ pub struct Seed {
     prompt: prompt::Carried,
     roster: Roster,
     turn: turn::Carried,
-    compaction: compact::Carried,
+    compaction: compaction::Carried,
     hooks: hooks::Carried,
 }
 
@@ -107,7 +91,7 @@ impl Seed {
             prompt,
             roster: Roster::default(),
             turn: turn::Carried::default(),
-            compaction: compact::Carried::default(),
+            compaction: compaction::Carried::default(),
             hooks: hooks::Carried::default(),
         }
     }
@@ -129,7 +113,7 @@ enum Stage {
     /// Waiting for the compaction at work.
     Compacting,
     /// The model is summarising the branch that a client leaves.
-    Leaving { request: RequestId, leaving: Box<navigate::Move> },
+    Leaving { request: RequestId, leaving: Box<navigation::Move> },
     /// The next loop is being seeded; this one does nothing more.
     Done,
 }

@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Deadline, Stage, tools::SentTools, turn::appended},
+    super::{AgentLoop, Deadline, Stage, turn::appended, turn::tools::SentTools},
     Subject,
     request::ANOTHER_ROLE,
 };

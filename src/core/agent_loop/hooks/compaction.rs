@@ -4,9 +4,9 @@ use super::super::step::Step;
 use super::{
     super::{
         AgentLoop, Stage,
-        compact::{Running, Use},
-        held::Source,
-        instructions::check_replaced,
+        compaction::held::Source,
+        compaction::instructions::check_replaced,
+        compaction::job::{Running, Use},
     },
     Subject,
     request::refused,

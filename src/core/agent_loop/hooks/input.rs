@@ -10,7 +10,7 @@ use super::{
     super::{
         AgentLoop, Origin, Stage,
         commands::Caller,
-        queue::{How, Said},
+        turn::queue::{How, Said},
     },
     Chain, Subject,
     request::{ANOTHER_ROLE, refused},

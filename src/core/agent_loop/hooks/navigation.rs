@@ -2,7 +2,9 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, annotate::check_name, commands::Caller, instructions::check_replaced, navigate::Ask},
+    super::{
+        AgentLoop, annotate::check_name, commands::Caller, compaction::instructions::check_replaced, navigation::Ask,
+    },
     Chain, Subject,
     compaction::check_summary,
     request::refused,

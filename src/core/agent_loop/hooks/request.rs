@@ -6,7 +6,7 @@ use super::{
     Added, Subject,
 };
 use crate::{
-    agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, queue::custom_parts},
+    agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, turn::queue::custom_parts},
     context::{
         Context,
         causes::Cause,

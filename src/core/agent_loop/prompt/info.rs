@@ -151,7 +151,7 @@ impl AgentLoop {
         let compaction = match &self.stage {
             Stage::Leaving { leaving, .. } => Some(RunningCompaction {
                 job_id: leaving.job.order.job_id.clone(),
-                phase: super::super::navigate::PHASE.to_owned(),
+                phase: super::super::navigation::PHASE.to_owned(),
                 background: false,
             }),
             _ => self.shown_compaction(),

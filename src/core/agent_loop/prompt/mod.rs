@@ -11,7 +11,7 @@ pub use info::{Snapshot, usage_percent};
 pub(in crate::agent_loop) use info::{done, session_updated};
 pub(in crate::agent_loop) use receipts::Receipts;
 
-use super::{hooks::Added, tools::Tools, workspace::Workspace};
+use super::{hooks::Added, turn::tools::Tools, workspace::Workspace};
 use crate::{
     context::{
         Context, RequestCount,

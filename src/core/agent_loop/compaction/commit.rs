@@ -1,7 +1,7 @@
 //! Committing what a compaction came to: one appended entry, where what it has read still stands. It replaces exactly what
 //! was read and keeps everything said since.
 
-use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, turn::appended};
+use crate::agent_loop::{AgentLoop, Effect, Stage, compaction::fail::unused, compaction::job::Ready, turn::appended};
 use crate::{
     context::{
         RequestCount,
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 impl AgentLoop {
     /// Commits what waited for a place between two requests. `false`: it came to nothing.
-    pub(super) fn commit_ready(&mut self, ready: Ready) -> bool {
+    pub(in crate::agent_loop) fn commit_ready(&mut self, ready: Ready) -> bool {
         self.commit(ready).is_ok()
     }
 
@@ -29,7 +29,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// Why it came to nothing; the clients were told.
-    pub(super) fn commit(&mut self, ready: Ready) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn commit(&mut self, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
         if !self.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
@@ -101,7 +101,7 @@ impl AgentLoop {
     }
 
     /// Whether what a job has read is still what stands before what was said since.
-    pub(super) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
+    pub(in crate::agent_loop) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.ws.session.tree.path();
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
         self.ws.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
@@ -126,7 +126,7 @@ impl AgentLoop {
     }
 
     /// What was said and pinned while the job was at work stays.
-    pub(super) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
+    pub(in crate::agent_loop) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
         let path = self.ws.session.tree.path();
         if outcome.first_kept.is_none() {
             // Of what was read nothing is the tail: it begins with what was said since.
@@ -140,7 +140,7 @@ impl AgentLoop {
     }
 
     /// The compaction's entry and what the pending request would cost with it.
-    pub(super) fn would_be(
+    pub(in crate::agent_loop) fn would_be(
         &self,
         basis: &Basis,
         outcome: &Outcome,
@@ -179,7 +179,7 @@ impl AgentLoop {
     }
 
     /// The tree as it would be.
-    pub(super) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
+    pub(in crate::agent_loop) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.ws.session.tree.clone();
         tree.append(Arc::new(Node::counted(entry, &self.ws.prompt.counter)));
         tree.clear(cleared, &self.ws.prompt.counter);

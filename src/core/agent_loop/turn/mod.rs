@@ -1,10 +1,16 @@
 //! A turn: from a user message until the loop is idle again, one request after another.
 
-use super::step::{Counted, Step};
-use super::workspace::Workspace;
-use super::{
-    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, held::Need, hooks::Whole,
-    prompt::session_updated, queue::Said,
+mod overflow;
+pub(super) mod queue;
+pub(super) mod tools;
+
+pub use tools::{TOOLS_MAX, Tools, check_offers};
+
+use crate::agent_loop::step::{Counted, Step};
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
+    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, compaction::held::Need, hooks::Whole,
+    prompt::session_updated, turn::queue::Said,
 };
 use crate::{
     context::{
@@ -31,41 +37,41 @@ use std::collections::BTreeMap;
 
 /// The running turn.
 #[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) carried: Carried,
+pub(in crate::agent_loop) struct Turn {
+    pub(in crate::agent_loop) carried: Carried,
     /// When the tool calls that wait fail.
-    pub(super) deadlines: BTreeMap<CallId, Deadline>,
+    pub(in crate::agent_loop) deadlines: BTreeMap<CallId, Deadline>,
     /// The user was told that the window is nearly full.
-    pub(super) warned: bool,
+    pub(in crate::agent_loop) warned: bool,
     /// What was said in the middle of the turn is to be counted and told.
-    pub(super) meter_due: bool,
+    pub(in crate::agent_loop) meter_due: bool,
     /// The count that was told last in the middle of a turn, and when.
-    pub(super) metered: Option<(u64, Timestamp)>,
+    pub(in crate::agent_loop) metered: Option<(u64, Timestamp)>,
 }
 
 /// How far the running turn is with its hooks. It goes from loop to loop, so that a compaction in between asks none of
 /// them twice.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(in crate::agent_loop) struct Carried {
     /// The turn that this is about.
     turn: Option<TurnId>,
     /// The hooks of its beginning were asked.
-    pub(super) started: bool,
+    pub(in crate::agent_loop) started: bool,
     /// The hooks before the next request were asked.
-    pub(super) before_request: bool,
+    pub(in crate::agent_loop) before_request: bool,
     /// What an answer cost that is not stored yet, since hooks look at it.
-    pub(super) looked_at_usage: Option<Usage>,
+    pub(in crate::agent_loop) looked_at_usage: Option<Usage>,
     /// The hooks that were asked for the request to come.
-    pub(super) runs: Vec<HookRun>,
+    pub(in crate::agent_loop) runs: Vec<HookRun>,
 }
 
 impl Turn {
-    pub(super) fn new(carried: Carried) -> Self {
+    pub(in crate::agent_loop) fn new(carried: Carried) -> Self {
         Self { carried, deadlines: BTreeMap::new(), warned: false, meter_due: false, metered: None }
     }
 
     /// How far the running turn is with its hooks; what is known of an earlier turn is forgotten.
-    pub(super) fn of(&mut self, state: &SessionState) -> &mut Carried {
+    pub(in crate::agent_loop) fn of(&mut self, state: &SessionState) -> &mut Carried {
         let running = state.turn.as_ref().map(|turn| &turn.turn_id);
         if self.carried.turn.as_ref() != running {
             self.carried = Carried { turn: running.cloned(), ..Carried::default() };
@@ -76,7 +82,7 @@ impl Turn {
 
 impl AgentLoop {
     /// Writes what the user said and begins a turn on it.
-    pub(super) fn start_turn(&mut self, caller: Caller, said: Said) {
+    pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
         let turn_id: TurnId = self.ws.ids.next_id();
         let as_of_seq = self.ws.session.state.seq;
         let Said { entry_id, parts } = said;
@@ -99,7 +105,7 @@ impl AgentLoop {
     }
 
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
-    pub(super) fn request(&mut self) {
+    pub(in crate::agent_loop) fn request(&mut self) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         if self.before_request() {
             return;
@@ -133,7 +139,7 @@ impl AgentLoop {
     }
 
     /// Sends the next request of the running turn as it was counted, unless a compaction was begun for it.
-    pub(super) fn send_counted(&mut self, counted: Counted) {
+    pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
         let Counted { context, count, is_due } = counted;
         // Where what is held cannot be made again it is committed as it is.
         if self.is_held_up() || is_due && self.compaction.running.is_none() && self.commit_held(Need::Due) {
@@ -151,7 +157,7 @@ impl AgentLoop {
     }
 
     /// Sends the next request of the running turn.
-    pub(super) fn send(&mut self, context: &Context) {
+    pub(in crate::agent_loop) fn send(&mut self, context: &Context) {
         let Some(turn) = &self.ws.session.state.turn else { return };
         // Between two rounds; how full it is before the first the end of the turn before has told.
         self.turn.meter_due |= turn.answers > 0;
@@ -200,7 +206,7 @@ impl AgentLoop {
     }
 
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
-    pub(super) fn on_answer(&mut self, answer: Answer) {
+    pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         if self.ws.session.state.turn.is_none() {
             return;
@@ -268,7 +274,7 @@ impl AgentLoop {
     }
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
-    pub(super) fn on_stopped(&mut self, shown: Vec<Part>) {
+    pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
         let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
         };
@@ -297,7 +303,7 @@ impl AgentLoop {
     }
 
     /// Ends the running turn before its answer, `cancelled` or `interrupted`; open calls get a result that says so.
-    pub(super) fn end_turn(&mut self, status: TurnStatus) {
+    pub(in crate::agent_loop) fn end_turn(&mut self, status: TurnStatus) {
         let error = (status == TurnStatus::Interrupted).then(|| {
             ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
         });
@@ -306,7 +312,7 @@ impl AgentLoop {
     }
 
     /// Ends the running turn and goes on to what waits.
-    pub(super) fn finish_turn(
+    pub(in crate::agent_loop) fn finish_turn(
         &mut self,
         status: TurnStatus,
         finish_reason: Option<StopReason>,
@@ -353,7 +359,7 @@ impl AgentLoop {
 
     /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
     /// running is no more.
-    pub(super) fn recover(&mut self) {
+    pub(in crate::agent_loop) fn recover(&mut self) {
         if self.ws.session.state.seq == 0 {
             let state = self.ws.session.state.clone();
             let founding = session_updated(|updated| {
@@ -375,7 +381,7 @@ impl AgentLoop {
 
     /// Nothing more is begun. What is accepted may end; what is not accepted yet is refused at once, so that nobody
     /// waits for its hooks.
-    pub(super) fn on_hold(&mut self, error: &ErrorBody) {
+    pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
         self.holding = true;
         let held_by_input = matches!(self.stage, Stage::Hooking);
         self.refuse_inputs(error);
@@ -385,7 +391,7 @@ impl AgentLoop {
     }
 
     /// The session ends what it does.
-    pub(super) fn on_stop(&mut self, error: Box<ErrorBody>) {
+    pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
         self.holding = true;
         self.refuse_inputs(&error);
         self.ending = Some(error);
@@ -401,12 +407,12 @@ impl AgentLoop {
     }
 
     /// What a command is told that is not waited for any more: why the session stops, else this.
-    pub(super) fn ending_or(&self, error: ErrorBody) -> Reply {
+    pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
         Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Stops whatever the running turn is doing.
-    pub(super) fn stop_turn(&mut self, status: TurnStatus) {
+    pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Asking { request, item, asked } => {
                 self.ws.out.push(Effect::CancelModel(request));
@@ -441,12 +447,12 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    pub(super) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+    pub(in crate::agent_loop) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
 
     /// Learns from a report, here and for the sessions to come.
-    pub(super) fn calibrate(&mut self, model: &str, report: Report) {
+    pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
         if self.prompt.counter.estimator() != Estimator::Own {
             return;
         }
@@ -461,23 +467,23 @@ impl Deadline {
     /// How far progress may move a deadline, in multiples of the tool's own limit.
     const STRETCH_MAX: u64 = 10;
 
-    pub(super) fn after(now: Timestamp, timeout_ms: u64) -> Self {
+    pub(in crate::agent_loop) fn after(now: Timestamp, timeout_ms: u64) -> Self {
         let at_most = now.plus_millis(timeout_ms.saturating_mul(Self::STRETCH_MAX));
         Self { at: now.plus_millis(timeout_ms), at_most, timeout_ms }
     }
 
-    pub(super) fn moved(self, now: Timestamp) -> Self {
+    pub(in crate::agent_loop) fn moved(self, now: Timestamp) -> Self {
         Self { at: now.plus_millis(self.timeout_ms).min(self.at_most), ..self }
     }
 
     /// The same after it stood still for so long.
-    pub(super) fn later(self, millis: u64) -> Self {
+    pub(in crate::agent_loop) fn later(self, millis: u64) -> Self {
         Self { at: self.at.plus_millis(millis), at_most: self.at_most.plus_millis(millis), ..self }
     }
 }
 
 /// The event that an entry was appended.
-pub(super) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
+pub(in crate::agent_loop) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
     Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
 }
 

@@ -1,10 +1,10 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
-use super::workspace::Workspace;
-use super::{
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
     AgentLoop, Asked, Effect, Stage,
-    compact::Use,
-    held::Need,
+    compaction::held::Need,
+    compaction::job::Use,
     prompt::{session_updated, usage_percent},
 };
 use crate::{
@@ -26,7 +26,7 @@ const SUSPECT_PERCENT: u64 = 20;
 
 impl AgentLoop {
     /// The request failed: compact once if it was too large, otherwise the turn ends.
-    pub(super) fn on_fault(&mut self, fault: &ModelFault) {
+    pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
         let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         self.ws.prompt.carried.receipts.failed();
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
@@ -88,7 +88,7 @@ impl AgentLoop {
 
     /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
     /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
-    pub(super) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
+    pub(in crate::agent_loop) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
         let window = self.ws.window_tokens();
         let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
             return;
@@ -103,7 +103,7 @@ impl AgentLoop {
     }
 
     /// Why a request cannot be sent, which parts take how many tokens, and what would help.
-    pub(super) fn does_not_fit(&self, count: &RequestCount, window: u64) -> ErrorBody {
+    pub(in crate::agent_loop) fn does_not_fit(&self, count: &RequestCount, window: u64) -> ErrorBody {
         let context = self.ws.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);
@@ -145,7 +145,7 @@ impl AgentLoop {
 
 impl Workspace {
     /// Remembers, for this session, a window that is smaller than the one in use.
-    pub(super) fn remember_window(&mut self, tokens: u64) {
+    pub(in crate::agent_loop) fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
         if tokens >= self.window_tokens() {
             return;
@@ -156,7 +156,7 @@ impl Workspace {
     }
 
     /// Refuses input that no compaction could make room for.
-    pub(super) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
         mix.add_message(&self.prompt.counter.message(&message));

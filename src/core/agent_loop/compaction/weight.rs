@@ -1,7 +1,7 @@
 //! Which inputs take long: those that may stage a compaction of a long context, or take its summary. Whoever runs the
 //! loop gives them a thread of their own.
 
-use super::{AgentLoop, Input};
+use crate::agent_loop::{AgentLoop, Input};
 use reseed_protocol::command::Command;
 
 /// Estimated tokens of a context from which on a compaction of it takes about two milliseconds of processor time.

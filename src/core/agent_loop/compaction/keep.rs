@@ -1,6 +1,6 @@
 //! What stays and what comes back: pins, and taking a compaction back.
 
-use super::{
+use crate::agent_loop::{
     AgentLoop, Effect, Stage,
     commands::Caller,
     prompt::{done, session_updated},
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub const PINS_MAX: usize = 200;
 
 impl AgentLoop {
-    pub(super) fn on_pin_entry(
+    pub(in crate::agent_loop) fn on_pin_entry(
         &mut self,
         caller: &Caller,
         pin: &PinEntry,
@@ -67,7 +67,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
         let mut pins = self.ws.session.state.pins.clone();
         let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
@@ -80,7 +80,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_undo_compaction(
+    pub(in crate::agent_loop) fn on_undo_compaction(
         &mut self,
         caller: &Caller,
         undo: &UndoCompaction,

@@ -1,6 +1,6 @@
 //! Instructions for summaries: whoever gives them, they are taken whole or refused.
 
-use super::AgentLoop;
+use crate::agent_loop::AgentLoop;
 use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
@@ -12,7 +12,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `invalid_field` where they are too long, `missing_field` where they should replace the prompt and are blank.
-    pub(super) fn wanted(
+    pub(in crate::agent_loop) fn wanted(
         &self,
         instructions: Option<String>,
         replace: Option<bool>,
@@ -26,7 +26,7 @@ impl AgentLoop {
     }
 
     /// Says why instructions are too long, if they are.
-    pub(super) fn too_long(&self, instructions: &str) -> Option<String> {
+    pub(in crate::agent_loop) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
             return Some(format!("`instructions` has {bytes} bytes, it may have {INSTRUCTIONS_BYTES_MAX}; shorten it"));
@@ -45,7 +45,10 @@ impl AgentLoop {
 }
 
 /// Instructions that take the place of the server's own must be there.
-pub(super) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) -> Result<(), ErrorBody> {
+pub(in crate::agent_loop) fn check_replaced(
+    instructions: Option<&str>,
+    replace: Option<bool>,
+) -> Result<(), ErrorBody> {
     if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
         let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));

@@ -1,10 +1,10 @@
 //! Looking at a compaction before it is made: `preview_compact`, then `manual_compact { previewId }`.
 
-use super::step::Step;
-use super::{
+use crate::agent_loop::step::Step;
+use crate::agent_loop::{
     AgentLoop, Stage,
     commands::Caller,
-    compact::{Ready, Use},
+    compaction::job::{Ready, Use},
     prompt::done,
 };
 use crate::{
@@ -28,7 +28,7 @@ const PREVIEW_MILLIS: u64 = 600_000;
 
 /// A compaction that was shown and may be applied.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(in crate::agent_loop) struct Prepared {
     basis: Box<Basis>,
     outcome: Box<Outcome>,
     /// The compaction that was held and that it was made from.
@@ -39,17 +39,17 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Its name on the wire.
     #[must_use]
-    pub(super) fn id(&self) -> &JobId {
+    pub(in crate::agent_loop) fn id(&self) -> &JobId {
         &self.basis.order.job_id
     }
 
-    pub(super) fn basis(&self) -> &Basis {
+    pub(in crate::agent_loop) fn basis(&self) -> &Basis {
         &self.basis
     }
 }
 
 impl AgentLoop {
-    pub(super) fn on_manual_compact(
+    pub(in crate::agent_loop) fn on_manual_compact(
         &mut self,
         caller: &Caller,
         compact: ManualCompact,
@@ -95,7 +95,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_preview_compact(
+    pub(in crate::agent_loop) fn on_preview_compact(
         &mut self,
         caller: &Caller,
         preview: PreviewCompact,
@@ -145,7 +145,7 @@ impl AgentLoop {
     }
 
     /// Whether an order asks for nothing but a compaction: what is held is one.
-    pub(super) fn is_plain(&self, order: &Order) -> bool {
+    pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
         let own_strategy = order.strategy.is_none_or(|name| name == self.ws.manager.name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
     }
@@ -171,7 +171,13 @@ impl AgentLoop {
 
     /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
     /// now.
-    pub(super) fn show_preview(&mut self, caller: &Caller, basis: Basis, outcome: Box<Outcome>, merges: bool) {
+    pub(in crate::agent_loop) fn show_preview(
+        &mut self,
+        caller: &Caller,
+        basis: Basis,
+        outcome: Box<Outcome>,
+        merges: bool,
+    ) {
         let mut as_of_now = Outcome::clone(&outcome);
         self.keep_what_came(&basis, &mut as_of_now);
         let context = self.ws.context();
@@ -256,7 +262,8 @@ impl AgentLoop {
     /// or for hooks, inputs and tools' answers that hooks look at.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
-        let preview = self.compaction.running.as_ref().and_then(super::compact::Running::preview_of);
+        let preview =
+            self.compaction.running.as_ref().and_then(crate::agent_loop::compaction::job::Running::preview_of);
         let looked_at = self.results_looked_at().chain(self.inputs_waiting()).cloned();
         self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
     }

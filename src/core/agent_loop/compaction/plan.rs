@@ -1,10 +1,10 @@
 //! Whether to compact, and how: what the strategy says, what the guards allow, what fits into the window.
 
-use super::workspace::Workspace;
-use super::{
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
     AgentLoop, Stage,
-    compact::Use,
-    held::{Need, Source},
+    compaction::held::{Need, Source},
+    compaction::job::Use,
 };
 use crate::{
     context::{
@@ -29,7 +29,7 @@ use std::sync::Arc;
 impl AgentLoop {
     /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
     /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
-    pub(super) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
+    pub(in crate::agent_loop) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
         if self.compaction.running.is_some()
             || self.compaction.ready.is_some()
             || self.compaction.carried.ordered.is_some()
@@ -50,7 +50,7 @@ impl AgentLoop {
 
     /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
     /// next request is above the trigger already.
-    pub(super) fn prepare_idle(&mut self) {
+    pub(in crate::agent_loop) fn prepare_idle(&mut self) {
         if !matches!(self.stage, Stage::Idle) || self.ws.session.state.turn.is_some() {
             return;
         }
@@ -71,7 +71,7 @@ impl AgentLoop {
 
     /// The next request has to wait for room: on the compaction that is being made, or on one that begins now. `false`:
     /// there is none to wait for.
-    pub(super) fn wait_for_room(&mut self, count: &RequestCount) -> bool {
+    pub(in crate::agent_loop) fn wait_for_room(&mut self, count: &RequestCount) -> bool {
         if self.wait_for_running() {
             return true;
         }
@@ -95,7 +95,12 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `unknown_strategy`.
-    pub(super) fn steps(&self, tree: &SessionTree, context: &Context, order: &Order) -> Result<Vec<Step>, ErrorBody> {
+    pub(in crate::agent_loop) fn steps(
+        &self,
+        tree: &SessionTree,
+        context: &Context,
+        order: &Order,
+    ) -> Result<Vec<Step>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
                 let settings = self.ws.session.state.settings.strategy_settings.as_ref();
@@ -150,7 +155,11 @@ impl AgentLoop {
 
     /// The window that a compaction is planned for. A request that the provider refused as too large, or that ended
     /// without a word, was the whole window by itself, whatever we count.
-    pub(super) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
+    pub(in crate::agent_loop) fn planning_window(
+        &self,
+        trigger: CompactionTrigger,
+        tokens: impl FnOnce() -> u64,
+    ) -> u64 {
         let window = self.ws.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
@@ -159,7 +168,7 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
-    pub(super) fn start_job(
+    pub(in crate::agent_loop) fn start_job(
         &mut self,
         order: Order,
         use_: Use,
@@ -191,7 +200,13 @@ impl AgentLoop {
     }
 
     /// Stages the summary of a branch that is left.
-    pub(super) fn branch_job(&mut self, order: Order, context: &Context, cut: Cut, files: CompactionDetails) -> Job {
+    pub(in crate::agent_loop) fn branch_job(
+        &mut self,
+        order: Order,
+        context: &Context,
+        cut: Cut,
+        files: CompactionDetails,
+    ) -> Job {
         let (model, window_tokens, counter) = self.summariser();
         let around = Surroundings {
             model: &model,
@@ -254,7 +269,7 @@ impl AgentLoop {
     }
 
     /// The model that summarises, its window in units of our estimates, and how its texts are counted.
-    pub(super) fn summariser(&self) -> (String, u64, Counter) {
+    pub(in crate::agent_loop) fn summariser(&self) -> (String, u64, Counter) {
         let own = &self.ws.session.state.model;
         match self.ws.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
@@ -305,7 +320,7 @@ impl AgentLoop {
     }
 
     /// How summaries of this session are written.
-    pub(super) fn writing(&self) -> Writing {
+    pub(in crate::agent_loop) fn writing(&self) -> Writing {
         Writing { kind: self.ws.manager.options().summary_kind, ..self.ws.deployment.summaries.writing.clone() }
     }
 
@@ -326,17 +341,17 @@ impl Workspace {
     }
 
     /// The compaction that decides what the model sees.
-    pub(super) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
+    pub(in crate::agent_loop) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         compaction_in(self.session.tree.path())
     }
 
     /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
-    pub(super) fn in_estimates(&self, tokens: u64) -> u64 {
+    pub(in crate::agent_loop) fn in_estimates(&self, tokens: u64) -> u64 {
         scaled(tokens, 1.0 / self.prompt.calibration.factor()).max(1)
     }
 
     /// A number of our estimates in the model's tokens.
-    pub(super) fn in_tokens(&self, estimated: u64) -> u64 {
+    pub(in crate::agent_loop) fn in_tokens(&self, estimated: u64) -> u64 {
         scaled(estimated, self.prompt.calibration.factor())
     }
 }

@@ -4,15 +4,15 @@
 //! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
-use super::step::Step;
-use super::{
+use crate::agent_loop::step::Step;
+use crate::agent_loop::{
     AgentLoop, Effect, RequestId, Stage,
     annotate::check_name,
     commands::Caller,
     hooks::{BranchGiven, Subject, Wish},
     prompt::session_updated,
-    queue::Said,
     turn::appended,
+    turn::queue::Said,
 };
 use crate::{
     context::{
@@ -31,20 +31,20 @@ use reseed_protocol::{
 };
 
 /// The phase of a job that summarises a branch.
-pub(super) const PHASE: &str = "summarising_branch";
+pub(in crate::agent_loop) const PHASE: &str = "summarising_branch";
 
 /// Moves in the tree.
 #[derive(Debug, Default)]
-pub(super) struct Navigation {
+pub(in crate::agent_loop) struct Navigation {
     /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
-    pub(super) pinned_before_move: bool,
+    pub(in crate::agent_loop) pinned_before_move: bool,
 }
 
 /// A move that waits for the summary of the branch that it leaves.
 #[derive(Debug)]
-pub(super) struct Move {
-    pub(super) caller: Caller,
-    pub(super) job: Job,
+pub(in crate::agent_loop) struct Move {
+    pub(in crate::agent_loop) caller: Caller,
+    pub(in crate::agent_loop) job: Job,
     to: Goal,
 }
 
@@ -59,14 +59,14 @@ struct Goal {
 
 /// A turn that begins where a move arrives.
 #[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) turn_id: TurnId,
+pub(in crate::agent_loop) struct Ask {
+    pub(in crate::agent_loop) turn_id: TurnId,
     /// What is asked; absent for the question that stands there.
-    pub(super) said: Option<Said>,
+    pub(in crate::agent_loop) said: Option<Said>,
 }
 
 impl AgentLoop {
-    pub(super) fn on_navigate(
+    pub(in crate::agent_loop) fn on_navigate(
         &mut self,
         caller: &Caller,
         navigate: Navigate,
@@ -87,7 +87,7 @@ impl AgentLoop {
     }
 
     /// Moves to a place and begins a turn there, in one step.
-    pub(super) fn move_and_ask(
+    pub(in crate::agent_loop) fn move_and_ask(
         &mut self,
         caller: &Caller,
         navigate: Navigate,
@@ -109,7 +109,7 @@ impl AgentLoop {
     }
 
     /// Moves, or has the branch that is left summarised first.
-    pub(super) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
         let caller = &caller;
         let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
@@ -164,13 +164,13 @@ impl AgentLoop {
         }
     }
 
-    pub(super) fn on_branch_summary(&mut self, answer: &Answer) {
+    pub(in crate::agent_loop) fn on_branch_summary(&mut self, answer: &Answer) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         leaving.job.take(answer);
         self.next_branch_summary(leaving);
     }
 
-    pub(super) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
+    pub(in crate::agent_loop) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
         let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         let own = *leaving.job.model() == *self.ws.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
@@ -195,7 +195,7 @@ impl AgentLoop {
     }
 
     /// The summary of the branch is stopped; the session stays where it is.
-    pub(super) fn cancel_move(&mut self, request: RequestId, leaving: &Move) {
+    pub(in crate::agent_loop) fn cancel_move(&mut self, request: RequestId, leaving: &Move) {
         self.ws.out.push(Effect::CancelModel(request));
         let message = "the summary of the branch was cancelled; the session stands where it stood";
         self.stay(leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
@@ -295,7 +295,7 @@ impl AgentLoop {
 
     /// The move for whose place input is meant that comes meanwhile. A turn that is asked again goes on where it
     /// stands.
-    pub(super) fn meant_for(&self) -> Option<CommandId> {
+    pub(in crate::agent_loop) fn meant_for(&self) -> Option<CommandId> {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.stage {
             Stage::Leaving { leaving, .. } => is_retry(&leaving.to.ask),
@@ -316,7 +316,7 @@ impl AgentLoop {
     /// A command under the id of one that is at work: a move, an input or a tool's answer that hooks look at. The same
     /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it
     /// could write under an id that will be written.
-    pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
+    pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let leaving = match &mut self.stage {
             Stage::Leaving { leaving, .. } => Some(&mut leaving.caller),
             _ => None,

@@ -1,10 +1,10 @@
 //! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees.
 //! The context is as it was, and everybody is told why and what it took.
 
-use super::{
+use crate::agent_loop::{
     AgentLoop, Effect, Stage,
-    compact::{Running, Use},
-    held::Source,
+    compaction::held::Source,
+    compaction::job::{Running, Use},
 };
 use crate::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
@@ -14,7 +14,7 @@ use reseed_protocol::{
 
 /// What a compaction that came to nothing took.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(in crate::agent_loop) struct Spent {
     background: bool,
     duration_ms: u64,
     paused_ms: u64,
@@ -25,7 +25,12 @@ pub(super) struct Spent {
 
 impl AgentLoop {
     /// What a compaction took until now.
-    pub(super) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
+    pub(in crate::agent_loop) fn spent(
+        &self,
+        basis: &Basis,
+        background: bool,
+        waited_since: Option<Timestamp>,
+    ) -> Spent {
         Spent {
             background,
             duration_ms: basis.duration_ms(self.ws.now),
@@ -37,7 +42,7 @@ impl AgentLoop {
 
     /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
     /// preview: what was told to have come to nothing is never committed.
-    pub(super) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
+    pub(in crate::agent_loop) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
         if self.ws.is_held(&order.job_id) {
             spent.unused = self.ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
@@ -59,12 +64,12 @@ impl AgentLoop {
 
     /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns
     /// why it was done.
-    pub(super) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
+    pub(in crate::agent_loop) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
         self.end_running(&cancelled())
     }
 
     /// What the job at work has read, or has made, is no longer what the model sees.
-    pub(super) fn void_running(&mut self, why: &str) {
+    pub(in crate::agent_loop) fn void_running(&mut self, why: &str) {
         let message = format!("what the compaction had read is no longer what the model sees: {why}");
         self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
     }
@@ -104,21 +109,21 @@ impl AgentLoop {
     }
 
     /// Tells everybody that a compaction that was held is not used.
-    pub(super) fn tell_dropped(&mut self, held: &Held, error: ErrorBody) {
+    pub(in crate::agent_loop) fn tell_dropped(&mut self, held: &Held, error: ErrorBody) {
         let basis = held.basis();
         let spent = Spent { unused: held.outcome.usage.clone(), ..self.spent(&basis, true, None) };
         self.compaction_failed(&basis.order, spent, error);
     }
 
     /// The same of one whose record cannot be read.
-    pub(super) fn tell_unreadable(&mut self, job_id: JobId, error: ErrorBody) {
+    pub(in crate::agent_loop) fn tell_unreadable(&mut self, job_id: JobId, error: ErrorBody) {
         let order = Order::automatic(job_id, self.ws.manager.trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(&order, spent, error);
     }
 
     /// A client takes its order back before it was begun.
-    pub(super) fn cancel_ordered(&mut self) {
+    pub(in crate::agent_loop) fn cancel_ordered(&mut self) {
         if let Some(order) = self.compaction.carried.ordered.take() {
             self.compaction_failed(&order, Spent::default(), cancelled());
         }
@@ -126,11 +131,11 @@ impl AgentLoop {
 }
 
 /// Why a compaction that was held is not used.
-pub(super) fn unused(why: &str) -> ErrorBody {
+pub(in crate::agent_loop) fn unused(why: &str) -> ErrorBody {
     let message = format!("the compaction that was prepared is not used: {why}; the context is as it was");
     ErrorBody::new(ErrorCode::CompactionVoid, message)
 }
 
-pub(super) fn cancelled() -> ErrorBody {
+pub(in crate::agent_loop) fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
 }

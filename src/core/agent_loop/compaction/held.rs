@@ -4,8 +4,10 @@
 //! holds for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so
 //! after every input, and drops it otherwise.
 
-use super::workspace::Workspace;
-use super::{AgentLoop, Effect, Stage, compact::Ready, fail::unused, prompt::session_updated};
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
+    AgentLoop, Effect, Stage, compaction::fail::unused, compaction::job::Ready, prompt::session_updated,
+};
 use crate::{
     agent_loop::Summaries,
     context::{
@@ -23,7 +25,7 @@ use reseed_protocol::{
 
 /// Why a held compaction is to be committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(in crate::agent_loop) enum Need {
     /// The next request is above the trigger.
     Due,
     /// It is above the hard limit, too.
@@ -34,7 +36,7 @@ pub(super) enum Need {
 
 /// What a compaction is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(in crate::agent_loop) enum Source {
     /// What the model sees.
     Seen,
     /// The same, in the place of one that is held, which cost nothing to make: too much was said since.
@@ -48,7 +50,12 @@ impl AgentLoop {
     ///
     /// # Errors
     /// What it had read has changed meanwhile; the clients were told.
-    pub(super) fn hold(&mut self, basis: Basis, outcome: Box<Outcome>, remade: bool) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn hold(
+        &mut self,
+        basis: Basis,
+        outcome: Box<Outcome>,
+        remade: bool,
+    ) -> Result<(), ErrorBody> {
         let context = self.ws.context();
         let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
         let read_before = outcome.first_kept.clone().filter(is_seen);
@@ -86,7 +93,7 @@ impl AgentLoop {
     }
 
     /// What is held, as it is told when it is made and to a client that joins.
-    pub(super) fn shown_held(&self) -> Option<CompactionPrepared> {
+    pub(in crate::agent_loop) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.ws.session.held.as_ref()?;
         Some(self.prepared(held, &self.ws.count(&self.ws.context())))
     }
@@ -105,7 +112,7 @@ impl AgentLoop {
     }
 
     /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
-    pub(super) fn commit_held(&mut self, need: Need) -> bool {
+    pub(in crate::agent_loop) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return false };
         let before = self.ws.count(&self.ws.context());
@@ -143,7 +150,7 @@ impl AgentLoop {
 
     /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`:
     /// what is held will do, or nothing better can be made.
-    pub(super) fn source(&mut self, is_due: bool) -> Option<Source> {
+    pub(in crate::agent_loop) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
         let before = self.ws.count(&self.ws.context());
@@ -152,12 +159,12 @@ impl AgentLoop {
     }
 
     /// From what the compaction is made that somebody waits for: what is held does not do, where something is.
-    pub(super) fn source_now(&mut self) -> Source {
+    pub(in crate::agent_loop) fn source_now(&mut self) -> Source {
         self.source(true).unwrap_or(Source::Seen)
     }
 
     /// From what a compaction is made that a person ordered: from what is held where that needs merging.
-    pub(super) fn source_of(&mut self, order: &Order) -> Source {
+    pub(in crate::agent_loop) fn source_of(&mut self, order: &Order) -> Source {
         let merges = self.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
@@ -186,7 +193,7 @@ impl AgentLoop {
     }
 
     /// What is held, where it is what a person would get who asks for a compaction without saying more.
-    pub(super) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
+    pub(in crate::agent_loop) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
         let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
         let before = self.ws.count(&self.ws.context());
@@ -206,7 +213,7 @@ impl AgentLoop {
     }
 
     /// The tree as it would be with what is held.
-    pub(super) fn with_held(&self) -> Option<SessionTree> {
+    pub(in crate::agent_loop) fn with_held(&self) -> Option<SessionTree> {
         let held = self.ws.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
@@ -215,7 +222,7 @@ impl AgentLoop {
     }
 
     /// Drops what is held where what it has read, or what made it, has changed.
-    pub(super) fn check_held(&mut self) {
+    pub(in crate::agent_loop) fn check_held(&mut self) {
         if self.ws.session.state.held.is_none() || matches!(self.stage, Stage::Done) {
             return;
         }
@@ -233,7 +240,7 @@ impl AgentLoop {
     }
 
     /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
-    pub(super) fn drop_held(&mut self, error: ErrorBody) {
+    pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ws.session.state.held.clone() else { return };
         let ordered = self.compaction.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
         match (ordered, self.ws.session.held.clone()) {
@@ -256,7 +263,7 @@ impl AgentLoop {
     }
 
     /// Making it again came to nothing: it is not tried once more.
-    pub(super) fn keep_held_as_it_is(&mut self) {
+    pub(in crate::agent_loop) fn keep_held_as_it_is(&mut self) {
         let Some(held) = self.ws.session.held.as_ref().filter(|held| !held.remade) else { return };
         let record = Held { remade: true, ..Held::clone(held) }.record();
         self.ws.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
@@ -291,7 +298,7 @@ impl AgentLoop {
 
 impl Workspace {
     /// Whether this is the job of what is held.
-    pub(super) fn is_held(&self, job: &JobId) -> bool {
+    pub(in crate::agent_loop) fn is_held(&self, job: &JobId) -> bool {
         self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 }

@@ -1,8 +1,8 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
-use super::step::Step;
-use super::workspace::Workspace;
-use super::{AgentLoop, Stage, commands::Caller, hooks::Given, prompt::done, turn::appended};
+use crate::agent_loop::step::Step;
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{AgentLoop, Stage, commands::Caller, hooks::Given, prompt::done, turn::appended};
 use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
@@ -38,7 +38,7 @@ struct Offer {
 
 /// The tools as one request told the model of them, after patches: what the calls of its answer are held to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SentTools(Arc<Vec<ToolDefinition>>);
+pub(in crate::agent_loop) struct SentTools(Arc<Vec<ToolDefinition>>);
 
 /// Reads what a client offers.
 ///
@@ -82,14 +82,19 @@ impl Tools {
     }
 
     /// These definitions, as a request sends them.
-    pub(super) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
+    pub(in crate::agent_loop) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
         let is_whole_offer = *self.definitions == definitions;
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }
 
     /// Checks a call against what was sent. Returns the tool's own time limit in milliseconds, if it has one. What is
     /// wrong is told to the model, so that it can mend it.
-    pub(super) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Option<u64>, String> {
+    pub(in crate::agent_loop) fn check_call(
+        &self,
+        sent: &SentTools,
+        name: &str,
+        arguments: &str,
+    ) -> Result<Option<u64>, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
             let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
@@ -115,7 +120,7 @@ impl Tools {
 }
 
 impl AgentLoop {
-    pub(super) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
+    pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
         match check_offers(offers) {
             Ok(tools) => {
                 if tools.definitions() != self.ws.prompt.carried.tools.definitions() {
@@ -129,7 +134,7 @@ impl AgentLoop {
         }
     }
 
-    pub(super) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
+    pub(in crate::agent_loop) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
         let call = self.ws.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
             if self.was_answered(&result.call_id) {
@@ -157,7 +162,7 @@ impl AgentLoop {
 
     /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
     /// beginning and the end are kept, with a note between them.
-    pub(super) fn fitting_output(&self, output: String) -> String {
+    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
         let tokens_max = (self.ws.window_tokens() / 4).max(1);
         let tokens = self.ws.prompt.calibration.tokens(&Mix::of_text(&self.ws.prompt.counter.scripts(&output)));
         if tokens <= tokens_max {
@@ -168,7 +173,7 @@ impl AgentLoop {
         clip(&output, chars_max).into_owned()
     }
 
-    pub(super) fn after_results(&mut self) {
+    pub(in crate::agent_loop) fn after_results(&mut self) {
         if matches!(self.stage, Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
             self.ws.then(Step::Proceed);
         }
@@ -180,11 +185,11 @@ impl AgentLoop {
         })
     }
 
-    pub(super) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
+    pub(in crate::agent_loop) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
         if let Some(deadline) = self.on_hook_progress(&progress.call_id) {
             let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
             self.ws.reply(caller, done(None));
-            self.ws.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+            self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
             return;
         }
         let Some(deadline) = self.turn.deadlines.get_mut(&progress.call_id) else {
@@ -195,18 +200,18 @@ impl AgentLoop {
         *deadline = deadline.moved(self.ws.now);
         let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
         self.ws.reply(caller, done(None));
-        self.ws.out.push(super::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+        self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
 
     /// Time has passed.
-    pub(super) fn on_tick(&mut self) {
+    pub(in crate::agent_loop) fn on_tick(&mut self) {
         self.on_hook_tick();
         self.ws.then(Step::CompactionTick);
         self.ws.then(Step::ToolsTick);
     }
 
     /// Calls whose time is over get a result that says so.
-    pub(super) fn on_tools_tick(&mut self) {
+    pub(in crate::agent_loop) fn on_tools_tick(&mut self) {
         if !matches!(self.stage, Stage::AwaitingTools) {
             return;
         }
@@ -235,14 +240,14 @@ impl AgentLoop {
     }
 
     /// Tells the client that hosts a tool that nobody waits for its answer any more.
-    pub(super) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
+    pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
-        self.ws.out.push(super::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
+        self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
     }
 
     /// Results for the calls that are still open when their turn ends.
-    pub(super) fn drop_calls(&mut self, turn_id: &TurnId) -> Vec<Event> {
+    pub(in crate::agent_loop) fn drop_calls(&mut self, turn_id: &TurnId) -> Vec<Event> {
         self.turn.deadlines.clear();
         let mut leaf = self.ws.session.state.leaf.clone();
         let pending = self.ws.session.state.pending.clone();
@@ -261,7 +266,7 @@ impl AgentLoop {
 
 impl Workspace {
     /// A tool's answer as an entry under `parent`.
-    pub(super) fn result_entry(
+    pub(in crate::agent_loop) fn result_entry(
         &mut self,
         parent_id: Option<EntryId>,
         call_id: CallId,

@@ -2,15 +2,15 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
-use super::step::Step;
-use super::{
-    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, fail::Spent, held::Source, preview::Prepared,
+use crate::agent_loop::step::Step;
+use crate::agent_loop::{
+    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, compaction::fail::Spent,
+    compaction::held::Source,
 };
 use crate::{
     context::{
         RequestCount,
         compaction::{Basis, Job, Next, Order, Outcome, Tried},
-        guards::Guards,
     },
     model::{Answer, ModelFault, ModelRequest},
 };
@@ -23,54 +23,11 @@ use reseed_protocol::{
     reply::{Reply, RunningCompaction},
 };
 /// The phase of a job that summarises for a compaction.
-pub(super) const PHASE: &str = "summarising";
-
-/// The compaction at work, and what is known of compactions.
-#[derive(Debug)]
-pub(super) struct Compaction {
-    pub(super) carried: Carried,
-    /// The job at work, whether anybody waits for it or not.
-    pub(super) running: Option<Running>,
-    /// A compaction that is made and waits for a place between two requests.
-    pub(super) ready: Option<Box<Ready>>,
-    /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
-    /// fails is not asked for before every round of tools.
-    pub(super) gave_up: bool,
-}
-
-/// What goes from one loop to the next.
-#[derive(Debug, Default)]
-pub(super) struct Carried {
-    /// A compaction that was asked for and not yet begun.
-    pub(super) ordered: Option<Order>,
-    /// What was seen of the model's window.
-    pub(super) seen: Seen,
-    /// How automatic compaction went.
-    pub(super) guards: Guards,
-    /// A compaction that was previewed and may be applied.
-    pub(super) preview: Option<Box<Prepared>>,
-}
-
-/// What requests of a session showed of its model's window, as long as the session stays in memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// The largest count that was answered.
-    pub(super) answered_tokens_max: u64,
-    /// The count of a request that ended without a word and is being compacted for.
-    pub(super) empty_tokens: Option<u64>,
-    /// The count of the last such request whose question was answered once it was smaller.
-    pub(super) too_large_tokens: Option<u64>,
-}
-
-impl Compaction {
-    pub(super) fn new(carried: Carried) -> Self {
-        Self { carried, running: None, ready: None, gave_up: false }
-    }
-}
+pub(in crate::agent_loop) const PHASE: &str = "summarising";
 
 /// What a job is made for.
 #[derive(Debug, Clone)]
-pub(super) enum Use {
+pub(in crate::agent_loop) enum Use {
     /// To be committed; in the background, turns go on meanwhile.
     Commit { background: bool },
     /// To be looked at by this client.
@@ -79,31 +36,31 @@ pub(super) enum Use {
 
 /// A job at work.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) request: RequestId,
-    pub(super) job: Box<Job>,
-    pub(super) use_: Use,
+pub(in crate::agent_loop) struct Running {
+    pub(in crate::agent_loop) request: RequestId,
+    pub(in crate::agent_loop) job: Box<Job>,
+    pub(in crate::agent_loop) use_: Use,
     /// It was begun while turns went on.
-    pub(super) background: bool,
+    pub(in crate::agent_loop) background: bool,
     /// Since when somebody waits for it.
-    pub(super) waited_since: Option<Timestamp>,
+    pub(in crate::agent_loop) waited_since: Option<Timestamp>,
     /// What it is made from.
-    pub(super) source: Source,
+    pub(in crate::agent_loop) source: Source,
 }
 
 /// A compaction that is made.
 #[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) basis: Basis,
-    pub(super) outcome: Box<Outcome>,
-    pub(super) background: bool,
-    pub(super) waited_since: Option<Timestamp>,
+pub(in crate::agent_loop) struct Ready {
+    pub(in crate::agent_loop) basis: Basis,
+    pub(in crate::agent_loop) outcome: Box<Outcome>,
+    pub(in crate::agent_loop) background: bool,
+    pub(in crate::agent_loop) waited_since: Option<Timestamp>,
     /// It was made from the compaction that is held.
-    pub(super) merged: bool,
+    pub(in crate::agent_loop) merged: bool,
 }
 
 /// How far a job went.
-pub(super) enum Advanced {
+pub(in crate::agent_loop) enum Advanced {
     /// The model was asked.
     Asked,
     /// It is done: committed, held or shown.
@@ -120,7 +77,7 @@ impl Running {
     }
 
     /// The command that asked for this as a preview.
-    pub(super) fn preview_of(&self) -> Option<CommandId> {
+    pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
         match &self.use_ {
             Use::Preview(caller) => Some(caller.id.clone()),
             Use::Commit { .. } => None,
@@ -130,7 +87,7 @@ impl Running {
 
 impl AgentLoop {
     /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
-    pub(super) fn start_ordered(&mut self, order: Order) -> bool {
+    pub(in crate::agent_loop) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
         match self.start_job(order.clone(), Use::Commit { background: false }, true, source) {
@@ -143,12 +100,12 @@ impl AgentLoop {
     }
 
     /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
-    pub(super) fn is_held_up(&self) -> bool {
+    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
         matches!(self.stage, Stage::Compacting | Stage::Done)
     }
 
     /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
-    pub(super) fn running_job(&self) -> Option<&JobId> {
+    pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
         match (&self.stage, &self.compaction.running, &self.compaction.carried.ordered) {
             (Stage::Leaving { leaving, .. }, ..) => Some(&leaving.job.order.job_id),
             (_, Some(running), _) => Some(&running.job.order.job_id),
@@ -158,7 +115,7 @@ impl AgentLoop {
     }
 
     /// The compaction at work or ordered, as a client that joins is told of it; a preview is its client's own business.
-    pub(super) fn shown_compaction(&self) -> Option<RunningCompaction> {
+    pub(in crate::agent_loop) fn shown_compaction(&self) -> Option<RunningCompaction> {
         let of = |order: &Order, phase: &str, background| RunningCompaction {
             job_id: order.job_id.clone(),
             phase: phase.to_owned(),
@@ -176,7 +133,7 @@ impl AgentLoop {
     }
 
     /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
-    pub(super) fn blocking_job(&self) -> Option<&JobId> {
+    pub(in crate::agent_loop) fn blocking_job(&self) -> Option<&JobId> {
         let aside = self
             .compaction
             .running
@@ -188,12 +145,12 @@ impl AgentLoop {
         self.running_job().filter(|_| !aside)
     }
 
-    pub(super) fn is_running(&self, request: RequestId) -> bool {
+    pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
         self.compaction.running.as_ref().is_some_and(|running| running.request == request)
     }
 
     /// Begins a staged job.
-    pub(super) fn begin(&mut self, job: Box<Job>, use_: Use, source: Source) -> Advanced {
+    pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, use_: Use, source: Source) -> Advanced {
         let (background, shown) = match use_ {
             Use::Commit { background } => (background, true),
             Use::Preview(_) => (true, false),
@@ -217,7 +174,7 @@ impl AgentLoop {
     }
 
     /// Takes a job as far as it goes without the model.
-    pub(super) fn advance(&mut self, mut running: Running) -> Advanced {
+    pub(in crate::agent_loop) fn advance(&mut self, mut running: Running) -> Advanced {
         let before = self.ws.count(&self.ws.context());
         loop {
             match running.job.advance() {
@@ -271,7 +228,7 @@ impl AgentLoop {
     }
 
     /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
-    pub(super) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+    pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.ws.manager.target_tokens(window_tokens);
         let least = self.ws.in_tokens(
             self.ws.prompt.compiled.fixed.system + self.ws.prompt.compiled.fixed.tools + outcome.allowed_tokens,
@@ -280,7 +237,7 @@ impl AgentLoop {
     }
 
     /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
-    pub(super) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
+    pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.ws.manager.target_tokens(self.ws.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }
@@ -291,7 +248,7 @@ impl AgentLoop {
     }
 
     /// Asks for a job's next summary and tells how far it is.
-    pub(super) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
+    pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
         self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
@@ -304,7 +261,7 @@ impl AgentLoop {
         request
     }
 
-    pub(super) fn on_summary(&mut self, answer: &Answer) {
+    pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
         let Some(mut running) = self.compaction.running.take() else { return };
         running.job.take(answer);
         self.note_tried(&mut running.job);
@@ -313,7 +270,7 @@ impl AgentLoop {
     }
 
     /// What waited for a job goes on once it is over.
-    pub(super) fn after(&mut self, advanced: Advanced) {
+    pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
             && matches!(self.stage, Stage::Compacting)
         {
@@ -323,7 +280,7 @@ impl AgentLoop {
 
     /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
     /// again later.
-    pub(super) fn on_summary_fault(&mut self, fault: &ModelFault) {
+    pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.running.take() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
@@ -351,7 +308,7 @@ impl AgentLoop {
     }
 
     /// The time of the job at work is over.
-    pub(super) fn on_compaction_tick(&mut self) {
+    pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
         if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
             return;
         }
@@ -410,7 +367,7 @@ impl AgentLoop {
     }
 
     /// The job came to nothing.
-    pub(super) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
+    pub(in crate::agent_loop) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
         let Running { job, use_, background, waited_since, source, .. } = running;
         if let Use::Preview(caller) = use_ {
             self.ws.reply(&caller, Reply::Error(error));
@@ -433,7 +390,7 @@ impl AgentLoop {
 
     /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A
     /// request that the provider refused is not sent again as it was.
-    pub(super) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
+    pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.stage = Stage::Idle;
@@ -446,7 +403,7 @@ impl AgentLoop {
     }
 
     /// Waits for the job at work, if it will be committed.
-    pub(super) fn wait_for_running(&mut self) -> bool {
+    pub(in crate::agent_loop) fn wait_for_running(&mut self) -> bool {
         let Some(running) = &mut self.compaction.running else { return false };
         if matches!(running.use_, Use::Preview(_)) {
             self.void_running("the conversation needs room now");
@@ -458,21 +415,21 @@ impl AgentLoop {
     }
 
     /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
-    pub(super) fn overflowed(&mut self) {
+    pub(in crate::agent_loop) fn overflowed(&mut self) {
         if let Some(running) = &mut self.compaction.running {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Nobody waits for the job at work any more.
-    pub(super) fn wait_no_more(&mut self) {
+    pub(in crate::agent_loop) fn wait_no_more(&mut self) {
         if let Some(running) = &mut self.compaction.running {
             running.waited_since = None;
         }
     }
 
     /// Somebody's input waits for the job at work.
-    pub(super) fn waits_from_now(&mut self) {
+    pub(in crate::agent_loop) fn waits_from_now(&mut self) {
         if let Some(running) = self.compaction.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
             running.waited_since.get_or_insert(self.ws.now);
         }

@@ -5,8 +5,10 @@
 //! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
 //! or someone has edited the queue.
 
-use super::step::Step;
-use super::{AgentLoop, Origin, Stage, commands::Caller, hooks::What, navigate::Ask, prompt::done, turn::appended};
+use crate::agent_loop::step::Step;
+use crate::agent_loop::{
+    AgentLoop, Origin, Stage, commands::Caller, hooks::What, navigation::Ask, prompt::done, turn::appended,
+};
 use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
@@ -21,19 +23,19 @@ use std::collections::BTreeSet;
 
 /// What a user says, and the entry that will hold it.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) entry_id: EntryId,
-    pub(super) parts: Vec<Part>,
+pub(in crate::agent_loop) struct Said {
+    pub(in crate::agent_loop) entry_id: EntryId,
+    pub(in crate::agent_loop) parts: Vec<Part>,
 }
 
 /// How an input is meant to come.
 #[derive(Debug)]
-pub(super) struct How {
-    pub(super) parent_id: Option<Option<EntryId>>,
-    pub(super) when_busy: Option<WhenBusy>,
-    pub(super) if_leaf: Option<Option<EntryId>>,
+pub(in crate::agent_loop) struct How {
+    pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
+    pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
+    pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
     /// Where it goes, where that is not where the session stands.
-    pub(super) place: Option<Place>,
+    pub(in crate::agent_loop) place: Option<Place>,
     /// Whether the branch that it leaves is summarised, and how.
     summarize: bool,
     instructions: Option<String>,
@@ -67,7 +69,7 @@ fn part_bytes(part: &Part) -> usize {
 }
 
 impl AgentLoop {
-    pub(super) fn on_user_input(
+    pub(in crate::agent_loop) fn on_user_input(
         &mut self,
         caller: &Caller,
         command: UserInput,
@@ -101,7 +103,7 @@ impl AgentLoop {
     }
 
     /// Whether an input may come now: begin a turn, or wait for one.
-    pub(super) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
             self.check_leaf(expected.as_ref())?;
         }
@@ -126,7 +128,12 @@ impl AgentLoop {
     }
 
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
-    pub(super) fn take_input(&mut self, caller: &Caller, said: Said, mut how: How) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn take_input(
+        &mut self,
+        caller: &Caller,
+        said: Said,
+        mut how: How,
+    ) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
             let Some(place) = how.place.take() else {
@@ -154,7 +161,7 @@ impl AgentLoop {
     }
 
     /// Why something cannot be done now, and what would help.
-    pub(super) fn busy(&self, what: &str) -> ErrorBody {
+    pub(in crate::agent_loop) fn busy(&self, what: &str) -> ErrorBody {
         if self.ws.session.state.turn.is_none()
             && let Some(job) = self.running_job()
         {
@@ -211,7 +218,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(super) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
         let mut items = self.ws.session.state.queue.clone();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
@@ -251,13 +258,13 @@ impl AgentLoop {
 
     /// A client tells the model something, without asking for an answer. While the session is busy it waits: between a
     /// call and its result is no place for it.
-    pub(super) fn on_append_custom_message(
+    pub(in crate::agent_loop) fn on_append_custom_message(
         &mut self,
         caller: &Caller,
         message: AppendCustomMessage,
     ) -> Result<(), ErrorBody> {
-        super::annotate::check_custom_type(&message.custom_type)?;
-        super::annotate::check_details(message.details.as_ref())?;
+        crate::agent_loop::annotate::check_custom_type(&message.custom_type)?;
+        crate::agent_loop::annotate::check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
         self.ws.check_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
@@ -271,7 +278,7 @@ impl AgentLoop {
     }
 
     /// Tells the model a message of a client's that no hook is asked about any more, or puts it in line.
-    pub(super) fn take_custom_message(
+    pub(in crate::agent_loop) fn take_custom_message(
         &mut self,
         caller: &Caller,
         parts: Vec<Part>,
@@ -314,14 +321,14 @@ impl AgentLoop {
     }
 
     /// Tells the model, with the next request of the running turn, what was steered to it.
-    pub(super) fn deliver_steered(&mut self) {
+    pub(in crate::agent_loop) fn deliver_steered(&mut self) {
         let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let due = self.ws.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
 
     /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
-    pub(super) fn deliver_custom(&mut self) {
+    pub(in crate::agent_loop) fn deliver_custom(&mut self) {
         let ready = self.ws.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
         self.deliver(None, due);
@@ -351,7 +358,7 @@ impl AgentLoop {
     }
 
     /// Begins a turn on the first input that waits for its turn alone, if there is one.
-    pub(super) fn start_queued(&mut self) {
+    pub(in crate::agent_loop) fn start_queued(&mut self) {
         let mut items = self.ws.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
         let first = items.remove(at);
@@ -364,7 +371,7 @@ impl AgentLoop {
     }
 
     /// The queue once a move has arrived: what was said while it was made may now be asked.
-    pub(super) fn released(&self) -> Option<Event> {
+    pub(in crate::agent_loop) fn released(&self) -> Option<Event> {
         let mut items = self.ws.session.state.queue.clone();
         let held = items.iter().any(|item| item.after.is_some());
         items.iter_mut().for_each(|item| item.after = None);
@@ -379,7 +386,7 @@ fn entry_id(event: &Event) -> Option<EntryId> {
     }
 }
 
-pub(super) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
+pub(in crate::agent_loop) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
     let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
     input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
