@@ -1,25 +1,25 @@
 //! A simulated client: joins, reads its feed at its own pace as the server's sockets do, sends commands, and is
 //! disconnected at any moment. What it receives is recorded in the history; its fold is its view.
 
+mod joining;
+
 use crate::{
     disk::{Disk, Road},
     history::{Given, History, Sent, Trace, What},
     view::{Streamed, View, texts},
 };
 use fastrand::Rng;
+use joining::{Joined, Joining, Place, give_up, join, view};
 use reseed::{
     core::{
         agent_loop::{Origin, Snapshot},
         session::fingerprint::fingerprint,
     },
-    runtime::{
-        Attach, Attached, Cursor, Frame, LeftOff, Outgoing, Reader, Registry, SessionHandle, fork::Order,
-        handle::REPLIES_MAX,
-    },
-    store::{EntryQuery, SessionStore},
+    runtime::{Attached, Cursor, Frame, Outgoing, Reader, Registry, SessionHandle, fork::Order, handle::REPLIES_MAX},
+    store::SessionStore,
 };
 use reseed_protocol::{
-    CloseCode, CommandId, Entry, ErrorBody, ErrorCode, JobId, SessionId,
+    CloseCode, CommandId, ErrorBody, ErrorCode, JobId, SessionId,
     command::{Command, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
     hook::{HookCall, HookOffer},
@@ -27,10 +27,7 @@ use reseed_protocol::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 use tokio::sync::mpsc;
 
@@ -101,29 +98,6 @@ pub(crate) struct Connection {
     pub(crate) waiting: Vec<CommandId>,
     /// Unhandled calls of its hooks, oldest first.
     pub(crate) calls: VecDeque<HookCall>,
-}
-
-/// A connection that is joining. Joining runs to completion even if the client has left, as in the server.
-struct Joining {
-    number: u64,
-    wish: Wish,
-    server: Server,
-    incoming: mpsc::Receiver<Outgoing>,
-    outgoing: mpsc::Sender<Outgoing>,
-    place: Arc<Place>,
-}
-
-#[derive(Default)]
-struct Place {
-    given_up: AtomicBool,
-    joined: Mutex<Option<Result<Joined, ErrorBody>>>,
-}
-
-struct Joined {
-    handle: SessionHandle,
-    attached: Attached,
-    /// The path to the leaf, if the client receives the whole state.
-    path: Vec<Entry>,
 }
 
 impl Wire {
@@ -450,90 +424,4 @@ impl Client {
 /// Returns the first word of a value's debug form: its variant.
 fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
-}
-
-async fn join(
-    server: &Server,
-    session: &SessionId,
-    origin: Origin,
-    wish: &Wish,
-    client_id: Option<String>,
-    resume: Option<LeftOff>,
-    outgoing: mpsc::Sender<Outgoing>,
-) -> Result<Joined, ErrorBody> {
-    // A session that leaves memory between lookup and joining is opened once more.
-    for _ in 0..2 {
-        let handle = server.registry.open(session, "").await?;
-        let attach = Attach {
-            origin,
-            role: wish.role,
-            takeover: wish.takeover,
-            client_id: client_id.clone(),
-            tools: wish.tools.clone(),
-            hooks: wish.hooks.clone(),
-            outgoing: outgoing.clone(),
-            resume: resume.clone(),
-        };
-        let Ok(attached) = handle.attach(attach).await else { continue };
-        let attached = attached?;
-        let path = if attached.replay { Ok(Vec::new()) } else { path(server, session, &attached.snapshot).await };
-        match path {
-            Ok(path) => return Ok(Joined { handle, attached, path }),
-            Err(error) => {
-                drop(attached);
-                handle.leave(origin).await;
-                return Err(error);
-            }
-        }
-    }
-    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))
-}
-
-async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Result<Vec<Entry>, ErrorBody> {
-    let mut path: Vec<Entry> = Vec::new();
-    let mut next = snapshot.leaf.clone();
-    while let Some(from) = next.take() {
-        let query = EntryQuery::Path { from, limit: PAGE };
-        let page = server.road.entries(session, query).await;
-        for record in page.map_err(|error| reseed::runtime::store_error(&error))? {
-            let event: Result<Event, _> = serde_json::from_str(&record.body);
-            if let Ok(Event::EntryAppended(appended)) = event {
-                next = appended.entry.parent_id.clone();
-                path.push(appended.entry);
-            }
-        }
-    }
-    Ok(path)
-}
-
-/// Leaves a connection that nobody waits for.
-fn give_up(origin: Origin, joined: Result<Joined, ErrorBody>) {
-    if let Ok(Joined { handle, attached, .. }) = joined {
-        drop(attached);
-        handle.left(origin);
-    }
-}
-
-fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View {
-    let snapshot = snapshot.clone();
-    View {
-        epoch,
-        seq: snapshot.seq,
-        leaf: snapshot.leaf,
-        name: snapshot.name,
-        model: snapshot.model,
-        strategy: snapshot.strategy,
-        settings: Some(snapshot.settings),
-        generation: snapshot.generation,
-        turn: snapshot.turn,
-        last_turn: snapshot.last_turn,
-        unanswered: snapshot.unanswered_turns,
-        failed: snapshot.failed_compactions,
-        queue: snapshot.queue,
-        pending: snapshot.pending,
-        pins: snapshot.pins,
-        undone: snapshot.undone,
-        entries: path.into_iter().map(|entry| (entry.entry_id.clone(), entry)).collect(),
-        streamed: None,
-    }
 }

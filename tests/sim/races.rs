@@ -3,172 +3,23 @@
 //!
 //! The model holds its summaries back until the race is over, so a compaction runs as long as needed.
 
+mod steps;
+
 use crate::{
-    TAIL_LINES,
-    checks::{self, seen_in_the_end},
-    history::{History, What},
-    script::{make, say, send, tool_result},
-    world::{World, run_scenario},
+    checks::seen_in_the_end,
+    history::What,
+    script::{send, tool_result},
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorCode, JobId,
-    event::{CompactionTrigger, ContextCompacted, EphemeralEvent, Event, TurnStatus},
+    EntryData, EntryId, ErrorCode,
+    event::{CompactionTrigger, EphemeralEvent, Event, TurnStatus},
 };
-use serde_json::{Value, json};
-use std::{ops::RangeInclusive, time::Duration};
-
-const SEEDS: RangeInclusive<u64> = 1..=60;
-
-/// The client that sends the commands: the first one admitted as owner.
-const OWNER: usize = 1;
-
-/// Inputs within which the window must be nearly full.
-const INPUTS_MAX: usize = 60;
-
-/// How often to check for a condition.
-const LOOKS_MAX: usize = 400;
-
-/// Runs a race for every seed; `check` receives the race's result and the run's history.
-fn race<T>(run: impl AsyncFn(&mut World) -> T, check: impl Fn(&T, &History) -> Result<(), String>) {
-    for seed in SEEDS {
-        let (told, history, trace) = run_scenario(seed, &run);
-        let mut broken: Vec<String> =
-            checks::broken(&history).into_iter().map(|(promise, why)| format!("{promise}: {why}")).collect();
-        broken.extend(check(&told, &history).err());
-        if !broken.is_empty() {
-            let lines: Vec<&str> = trace.lines().collect();
-            let tail = lines[lines.len().saturating_sub(TAIL_LINES * 3)..].join("\n    ");
-            panic!("seed {seed}:\n    {tail}\n{}", broken.join("\n"));
-        }
-    }
-}
-
-/// Waits for a condition.
-async fn until(world: &mut World, what: &str, is_so: impl AsyncFn(&World) -> bool) {
-    for _ in 0..LOOKS_MAX {
-        world.pass(Duration::from_millis(5)).await;
-        if is_so(world).await {
-            return;
-        }
-    }
-    panic!("it does not come about that {what}");
-}
-
-/// Connects all clients.
-async fn gather(world: &mut World) {
-    until(world, "everyone is in", async |world| {
-        world.clients[OWNER].owns() && world.clients.iter().all(|client| client.connection.is_some())
-    })
-    .await;
-}
-
-async fn tell(world: &mut World, name: &str, payload: Value) {
-    send(world, OWNER, make(name, payload)).await;
-}
-
-/// Sends an input of this many words, and lets a turn's time pass.
-async fn input(world: &mut World, words: usize) {
-    let number = world.commands + 1;
-    send(world, OWNER, say(&format!("input {number}: {}", "word ".repeat(words)), None)).await;
-}
-
-/// Returns true if every command is answered, no turn is running and nothing is queued.
-fn is_quiet(world: &World) -> bool {
-    let client = &world.clients[OWNER];
-    client.unanswered.is_empty() && client.view.turn.is_none() && client.view.queue.is_empty()
-}
-
-async fn quiet(world: &mut World) {
-    until(world, "the session is quiet", async |world| is_quiet(world)).await;
-}
-
-/// Returns the compaction running in the background.
-async fn at_work(world: &World) -> Option<JobId> {
-    let compaction = world.clients[OWNER].snapshot().await?.compaction?;
-    compaction.background.then_some(compaction.job_id)
-}
-
-/// Returns the tokens of the next request.
-async fn tokens(world: &World) -> u64 {
-    world.clients[OWNER].snapshot().await.map_or(0, |snapshot| snapshot.context_info.token_count)
-}
-
-/// Talks until a background compaction starts, and holds it there.
-async fn fill(world: &mut World) -> JobId {
-    world.script.hold_summaries(true);
-    gather(world).await;
-    for _ in 0..INPUTS_MAX {
-        let words = world.wire.rng.usize(20..50);
-        input(world, words).await;
-        quiet(world).await;
-        if let Some(job) = at_work(world).await {
-            return job;
-        }
-    }
-    panic!("{INPUTS_MAX} inputs and no compaction in the background");
-}
-
-/// Releases the summaries, and waits until no compaction is running.
-async fn finish(world: &mut World) {
-    world.script.hold_summaries(false);
-    until(world, "the compaction is over", async |world| {
-        let snapshot = world.clients[OWNER].snapshot().await;
-        is_quiet(world) && snapshot.is_some_and(|snapshot| snapshot.compaction.is_none())
-    })
-    .await;
-}
-
-/// Like [`finish`], and talks on until the held compaction is committed.
-async fn commit(world: &mut World) {
-    finish(world).await;
-    for _ in 0..INPUTS_MAX {
-        let snapshot = world.clients[OWNER].snapshot().await;
-        if snapshot.is_some_and(|snapshot| snapshot.context_info.compactions > 0) {
-            return;
-        }
-        let words = world.wire.rng.usize(10..30);
-        input(world, words).await;
-        quiet(world).await;
-    }
-    panic!("{INPUTS_MAX} inputs and what is held is not committed");
-}
-
-fn made(history: &History) -> Vec<&ContextCompacted> {
-    let made = history.events.iter().filter_map(|event| match event {
-        Event::ContextCompacted(compacted) => Some(&**compacted),
-        _ => None,
-    });
-    made.collect()
-}
-
-/// Returns the error code of a job that was not committed, from the log.
-fn failed(history: &History, job: &JobId) -> Option<ErrorCode> {
-    history.events.iter().find_map(|event| match event {
-        Event::CompactionFailed(failed) if failed.job_id == *job => Some(failed.code),
-        _ => None,
-    })
-}
-
-fn ensure(right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(why()) }
-}
-
-/// Checks that only this job was committed, without a pause for anybody.
-fn only_in_the_background(job: &JobId, history: &History) -> Result<(), String> {
-    let made = made(history);
-    let right = match made.as_slice() {
-        [made] => made.job_id == *job && made.background && made.paused_ms == 0,
-        _ => false,
-    };
-    ensure(right, || format!("not `{job}` alone, without a pause, but {made:?}"))
-}
-
-/// Checks that nothing was committed, and that everybody was told why.
-fn came_to_nothing(job: &JobId, history: &History, code: ErrorCode) -> Result<(), String> {
-    let (made, failed) = (made(history), failed(history, job));
-    ensure(made.is_empty(), || format!("a compaction was made: {made:?}"))?;
-    ensure(failed == Some(code), || format!("`{job}` ended with {failed:?}, not {code}"))
-}
+use serde_json::json;
+use std::time::Duration;
+use steps::{
+    OWNER, at_work, came_to_nothing, commit, ensure, failed, fill, finish, gather, input, made, only_in_the_background,
+    quiet, race, tell, tokens, until,
+};
 
 #[test]
 fn crossing_with_many_items_gives_one_compaction() {

@@ -4,180 +4,32 @@
 //! Nothing here sleeps: what hangs is ended by `COMPACTION_TIMEOUT_SECS`, and what must be inspected first is held by a
 //! gate.
 
+mod planned;
+
 use super::{compact, context, fill, info, session};
 use crate::support::{
     client::Client,
     json::{present, whole},
     server::Server,
-    talk::{facts, summaries, summary, text_of, words},
+    talk::{summaries, words},
 };
+use planned::{FACT, FAULTS, Fault, Planned, Said};
 use reseed::{
-    core::{
-        context::summary::read_prompt,
-        model::{ModelFault, ModelRequest, Purpose},
-    },
-    provider::scripted::{Gate, Reply, Scripted},
+    core::model::{ModelFault, Purpose},
+    provider::scripted::Reply,
 };
-use reseed_protocol::{ErrorCode, Role, StopReason};
+use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::time::Duration;
 
 /// How long a request may be waited for; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What the summary must contain whatever fails.
-const FACT: &str = "My ship is called Aurora.";
 
 /// Ends a compaction whose model does not answer. What the model does send before must arrive within the same time.
 const ENDS_SOON: (&str, &str) = ("COMPACTION_TIMEOUT_SECS", "5");
 
 /// Compactions are prepared from 85 % of the threshold on.
 const IN_THE_BACKGROUND: (&str, &str) = ("CONTEXT_BACKGROUND", "0.85");
-
-/// How a model fails at a summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    Empty,
-    NoText,
-    Truncated,
-    Refusing,
-    Filtered,
-    Longer,
-    Garbage,
-    Repeating,
-    Copied,
-    Overflow,
-    RateLimited,
-    Reset,
-    Broken,
-    Endless,
-    Hanging,
-}
-
-/// Each fault with the reason given for it, and the error code of a background compaction that fails because of it;
-/// without a code, the model's text is useless and asking again would not help.
-const FAULTS: [(Fault, &str, Option<ErrorCode>); 15] = [
-    (Fault::Empty, "empty", None),
-    (Fault::NoText, "empty", None),
-    (Fault::Truncated, "truncated", None),
-    (Fault::Refusing, "refused", None),
-    (Fault::Filtered, "refused", None),
-    (Fault::Longer, "not_smaller", None),
-    (Fault::Garbage, "malformed", None),
-    (Fault::Repeating, "malformed", None),
-    (Fault::Copied, "malformed", None),
-    (Fault::Overflow, "context_overflow", None),
-    (Fault::RateLimited, "upstream_rate_limited", Some(ErrorCode::UpstreamRateLimited)),
-    (Fault::Reset, "upstream_truncated", Some(ErrorCode::UpstreamTruncated)),
-    (Fault::Broken, "upstream_error", Some(ErrorCode::UpstreamError)),
-    (Fault::Endless, "timeout", Some(ErrorCode::UpstreamTimeout)),
-    (Fault::Hanging, "timeout", Some(ErrorCode::UpstreamTimeout)),
-];
-
-impl Fault {
-    fn is_endless(self) -> bool {
-        matches!(self, Self::Endless | Self::Hanging)
-    }
-
-    fn reply(self, request: &ModelRequest) -> Reply {
-        let fault = |code| Reply::fault(ModelFault::new(code, "it broke"));
-        match self {
-            Self::Empty => fault(ErrorCode::UpstreamEmpty),
-            Self::NoText => Reply::text(" \n"),
-            Self::Truncated => Reply::text(good(request)).stopping(StopReason::Length),
-            Self::Refusing => Reply::text("I'm sorry, but I can't help with that."),
-            Self::Filtered => fault(ErrorCode::ContentFiltered),
-            Self::Longer => Reply::text(summary(&[words(7, 8_000)])),
-            Self::Garbage => Reply::text(words(3, 200).chars().rev().collect::<String>()),
-            Self::Repeating => Reply::text(summary(&["and so on and so forth"; 200])),
-            Self::Copied => Reply::text(summary(&transcript(request))),
-            Self::Overflow => fault(ErrorCode::ContextOverflow),
-            Self::RateLimited => fault(ErrorCode::UpstreamRateLimited),
-            Self::Reset => Reply::text("## Goal").then_fault(ModelFault::new(ErrorCode::UpstreamTruncated, "it broke")),
-            Self::Broken => fault(ErrorCode::UpstreamError),
-            Self::Endless => Reply::text(words(5, 2_000)).in_pieces(500).held_by(&Gate::new()),
-            Self::Hanging => Reply::text("").held_by(&Gate::new()),
-        }
-    }
-}
-
-/// Returns a summary that keeps what was said.
-fn good(request: &ModelRequest) -> String {
-    let told = text_of(request).contains("Aurora").then(|| FACT.to_owned());
-    summary(&told.into_iter().chain(facts(&text_of(request))).collect::<Vec<_>>())
-}
-
-/// Returns what a request has to summarise, verbatim.
-fn transcript(request: &ModelRequest) -> Vec<String> {
-    let quoted = read_prompt(&text_of(request)).map(|prompt| prompt.messages);
-    let said = |role: Role| if role == Role::User { "[User]" } else { "[Assistant]" };
-    match quoted {
-        Some(messages) => {
-            messages.iter().map(|message| format!("{}: {}", said(message.role), message.text())).collect()
-        }
-        None => {
-            request.messages().map(|sent| format!("{}: {}", said(sent.message.role), sent.message.text())).collect()
-        }
-    }
-}
-
-/// The reply to a request for a summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Good,
-    Bad(Fault),
-    /// Never replies; the test is notified of the request.
-    Held,
-}
-
-/// A model that talks, and whose summaries follow a plan: the last item of the plan repeats until the model is healed.
-#[derive(Clone)]
-struct Planned {
-    model: Scripted,
-    plan: Arc<Mutex<VecDeque<Said>>>,
-    /// Opens every answer that would come at once.
-    gate: Gate,
-    held: Arc<Notify>,
-}
-
-impl Planned {
-    fn new(plan: &[Said], gated: bool) -> Self {
-        let plan = Arc::new(Mutex::new(plan.iter().copied().collect::<VecDeque<Said>>()));
-        let (gate, held) = (Gate::new(), Arc::new(Notify::new()));
-        if !gated {
-            gate.open();
-        }
-        let mut asked = 0;
-        let (planned, opened, told) = (plan.clone(), gate.clone(), held.clone());
-        let model = Scripted::answering(move |request| {
-            asked += 1;
-            if request.purpose == Purpose::Turn {
-                return Reply::text(words(asked, 100));
-            }
-            let mut plan = planned.lock().unwrap();
-            let said = if plan.len() > 1 { plan.pop_front() } else { plan.front().copied() };
-            match said.unwrap_or(Said::Good) {
-                Said::Good => Reply::text(good(request)).held_by(&opened),
-                Said::Bad(fault) if fault.is_endless() => fault.reply(request),
-                Said::Bad(fault) => fault.reply(request).held_by(&opened),
-                Said::Held => {
-                    told.notify_one();
-                    Reply::text("").held_by(&Gate::new())
-                }
-            }
-        });
-        Self { model, plan, gate, held }
-    }
-
-    fn heal(&self) {
-        *self.plan.lock().unwrap() = VecDeque::from([Said::Good]);
-    }
-}
 
 /// The trigger of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
