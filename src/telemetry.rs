@@ -18,7 +18,7 @@ use tracing_subscriber::{
 /// because what they log contains message text and keys.
 const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "reqwest", "rustls", "tungstenite"];
 
-/// Why logging could not be set up.
+/// The reason logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The filter is invalid. [`crate::config`] checks it first.

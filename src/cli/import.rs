@@ -56,7 +56,7 @@ pub struct ImportCommand {
     new_id: bool,
 }
 
-/// How sessions are created from files.
+/// The options for creating sessions from files.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
     /// Skip broken lines.
@@ -84,7 +84,7 @@ pub struct Imported {
     pub entries: u64,
     /// The format version of the file.
     pub version: u64,
-    /// What was skipped or changed, one line each.
+    /// The lines skipped or changed, one note each.
     pub notes: Vec<String>,
 }
 

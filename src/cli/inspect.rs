@@ -67,7 +67,7 @@ struct Shown {
     /// The usage of an answer's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
-    /// Where an answer's request differs from the previous one.
+    /// The first difference between an answer's request and the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     broke: Option<PrefixBreak>,
     /// Every compaction keeps it verbatim.

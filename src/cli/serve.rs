@@ -34,7 +34,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// How long sockets may take to close after being asked to.
+/// The time limit for sockets to close after being asked to.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// A running server with all of its parts.

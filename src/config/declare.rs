@@ -9,7 +9,7 @@ pub struct Declared {
     pub section_about: String,
     /// The environment variable.
     pub variable: String,
-    /// What it does, in sentences.
+    /// Its description, in sentences.
     pub about: String,
     /// The default; empty for none.
     pub default: &'static str,

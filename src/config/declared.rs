@@ -64,10 +64,10 @@ settings! {
         context_reserve_tokens: Option<u64> = "", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX).optional();
         /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window.
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
-        /// How tokens are estimated: `own` uses the model's tokenizer or character weights, corrected by reported
-        /// usage; `pi` counts one token per four characters, as pi does, for comparisons.
+        /// The token estimate: `own` uses the model's tokenizer or character weights, corrected by reported usage; `pi`
+        /// counts one token per four characters, as pi does, for comparisons.
         context_estimator: ContextEstimator = "own", rules::choice();
-        /// Where a compaction cuts: `own`, or `pi` for pi's rule with its own estimate, for comparisons.
+        /// The cut rule of a compaction: `own`, or `pi` for pi's rule with its own estimate, for comparisons.
         context_cut_rule: ContextCutRule = "own", rules::choice();
         /// The share of the window that a compaction aims for, at most three quarters of the count at which it is due.
         context_target: f64 = "0.6", rules::share();
@@ -102,7 +102,7 @@ settings! {
     summaries: SummarySettings {
         /// The model that writes summaries; unset for the session's own.
         summary_model: Option<String> = "", rules::text(256).optional();
-        /// How a summary is requested: `quoted` sends the conversation as data in a separate request; `cached_prefix`
+        /// The form of summary requests: `quoted` sends the conversation as data in a separate request; `cached_prefix`
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryPlace = "auto", rules::choice();
@@ -150,7 +150,7 @@ settings! {
         tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
         /// The most inputs of one session that may wait for their turn.
         queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
-        /// How long a turn continues while nobody is connected to its session; 0 cancels it at once.
+        /// The time for which a turn continues while nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
     }
 
@@ -160,8 +160,8 @@ settings! {
         hooks_file: Option<PathBuf> = "", rules::path().optional();
         /// Time limit of a hook's answer; a hook can set its own.
         hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);
-        /// How long a required client hook waits for its client to reconnect; the hook's own time limit does not run
-        /// meanwhile.
+        /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit does
+        /// not run meanwhile.
         hook_away_secs: u64 = "120", rules::whole("seconds", 0..=3_600);
     }
 
@@ -176,9 +176,9 @@ settings! {
         hello_timeout_secs: u64 = "10", rules::whole("seconds", 1..=3_600);
         /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
         heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
-        /// How long a client may stop reading what is sent to it.
+        /// The time for which a client may stop reading.
         slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
-        /// How long running turns may take to finish when the server stops.
+        /// The time for running turns to finish when the server stops.
         shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
     }
 
@@ -199,16 +199,16 @@ settings! {
 
     /// Authentication.
     auth: AuthSettings {
-        /// Who may use the server, as `name:token`. A session belongs to the name that created it. If unset, everyone
-        /// who can reach the server may use it.
+        /// The clients that may use the server, as `name:token`. A session belongs to the name that created it. If
+        /// unset, everyone who can reach the server may use it.
         auth_tokens: Vec<NamedToken> = "", rules::tokens();
-        /// Who may see statistics of all sessions, as `name:token`.
+        /// The operators, who may see statistics of all sessions, as `name:token`.
         operator_tokens: Vec<NamedToken> = "", rules::tokens();
         /// If true, operators may also read what was said.
         operators_read_content: bool = "false", rules::flag();
         /// The web origins that may connect, in addition to the server's own on this machine.
         allowed_origins: Vec<Origin> = "", rules::origins();
-        /// How long a browser's ticket is valid.
+        /// The lifetime of a browser's ticket.
         ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
     }
 
@@ -222,7 +222,7 @@ settings! {
 
     /// Logging.
     log: LogSettings {
-        /// What is logged. Message text and keys are never logged, at any level.
+        /// The log level. Message text and keys are never logged, at any level.
         log_level: String = "info", rules::log_filter();
         /// `text` for people, `json` for programs.
         log_format: LogFormat = "text", rules::choice();

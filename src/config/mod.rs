@@ -42,7 +42,7 @@ const OPENAI_MODEL: &str = "gpt-4.1-mini";
 /// The built-in model's name.
 const OFFLINE_MODEL: &str = "offline";
 
-/// Why the server does not start: all errors in its settings, one per line.
+/// The reason the server does not start: all errors in its settings, one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid settings:\n  {}", .0.join("\n  "))]
 pub struct Error(pub Vec<String>);
@@ -172,7 +172,7 @@ impl Settings {
     }
 }
 
-/// What a client needs to reach the server with the same settings.
+/// The settings with which a client reaches the server.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     /// The server's address.

@@ -18,7 +18,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// Most characters of a model's name, as for MODEL.
 const MODEL_CHARS_MAX: usize = 256;
 
-/// Why a parser refuses a text: a few words for the message, or empty.
+/// The reason a parser refuses a text: a few words for the message, or empty.
 type Refusal = &'static str;
 
 /// Parses a text, which is empty only if a setting has no default.

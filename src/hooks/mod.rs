@@ -88,13 +88,13 @@ pub trait Hook: Send + Sync {
     }
 }
 
-/// Why hooks cannot be used.
+/// The reason hooks cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct InvalidHooks {
     /// The hook, or the file and the position in it.
     pub place: String,
-    /// What is wrong with it, and what is allowed.
+    /// The error, and what is allowed.
     pub message: String,
 }
 

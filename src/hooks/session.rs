@@ -1,4 +1,4 @@
-//! What a Rust hook may do with the session that it is called for: read its state, add to its history, request a
+//! A Rust hook's access to the session that it is called for: reading its state, adding to its history, requesting a
 //! compaction.
 //!
 //! Invariant: nothing here waits for the hook's own answer, so a hook may await all of these while it runs. Text for
@@ -15,7 +15,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 /// The future that [`Access`] methods return.
 pub type AccessFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ErrorBody>> + Send + 'a>>;
 
-/// How a [`Session`] reaches the actual session.
+/// A [`Session`]'s access to the actual session.
 pub trait Access: Send + Sync {
     /// Executes a command and returns its reply.
     fn command(&self, command: Command) -> AccessFuture<'_, Reply>;

@@ -23,8 +23,8 @@ use reseed_protocol::{
 };
 use std::{sync::OnceLock, thread, time::Duration};
 
-/// How often histogram samples are aggregated: until then they stay in memory, and a server that nobody scrapes must
-/// not keep them indefinitely.
+/// The interval at which histogram samples are aggregated: until then they stay in memory, and a server that nobody
+/// scrapes must not keep them indefinitely.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the metrics of all servers in this process.

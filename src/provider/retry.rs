@@ -18,7 +18,7 @@ pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
 /// The upper bound of a wait that the upstream did not request.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
-/// When and how often a failed request is retried.
+/// The number and the delays of retries of a failed request.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     /// Most attempts, including the first.

@@ -69,8 +69,8 @@ struct Actor {
     detached_since: Option<Instant>,
 }
 
-/// How long an actor waits for a message from the connection that opened the session; the connection may die in
-/// between.
+/// The time for which an actor waits for a message from the connection that opened the session; the connection may die
+/// in between.
 const VISIT_TIME: Duration = Duration::from_secs(10);
 
 impl Drop for Actor {
@@ -82,7 +82,7 @@ impl Drop for Actor {
     }
 }
 
-/// Why the actor ends.
+/// The reason the actor ends.
 enum End {
     /// Nobody needs the session.
     Unneeded,

@@ -41,8 +41,8 @@ const VOID_ID: &str = "s_e0";
 /// (125 deltas a second), no screen shows more, and waking costs more than the text. Readers check again a while after
 /// they were given text ([`TEXT_MAY_WAIT`]), for text that came in the pause and was the last.
 const DELTA_PAUSE: Duration = Duration::from_millis(8);
-/// How long after text a reader checks for more without being woken. Much longer than the pause, so that text that
-/// arrives later than this wakes it.
+/// The time after text during which a reader checks for more without being woken. Much longer than the pause, so that
+/// text that arrives later than this wakes it.
 pub const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's feed.
@@ -66,7 +66,7 @@ struct Inner {
     /// A reader of text has seen everything and waits. Readers that still have something to fetch are not woken for
     /// more.
     awaited: bool,
-    /// When text last woke readers; `None` for an answer of which nothing was shown.
+    /// The time at which text last woke readers; `None` for an answer of which nothing was shown.
     woken_at: Option<Instant>,
 }
 
@@ -92,7 +92,7 @@ pub struct Cursor {
     void: Vec<EntryId>,
 }
 
-/// How much of a running item a subscriber has seen.
+/// A subscriber's position in a running item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// The item.

@@ -59,9 +59,9 @@ pub struct Order {
     pub id: CommandId,
     /// A hash of the command's content.
     pub fingerprint: u64,
-    /// Where to fork.
+    /// The entry to fork at.
     pub fork: ForkSession,
-    /// Where the reply goes.
+    /// The connection that receives the reply.
     pub outgoing: mpsc::Sender<Outgoing>,
 }
 

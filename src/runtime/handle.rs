@@ -18,7 +18,7 @@ pub(super) const MAILBOX_MAX: usize = 64;
 /// ones, and events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
-/// What a session sends one connection, besides its feed.
+/// A message from a session to one connection, besides its feed.
 #[derive(Debug)]
 pub enum Outgoing {
     /// The reply to one of its own commands.
@@ -68,11 +68,11 @@ pub struct LeftOff {
     pub epoch: String,
     /// The last durable event it was given.
     pub seq: u64,
-    /// What it had seen of running items.
+    /// Its positions in running items.
     pub items: Vec<Seen>,
 }
 
-/// What a connection receives when it has joined.
+/// The result of joining, for a connection.
 #[derive(Debug)]
 pub struct Attached {
     /// The state of the session.

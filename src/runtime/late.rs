@@ -30,13 +30,13 @@ struct Waiting {
     origin: Origin,
     id: CommandId,
     fingerprint: u64,
-    /// Where its reply goes.
+    /// The connection that receives its reply.
     first: mpsc::Sender<Outgoing>,
-    /// Where the replies to its repeats go.
+    /// The connections that receive the replies to its repeats.
     again: Vec<mpsc::Sender<Outgoing>>,
 }
 
-/// What a command with the id of a pending command is.
+/// A command with the id of a pending command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     /// No command with this id is pending.

@@ -32,11 +32,11 @@ const COMPACTION: &str = "reseed::compaction";
 /// Most failed steps in one log line; there may be as many as a history has pieces.
 const STEPS_TOLD_MAX: usize = 16;
 
-/// How the newest compaction of a session ended, for operators.
+/// The outcome of a session's newest compaction, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastCompaction {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: Timestamp,
     /// Its trigger.
     pub trigger: CompactionTrigger,
@@ -50,12 +50,12 @@ pub struct LastCompaction {
     /// The reduction of the next request in percent; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduction_percent: Option<f64>,
-    /// Why it was not committed.
+    /// The reason it was not committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
     /// Its duration in milliseconds.
     pub duration_ms: u64,
-    /// How long a user waited for it, in milliseconds.
+    /// The time that a user waited for it, in milliseconds.
     pub paused_ms: u64,
 }
 

@@ -34,7 +34,7 @@ use std::{
 use tokio::sync::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long sessions may take to record that their turn was interrupted: a few commits.
+/// The time limit for sessions to record that their turn was interrupted: a few commits.
 const INTERRUPT_TIME: Duration = Duration::from_secs(5);
 
 /// The options of a registry.
@@ -51,7 +51,7 @@ pub struct RegistryOptions {
     pub deployment: Deployment,
     /// Most sessions open at once: each holds its active context in memory.
     pub sessions_open_max: usize,
-    /// How long a turn may continue after its last connection has left.
+    /// The time for which a turn continues after its last connection has left.
     pub detached_turn: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct Registry {
     /// Locks for forks: each session maps to one of them.
     forks: [Mutex<()>; FORKS_MAX],
     watches: Arc<Watches>,
-    /// What open sessions are doing.
+    /// The states of open sessions.
     rows: Arc<DashMap<SessionId, Arc<Row>>>,
 }
 

@@ -207,7 +207,7 @@ pub struct Compactions {
     /// The newest one since the session was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastCompaction>,
-    /// Why the circuit breaker for automatic compaction is open, if it is.
+    /// The reason the circuit breaker for automatic compaction is open, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rests: Option<BreakerReason>,
 }

@@ -6,7 +6,7 @@
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Why it rang.
+/// The reason it rang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ring {
     /// It is time to check.

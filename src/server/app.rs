@@ -30,7 +30,7 @@ pub struct Patience {
     pub hello: Duration,
     /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
     pub heartbeat: Duration,
-    /// How long a client may stop reading what is sent to it.
+    /// The time for which a client may stop reading.
     pub slow_reader: Duration,
 }
 

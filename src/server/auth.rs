@@ -42,7 +42,7 @@ pub struct AuthOptions {
     pub origins: Vec<String>,
     /// The address that the server listens on.
     pub host: IpAddr,
-    /// How long a ticket is valid.
+    /// The lifetime of a ticket.
     pub ticket_life: Duration,
 }
 

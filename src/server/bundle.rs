@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-/// Why modules cannot be bundled.
+/// The reason modules cannot be bundled.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     /// A module imports one that does not exist.

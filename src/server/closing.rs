@@ -1,4 +1,4 @@
-//! How a connection ends, and with which close code.
+//! The ends of connections, with their close codes.
 
 use crate::metrics;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::{error::Elapsed, timeout};
 use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 
-/// How long the client may take to read a close frame, and to answer with its own.
+/// The time limit for the client to read a close frame, and to answer with its own.
 pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// The result of one round of the connection's loop: continue, or end.
 pub(super) type Flow = Result<(), End>;
 
-/// Why a connection ends.
+/// The reason a connection ends.
 #[derive(Debug)]
 pub(super) enum End {
     /// The client has disconnected.

@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long to keep reading: long enough for bytes in transit; a client that keeps sending is cut off.
+/// The time for which to keep reading: long enough for bytes in transit; a client that keeps sending is cut off.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes read and dropped at once.

@@ -86,9 +86,9 @@ pub(super) struct Connection {
     sender: String,
     bad_frames: u32,
     pings_unanswered: u32,
-    /// When it connected: the time limit for `hello` starts here.
+    /// The time of the connection: the limit for `hello` starts here.
     since: tokio::time::Instant,
-    /// When the next ping is due, whatever else happens.
+    /// The time at which the next ping is due, whatever else happens.
     next_beat: tokio::time::Instant,
     alarm: Alarm,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -29,7 +29,7 @@ const ERROR_ID: &str = "s_error";
 /// State needed to translate a turn's events.
 #[derive(Default)]
 pub(super) struct Translator {
-    /// When each open call was made, because v1 reports the duration of tools. Bounded by a turn's open calls.
+    /// The time of each open call, because v1 reports the duration of tools. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     frames: u64,
 }

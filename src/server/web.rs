@@ -17,7 +17,7 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use std::{io::Write as _, sync::OnceLock};
 
-/// What the page may do: load its own files and talk to its own server. Scripts in a model's text cannot run.
+/// The page's permissions: load its own files and talk to its own server. Scripts in a model's text cannot run.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

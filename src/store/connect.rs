@@ -7,7 +7,7 @@ use super::{
 };
 use std::{path::Path, sync::Arc};
 
-/// Why a `DATABASE_URL` could not be opened.
+/// The reason a `DATABASE_URL` could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The scheme is not supported. Only the scheme is repeated: the rest may hold a password.

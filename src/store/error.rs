@@ -27,7 +27,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a store operation failed.
+/// The reason a store operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such session.
@@ -77,7 +77,7 @@ pub enum Error {
         session: SessionId,
         /// The damaged part.
         part: Part,
-        /// What is wrong with it.
+        /// The reason it is invalid.
         reason: &'static str,
     },
     /// The cursor did not come from this store: the client's fault, not the store's.

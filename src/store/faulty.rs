@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// When an append fails. The caller gets [`Error::Unknown`] either way and cannot tell which it was.
+/// The point at which an append fails. The caller gets [`Error::Unknown`] either way and cannot tell which it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Before writing: the log does not have it.

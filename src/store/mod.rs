@@ -83,14 +83,15 @@ pub struct CommandMark {
     pub reply: Arc<str>,
 }
 
-/// What lists and a quick open need: derived from the log and written with every append, never the source of truth.
+/// A session's summary for lists and a quick open: derived from the log and written with every append, never the source
+/// of truth.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Head {
     /// The session's name; empty if it has none.
     pub name: String,
-    /// When the session was created.
+    /// The time of the session's creation.
     pub created_at: Timestamp,
-    /// When the session was last written to.
+    /// The time of the last write to the session.
     pub updated_at: Timestamp,
     /// The number of entries in its tree.
     pub entries: u64,
@@ -138,7 +139,7 @@ pub struct StoredNode {
     pub child_count: u64,
 }
 
-/// What is known of a session without opening it.
+/// The data of a session that is known without opening it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionHead {
     /// The session.
@@ -189,7 +190,7 @@ pub struct ListPage {
 pub enum EntryQuery {
     /// The entry to start at.
     Path {
-        /// Where to start.
+        /// The entry to start at.
         from: EntryId,
         /// Most records.
         limit: u32,

@@ -70,8 +70,8 @@ pub(crate) struct State {
     gate: Gate,
 }
 
-/// Where a test makes the writer wait before it begins a transaction, so that what arrives meanwhile is in the next
-/// one.
+/// The gate at which a test makes the writer wait before it begins a transaction, so that what arrives meanwhile is in
+/// the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -82,7 +82,7 @@ enum Gate {
 /// The result of an operation.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// Why an operation failed.
+/// The reason an operation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     Io,

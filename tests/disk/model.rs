@@ -16,7 +16,7 @@ pub(crate) struct Content {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    /// What was acknowledged; `None` if the session does not exist.
+    /// The acknowledged content; `None` if the session does not exist.
     pub(crate) known: Option<Content>,
     /// The content if the write with the unknown outcome was executed.
     pub(crate) maybe: Option<Option<Content>>,
@@ -49,8 +49,8 @@ impl Session {
     /// Reads the session and compares. Returns `false` if it could not be read; the expected content is as unknown as
     /// before.
     ///
-    /// What a freshly opened store shows is final. Later a write with an unknown outcome may be absent from a read and
-    /// yet be in the log that the next opening reads.
+    /// The content of a freshly opened store is final. Later a write with an unknown outcome may be absent from a read
+    /// and yet be in the log that the next opening reads.
     pub(crate) async fn check(&mut self, store: &dyn SessionStore, just_opened: bool) -> Result<bool, String> {
         let candidates: Vec<Option<Content>> =
             [Some(self.known.clone()), self.maybe.clone()].into_iter().flatten().collect();

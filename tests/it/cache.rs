@@ -1,5 +1,5 @@
-//! What a provider can cache: every request starts with the exact bytes of the previous one; if not, its receipt says
-//! where and why.
+//! The provider's cache: every request starts with the exact bytes of the previous one; if not, its receipt says where
+//! and why.
 
 mod breaks;
 mod golden;

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{process::Stdio, time::Duration};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-/// How long a chat may take on a machine that is busy with other tests; only a failing test reaches it.
+/// The time limit of a chat on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn server(window: &str, settings: &[(&str, &str)]) -> Server {

@@ -28,7 +28,7 @@ use reseed::{
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 
-/// Where `threshold` compacts in the usual window of 2,000 tokens: a fifth of it is kept for the answer.
+/// The trigger of `threshold` in the usual window of 2,000 tokens: a fifth of it is kept for the answer.
 const TRIGGER_TOKENS: u64 = 1_600;
 
 /// Disables preparation in the background: compactions are waited for.

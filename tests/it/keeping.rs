@@ -1,4 +1,4 @@
-//! What a client controls about compactions: a preview, undo, pinned messages, and a rebuilt summary.
+//! A client's control over compactions: a preview, undo, pinned messages, and a rebuilt summary.
 
 mod pins;
 mod preview;

@@ -109,7 +109,7 @@ async fn seeding_asks_the_model_nothing() {
 
 /// The result of a crossing during which more was said.
 struct Crossing {
-    /// What was said, in order.
+    /// The inputs, in order.
     said: Vec<String>,
     /// The requests from the crossing on.
     requests: Vec<Asked>,

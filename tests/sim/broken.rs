@@ -33,7 +33,7 @@ pub(crate) enum Broken {
     ChangeEvent,
 }
 
-/// How late an append is written that is acknowledged before.
+/// The delay of an append that is acknowledged before it is written.
 const LATE: Duration = Duration::from_millis(5);
 
 impl Broken {

@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 /// Records or entries read per query.
 const PAGE: u32 = 200;
 
-/// How often a client reads before it gives up on reaching the end.
+/// The number of reads after which a client gives up on reaching the end.
 const READS_MAX: usize = 1_000;
 
 /// State shared by every client of a run.
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     pub(crate) road: Arc<Road>,
 }
 
-/// How a client joins.
+/// A client's way of joining.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) role: SessionRole,

@@ -26,7 +26,7 @@ use std::{
 pub(crate) struct History {
     /// The session that clients use.
     pub(crate) session: Option<SessionId>,
-    /// What the disk accepted, in order, by session.
+    /// The appends that the disk accepted, in order, by session.
     pub(crate) written: BTreeMap<SessionId, Vec<Written>>,
     /// The final log, as the store returns it.
     pub(crate) log: Vec<StoredRecord>,
@@ -36,15 +36,15 @@ pub(crate) struct History {
     pub(crate) forks: BTreeMap<SessionId, Vec<Event>>,
     /// The commands, in the order in which they were sent; a repeated one appears twice.
     pub(crate) sent: Vec<Sent>,
-    /// What clients received, in order.
+    /// The frames that clients received, in order.
     pub(crate) given: Vec<Given>,
-    /// What the model was sent, in order.
+    /// The requests to the model, in order.
     pub(crate) asked: Vec<Asked>,
     /// The final views of clients; the first is the undisturbed observer.
     pub(crate) views: Vec<View>,
-    /// Why the session did not become idle, if it did not.
+    /// The reason the session did not become idle, if it did not.
     pub(crate) restless: Option<String>,
-    /// What panicked.
+    /// The panics.
     pub(crate) panics: Vec<String>,
     /// The outcomes of hook calls.
     pub(crate) hooks: HooksAsked,
@@ -71,7 +71,7 @@ pub(crate) struct Sent {
     pub(crate) connection: u64,
     pub(crate) id: CommandId,
     pub(crate) command: Command,
-    /// How much all clients had received by then.
+    /// The number of frames that all clients had received by then.
     pub(crate) given: usize,
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct Sent {
 pub(crate) struct Given {
     pub(crate) client: usize,
     pub(crate) connection: u64,
-    /// How much was on the disk by then.
+    /// The position on the disk by then.
     pub(crate) durable: u64,
     pub(crate) what: What,
 }
 
-/// What a client received.
+/// A frame that a client received.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// It joined. `from` is the last event that it need not receive any more.

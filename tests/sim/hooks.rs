@@ -53,7 +53,7 @@ struct Inner {
     said: u64,
 }
 
-/// What a hook does with a call.
+/// A hook's treatment of a call.
 enum Plan {
     /// Answers with this.
     Says(Value),

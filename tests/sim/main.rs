@@ -53,7 +53,7 @@ const FAILURES_MAX: usize = 8;
 /// Trace lines of a failing run that are printed, from its end. `SEED=` prints the whole trace.
 const TAIL_LINES: usize = 60;
 
-/// What happened in all runs together: a suite in which nothing happens proves nothing.
+/// The events of all runs together: a suite in which nothing happens proves nothing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Tally {
     turns: u64,

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{sync::watch, task::yield_now, time::sleep};
 
-/// How long a hanging model hangs: longer than any other wait of a run.
+/// The time for which a hanging model hangs: longer than any other wait of a run.
 const HANG: Duration = Duration::from_secs(300);
 
 /// Most pieces of a text.
@@ -51,7 +51,7 @@ struct Inner {
     open: Vec<(usize, Purpose)>,
 }
 
-/// What the model does with a request.
+/// The model's treatment of a request.
 #[derive(Debug)]
 enum Plan {
     Say {

@@ -1,4 +1,4 @@
-//! What clients do: one thing at a time, chosen by the seed.
+//! The clients' actions: one at a time, chosen by the seed.
 
 use crate::{
     client::{Client, Wish},

@@ -43,7 +43,7 @@ const STEPS: std::ops::Range<usize> = 60..220;
 /// The start time of every run.
 const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
 
-/// How often a session is checked before it must be idle.
+/// The number of checks before a session must be idle.
 const REST_LOOKS_MAX: usize = 400;
 
 /// A run.

@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the binary may take on a machine that is busy with other tests; only a failing test reaches it.
+/// The time limit of the binary on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The log file in the server's directory.

@@ -10,7 +10,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest, protocol::CloseFrame},
 };
 
-/// How long a frame may take on a machine that is busy with other tests; only a failing test reaches it.
+/// The time limit for a frame on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {

@@ -23,7 +23,7 @@ pub(crate) struct Conversation {
     calls: u64,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ended {
     /// `None` if it completed, else the code and message of its error.

@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// How long a response may take on a machine that is busy with other tests; only a failing test reaches it.
+/// The time limit for a response on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server's response.

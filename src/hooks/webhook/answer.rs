@@ -58,7 +58,7 @@ fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
     object(body, Unknown::Placed)
 }
 
-/// How an unknown field is reported.
+/// The way in which an unknown field is reported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unknown {
     /// By name: the text is the operator's own.

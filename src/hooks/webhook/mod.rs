@@ -51,7 +51,7 @@ pub struct Webhook {
     pauses: [Duration; 2],
 }
 
-/// Why a webhook is invalid.
+/// The reason a webhook is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWebhook {
     /// Nothing may be sent to this address.

@@ -34,7 +34,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// What a server does with a connection after a request.
+/// A server's treatment of a connection after a request.
 #[derive(Debug, Clone)]
 enum Answer {
     /// Sends these bytes and hangs up.

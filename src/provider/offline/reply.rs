@@ -28,7 +28,7 @@ const ECHO_CHARS_MAX: usize = 200;
 /// Characters of a tool result that it repeats.
 const RESULT_CHARS_MAX: usize = 1_000;
 
-/// What to answer.
+/// The answer to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     /// This text.

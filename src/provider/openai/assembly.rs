@@ -24,7 +24,7 @@ pub(super) enum Piece {
     Call { id: String, name: String, arguments: String },
 }
 
-/// How an answer ended.
+/// The end of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
     pub(super) stop_reason: StopReason,

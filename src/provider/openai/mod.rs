@@ -109,7 +109,7 @@ impl OpenAi {
     }
 }
 
-/// Why reading stopped before the stream did.
+/// The reason reading stopped before the stream did.
 enum Stopped {
     /// The stream broke or fell silent.
     Stream(ModelFault),

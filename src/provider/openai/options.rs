@@ -25,7 +25,7 @@ pub struct OpenAiOptions {
     pub first_event_timeout: Duration,
     /// Longest silence within an answer (`UPSTREAM_IDLE_TIMEOUT_SECS`).
     pub idle_timeout: Duration,
-    /// When a failed request is retried.
+    /// The conditions for retrying a failed request.
     pub retry: RetryPolicy,
 }
 
@@ -104,7 +104,7 @@ impl FromStr for ApiChoice {
     }
 }
 
-/// Why options cannot be used. Contains no key, and no address that might hold a password.
+/// The reason options cannot be used. Contains no key, and no address that might hold a password.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOptions {
     /// The address is invalid.
@@ -112,7 +112,7 @@ pub enum InvalidOptions {
     BaseUrl {
         /// The given value.
         value: String,
-        /// What is wrong with it.
+        /// The reason it is invalid.
         reason: &'static str,
     },
     /// The address contains a user name or password, which would end up in logs.

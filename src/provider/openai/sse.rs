@@ -18,7 +18,7 @@ pub(super) struct Sse {
     begin: usize,
     /// The start of the current line.
     line: usize,
-    /// How far the current line has been searched for its end.
+    /// The part of the current line that has been searched for its end.
     scanned: usize,
     /// The data of the current event, as far as it is read.
     data: Data,

@@ -36,9 +36,9 @@ const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Longest time for a model list, and for the body of an error: neither needs inference.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long to wait for what may follow a complete answer (usage, `[DONE]`).
+/// The time limit for what may follow a complete answer (usage, `[DONE]`).
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a finished body may take to end, so that its connection can be reused.
+/// The time limit for a finished body to end, so that its connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The connection to one server.
@@ -108,7 +108,7 @@ impl Config for Endpoint {
     }
 }
 
-/// What [`send`] returns. It travels as an error, because async-openai passes errors through untouched.
+/// The error type of [`send`]. It travels as an error, because async-openai passes errors through untouched.
 #[derive(Debug, thiserror::Error)]
 enum Sent {
     #[error("answered")]

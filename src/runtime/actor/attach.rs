@@ -26,8 +26,8 @@ const REPLAY_EVENTS_MAX: u64 = 5_000;
 /// up in the answer's text.
 const RESUME_PLACES_MAX: usize = 256;
 
-/// How many of these items may have ended; each is looked up in the store. One or two are normal, because only one
-/// answer is streamed at a time.
+/// The maximum number of these items that may have ended; each is looked up in the store. One or two are normal,
+/// because only one answer is streamed at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
 /// The identity of a connected client.

@@ -17,7 +17,7 @@ use crate::{
 use reseed_protocol::{CloseCode, CommandId, ErrorBody, ErrorCode, command::Command, reply::Reply};
 use tokio::sync::mpsc;
 
-/// What a command is in relation to earlier copies of itself.
+/// A command in relation to earlier copies of itself.
 enum Met {
     /// It is new.
     Nothing,

@@ -39,8 +39,8 @@ const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// the owner.
 const FOR_OTHERS: usize = REPLIES_MAX / 2 + 1;
 
-/// How often to check whether a client reads again that was not sent a call because it did not read. Only while a hook
-/// of such a client is awaited.
+/// The interval for checking whether a client reads again that was not sent a call because it did not read. Only while
+/// a hook of such a client is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls measured at once: more than a client has open, because its hooks are called one after the other.

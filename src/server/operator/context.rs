@@ -1,5 +1,5 @@
-//! How full a session's context is, and what its next request would send. Content is shown only if operators may read
-//! it; roles, the names of parts and tools, and token counts are shown to all operators.
+//! A session's context: how full it is, and its next request. Content is shown only if operators may read it; roles,
+//! the names of parts and tools, and token counts are shown to all operators.
 
 use super::{answer_of, refuse_strangers, session_id};
 use crate::{core::context::envelope::markdown, server::app::App};

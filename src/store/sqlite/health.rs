@@ -19,7 +19,7 @@ use std::{
 const PROBE_BYTES_MIN: u64 = 16 * 1024;
 /// The largest probe: as much as one group of writes may hold.
 const PROBE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How long a successful write counts as current. Checking more often costs no further syncs.
+/// The time for which a successful write counts as current. Checking more often costs no further syncs.
 const RECHECK: Duration = Duration::from_secs(10);
 /// The same while writes fail or the disk is nearly full: checks must not keep the disk busy.
 const RECHECK_SOON: Duration = Duration::from_secs(1);
@@ -30,18 +30,18 @@ const FREE_BYTES_MIN: u64 = 16 * PROBE_BYTES_MAX;
 /// The state of writing, updated by the writer's thread and read by others.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Why nothing more is written until the process restarts.
+    /// The reason nothing more is written until the process restarts.
     failure: OnceLock<Error>,
     last: Mutex<Last>,
 }
 
 #[derive(Debug, Default)]
 struct Last {
-    /// When the last group was committed.
+    /// The time of the last commit of a group.
     committed: Option<Instant>,
     /// Bytes of the largest failed group since one of that size was committed.
     refused_bytes: Option<u64>,
-    /// When the last probe ended, and its outcome.
+    /// The time of the last probe, and its outcome.
     probed: Option<(Instant, Result<(), Error>)>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Watched {
     database: Option<(PathBuf, (u64, u64))>,
 }
 
-/// Why the lock was not acquired.
+/// The reason the lock was not acquired.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// Another process holds it: the process id that it wrote into the file, if readable.

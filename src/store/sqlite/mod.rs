@@ -30,7 +30,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use write::{AppendAt, Create, Delete, Open};
 use writer::Writer;
 
-/// What the writer has done since the store was opened.
+/// Counters of the writer since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommitStats {
     /// Commits that wrote something; each synced the disk.
@@ -45,7 +45,7 @@ pub struct CommitStats {
     pub last_commit: Duration,
 }
 
-/// Why a read or a write was not executed.
+/// The reason a read or a write was not executed.
 #[derive(Debug)]
 enum Fault {
     /// Refused by our own rules; nothing was changed.

@@ -16,14 +16,14 @@ use std::{
     time::Duration,
 };
 
-/// How long a statement waits for another process that reads the file (an operator's `sqlite3`). The lock keeps other
-/// servers out.
+/// The time for which a statement waits for another process that reads the file (an operator's `sqlite3`). The lock
+/// keeps other servers out.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the SQLite header that are read: the magic at 0 and the `application_id` at 68.
 const HEADER_BYTES: usize = 72;
 
-/// Why a database could not be opened.
+/// The reason a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or this one, has it open.

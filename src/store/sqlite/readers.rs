@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// How many reads run at once. A read is short and CPU-bound, so a few suffice; further ones wait in order of arrival.
+/// The maximum number of concurrent reads. A read is short and CPU-bound, so a few suffice; further ones wait in order
+/// of arrival.
 pub(super) const READERS: usize = 4;
 
 /// A pool of read connections.

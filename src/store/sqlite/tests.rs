@@ -1,4 +1,4 @@
-//! What only the SQLite store promises: its file, its lock, its columns.
+//! Guarantees of the SQLite store alone: its file, its lock, its columns.
 
 mod damage;
 mod read_only;

@@ -54,7 +54,7 @@ pub(super) trait Write: Send + 'static {
     }
 }
 
-/// Why a group cannot be committed as it is.
+/// The reason a group cannot be committed as it is.
 enum Spoiled {
     /// Only this write failed, and it has its answer; the others can be executed again.
     Alone,

@@ -3,7 +3,7 @@
 /// The size of an atomic write.
 const SECTOR: usize = 512;
 
-/// What happens to unsynced data on a power loss.
+/// The fate of unsynced data on a power loss.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     All,

@@ -15,7 +15,7 @@ const MESSAGE_BYTES_MAX: &str = "2097152";
 const ANN: &str = "Bearer token-of-ann-0123456789";
 const BOB: &str = "Bearer token-of-bob-0123456789";
 
-/// What a connection has done before the case.
+/// The connection's state before the case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     /// Nothing.

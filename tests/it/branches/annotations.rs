@@ -1,4 +1,4 @@
-//! What clients write into the tree: labels, names, their own data and messages, changes of the model.
+//! Clients' entries in the tree: labels, names, their own data and messages, changes of the model.
 
 use super::{Talk, refused};
 use crate::support::json::present;

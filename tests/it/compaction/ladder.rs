@@ -22,7 +22,7 @@ use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a request may be waited for; only a failing test reaches it.
+/// The time limit for a request; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends a compaction whose model does not answer. What the model does send before must arrive within the same time.

@@ -40,7 +40,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// What a hook changes permanently.
+/// A hook's permanent change.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wish {
     /// A part of the system prompt.

@@ -52,7 +52,7 @@ struct Item {
     parts: Vec<String>,
 }
 
-/// What a client knows of a session.
+/// A client's view of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fold {
     pub(super) session: String,

@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-/// What a client did.
+/// A client's record of what it did.
 struct Story {
     fold: Fold,
     /// Inputs in the order in which they were given: the command and the text.

@@ -299,7 +299,7 @@ fn statement_len(text: &str) -> usize {
     ends.min().unwrap_or_else(|| close(text))
 }
 
-/// What ends an operand.
+/// The tokens that end an operand.
 const ENDS: &[&str] =
     &["&&", "||", ",", ";", "=>", " = ", "|", "{", "}", " == ", " != ", " < ", " > ", " <= ", " >= ", " else "];
 

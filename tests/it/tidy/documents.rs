@@ -55,7 +55,7 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Where a relative link of the document `path` leads, seen from the top of the tree.
+/// Returns the target of a relative link in the document `path`, from the top of the tree.
 fn resolved(path: &str, target: &str) -> PathBuf {
     if target.is_empty() {
         return PathBuf::from(path);

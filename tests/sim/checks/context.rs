@@ -52,7 +52,7 @@ impl Marks<'_> {
     }
 }
 
-/// What the model sees.
+/// The model's view.
 #[derive(Debug, Default)]
 pub(super) struct Seen<'a> {
     /// In order.
@@ -369,7 +369,7 @@ pub(crate) fn requests_are_what_the_log_says(history: &History) -> Result<(), St
     Ok(())
 }
 
-/// What a client is told of the next request is exactly what the log said at some earlier moment.
+/// Checks that every report of the next request is exactly what the log said at some earlier moment.
 pub(crate) fn reports_are_what_the_log_says(history: &History) -> Result<(), String> {
     let log = Log::read(&history.events);
     for given in &history.given {

@@ -21,7 +21,7 @@ pub(super) const OWNER: usize = 1;
 /// Inputs within which the window must be nearly full.
 const INPUTS_MAX: usize = 60;
 
-/// How often to check for a condition.
+/// The number of checks for a condition.
 const LOOKS_MAX: usize = 400;
 
 /// Runs a race for every seed; `check` receives the race's result and the run's history.

@@ -1,4 +1,4 @@
-//! What the server does with a request: an answer in either dialect, a refusal, or any way of breaking off.
+//! The server's reactions to a request: an answer in either dialect, a refusal, or any way of breaking off.
 
 use reseed::provider::{openai::Api, scripted::Gate};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub(crate) enum Step {
     Close,
 }
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// Complete: `tool_calls` if there are calls, else `stop`.

@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What the summary must contain whatever fails.
+/// A fact that the summary must contain whatever fails.
 pub(super) const FACT: &str = "My ship is called Aurora.";
 
-/// How a model fails at a summary.
+/// A model's failure at a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Empty,

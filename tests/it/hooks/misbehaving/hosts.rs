@@ -24,7 +24,7 @@ use std::sync::{
 /// The hook's name.
 pub(super) const NAME: &str = "trouble";
 
-/// Where a hook lives.
+/// The host of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
     Rust,
@@ -32,7 +32,7 @@ pub(super) enum Host {
     Client,
 }
 
-/// What the hook does in the session where it misbehaves.
+/// The hook's action in the session where it misbehaves.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
     /// Answers this.
