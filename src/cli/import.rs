@@ -37,7 +37,7 @@ const STEP_EVENTS_MAX: usize = 500;
 const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Most errors reported for one file; the rest is counted.
-const FAULTS_TOLD_MAX: usize = 20;
+const FAULTS_SHOWN_MAX: usize = 20;
 
 /// The options of `reseed import`.
 #[derive(Debug, Args)]
@@ -194,10 +194,10 @@ fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<Checked> {
         }
     }
     let header = header.context("the file is empty; a pi session starts with a header")?;
-    let told = faults.len().min(FAULTS_TOLD_MAX);
-    let mut text = faults[..told].join("; ");
-    if faults.len() > told {
-        text.push_str(&format!("; and {} more", faults.len() - told));
+    let shown = faults.len().min(FAULTS_SHOWN_MAX);
+    let mut text = faults[..shown].join("; ");
+    if faults.len() > shown {
+        text.push_str(&format!("; and {} more", faults.len() - shown));
     }
     anyhow::ensure!(faults.is_empty() || options.skip_broken, "{text}; use --skip-broken to skip such lines");
     let notes = faults.into_iter().map(|fault| format!("{fault}; skipped")).collect();

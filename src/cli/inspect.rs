@@ -229,7 +229,7 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
         text += &format!("({} -> {after} tokens{undone}) ", compaction.tokens_before);
     }
     if let Some(usage) = &entry.usage {
-        text += &asked(usage, entry.broke.as_ref());
+        text += &request_line(usage, entry.broke.as_ref());
     }
     if entry.pinned {
         text += "(pinned) ";
@@ -242,7 +242,7 @@ fn drawn(entry: Shown, leaf: Option<&EntryId>) -> Drawn {
 }
 
 /// Formats the request of an answer: how much was sent, and how much of it the provider already had.
-fn asked(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
+fn request_line(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     let mut text = format!("({} sent", usage.input_tokens);
     if let Some(shared) = usage.prefix_tokens {
         text += &format!(", {shared} as before");

@@ -235,9 +235,9 @@ pub(super) fn compacts_line(deployment: &Deployment) -> String {
 /// Returns how many hooks there are of each kind; empty if there are none.
 fn hooks_line(hooks: &Hooks) -> String {
     let kinds = [(HookKind::Rust, "in Rust"), (HookKind::Webhook, "by webhook")];
-    let told = kinds.into_iter().map(|(kind, way)| (hooks.count(kind), way)).filter(|(count, _)| *count > 0);
-    let told: Vec<String> = told.map(|(count, way)| format!("{count} {way}")).collect();
-    if told.is_empty() { String::new() } else { format!("\n  hooks     {}", told.join(", ")) }
+    let lines = kinds.into_iter().map(|(kind, way)| (hooks.count(kind), way)).filter(|(count, _)| *count > 0);
+    let lines: Vec<String> = lines.map(|(count, way)| format!("{count} {way}")).collect();
+    if lines.is_empty() { String::new() } else { format!("\n  hooks     {}", lines.join(", ")) }
 }
 
 /// The signals that stop the server, listened to from creation on.

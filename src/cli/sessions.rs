@@ -31,8 +31,8 @@ pub(super) struct SessionsOptions {
 /// Opens the database of these settings read-only, even while a server uses it.
 pub(super) fn open(settings: &Settings) -> anyhow::Result<SqliteStore> {
     let path = settings.store.database_path();
-    let told = "set in DATABASE_URL; the server creates it when it first starts";
-    SqliteStore::open_read_only(&path).with_context(|| format!("open the database ({told})"))
+    let hint = "set in DATABASE_URL; the server creates it when it first starts";
+    SqliteStore::open_read_only(&path).with_context(|| format!("open the database ({hint})"))
 }
 
 pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {

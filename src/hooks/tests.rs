@@ -80,8 +80,8 @@ fn a_hook_that_may_not_be_so_is_refused_by_its_place_and_name() {
         ),
     ];
     for (specs, expected) in refused {
-        let told = Hooks::new(vec![silent(&[message("first")]), silent(&specs)]).map(|_| ()).unwrap_err().to_string();
-        assert!(told.starts_with(expected), "{told}");
+        let error = Hooks::new(vec![silent(&[message("first")]), silent(&specs)]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
     }
     let hooks = Hooks::new(vec![
         silent(&[message("first"), context("a", &[BeforeRequest])]),
@@ -101,8 +101,8 @@ fn there_is_a_most_number_of_hooks() {
     let specs: Vec<HookSpec> = (0..HOOKS_MAX).map(|at| HookSpec::new(format!("h{at}"), HookPoint::Message)).collect();
     assert_eq!(Hooks::new(vec![silent(&specs)]).unwrap().specs().len(), HOOKS_MAX);
     let one = [HookSpec::new("more", HookPoint::Message)];
-    let told = Hooks::new(vec![silent(&specs), silent(&one)]).map(|_| ()).unwrap_err().to_string();
-    assert_eq!(told, "hook 2 (`more`): a server can have at most 32 hook registrations");
+    let error = Hooks::new(vec![silent(&specs), silent(&one)]).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error, "hook 2 (`more`): a server can have at most 32 hook registrations");
 }
 
 #[tokio::test]

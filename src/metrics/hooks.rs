@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn a_call_is_counted_once_by_its_first_word_and_as_cancelled_without_one() {
         let text = rendered(|| {
-            let asked = HookCallMeter::new(HookKind::Webhook, HookPoint::Message);
-            asked.ended(Outcome::Error(ErrorCode::HookTimeout));
-            asked.ended(Outcome::Ok);
-            drop(asked);
+            let meter = HookCallMeter::new(HookKind::Webhook, HookPoint::Message);
+            meter.ended(Outcome::Error(ErrorCode::HookTimeout));
+            meter.ended(Outcome::Ok);
+            drop(meter);
             drop(HookCallMeter::new(HookKind::Client, HookPoint::Context));
             hook_skipped(HookKind::Rust, HookPoint::ToolResult);
         });

@@ -200,7 +200,7 @@ impl ErrorBody {
             return status.and_then(|status| overflow::detect(&format!("{status} (no body)")));
         }
         // Check the message alone first: its first words distinguish throttling from overflow.
-        let told = match overflow::detect(&self.message) {
+        let hint = match overflow::detect(&self.message) {
             Some(hint) => hint,
             // Compaction also cures a body too large for an intermediate proxy.
             None if status == Some(413) => OverflowHint::default(),
@@ -208,8 +208,8 @@ impl ErrorBody {
             None => overflow::detect(&self.words)?,
         };
         Some(OverflowHint {
-            prompt_tokens: self.counts.prompt_tokens.or(told.prompt_tokens),
-            window_tokens: self.counts.window_tokens.or(told.window_tokens),
+            prompt_tokens: self.counts.prompt_tokens.or(hint.prompt_tokens),
+            window_tokens: self.counts.window_tokens.or(hint.window_tokens),
         })
     }
 

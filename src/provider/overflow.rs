@@ -222,8 +222,8 @@ mod tests {
             ("exceeds the limit of 128000", None, None),
             ("context_length_exceeded", None, None),
         ] {
-            let told = detect(text).unwrap_or_default();
-            assert_eq!(told, OverflowHint { prompt_tokens, window_tokens }, "{text}");
+            let hint = detect(text).unwrap_or_default();
+            assert_eq!(hint, OverflowHint { prompt_tokens, window_tokens }, "{text}");
         }
     }
 }

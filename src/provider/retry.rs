@@ -67,8 +67,8 @@ impl RetryPolicy {
         let doubled = self.backoff_base.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let spread = doubled.min(self.backoff_max).mul_f64((self.jitter)().clamp(0.0, 1.0));
         match failed.fault.retry_after_ms.map(Duration::from_millis) {
-            Some(asked) if asked > self.retry_after_max => None,
-            Some(asked) => Some(asked + spread),
+            Some(retry_after) if retry_after > self.retry_after_max => None,
+            Some(retry_after) => Some(retry_after + spread),
             None => Some(spread),
         }
     }
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_upstreams_wish_is_honoured_up_to_its_bound() {
-        for (asked, expected) in [(0, Some(500)), (5_000, Some(5_500)), (30_000, Some(30_500)), (30_001, None)] {
-            let wait = POLICY.wait(1, &failed(ErrorCode::UpstreamRateLimited, Some(asked)));
-            assert_eq!(wait, expected.map(Duration::from_millis), "{asked}");
+        for (retry_after, expected) in [(0, Some(500)), (5_000, Some(5_500)), (30_000, Some(30_500)), (30_001, None)] {
+            let wait = POLICY.wait(1, &failed(ErrorCode::UpstreamRateLimited, Some(retry_after)));
+            assert_eq!(wait, expected.map(Duration::from_millis), "{retry_after}");
         }
     }
 

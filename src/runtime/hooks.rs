@@ -49,7 +49,7 @@ pub(super) struct HookCalls {
 /// An awaited call.
 struct Awaited {
     deadline: Option<Timestamp>,
-    asked: Arc<HookCallMeter>,
+    meter: Arc<HookCallMeter>,
     task: AbortHandle,
 }
 
@@ -87,11 +87,11 @@ impl HookCalls {
 
     fn ask_and_wait(&mut self, at: usize, spec: &HookSpec, kind: HookKind, call: HookCall) {
         self.awaited.retain(|_, call| !call.task.is_finished());
-        let asked = Arc::new(HookCallMeter::new(kind, spec.point));
+        let meter = Arc::new(HookCallMeter::new(kind, spec.point));
         let (id, deadline) = (call.call_id.clone(), call.deadline);
         let room = self.awaited.len() < CALLS_MAX;
         let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
-        let (call_id, name, outcome) = (id.clone(), spec.name.clone(), asked.clone());
+        let (call_id, name, outcome) = (id.clone(), spec.name.clone(), meter.clone());
         let handle = self.handle(id.clone());
         let task = tokio::spawn(async move {
             let answer = match room {
@@ -105,7 +105,7 @@ impl HookCalls {
                 let _ = mailbox.send(Box::new(Message::Input(input))).await;
             }
         });
-        self.awaited.insert(id, Awaited { deadline, asked, task: task.abort_handle() });
+        self.awaited.insert(id, Awaited { deadline, meter, task: task.abort_handle() });
     }
 
     fn tell(&self, at: usize, spec: HookSpec, kind: HookKind, call: HookCall) {
@@ -118,12 +118,12 @@ impl HookCalls {
         let (shared, session, handle) = (self.shared.clone(), self.session.clone(), self.handle(call.call_id.clone()));
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;
-            let asked = HookCallMeter::new(kind, spec.point);
+            let meter = HookCallMeter::new(kind, spec.point);
             let answer = timeout(limit, shared.hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
                 let message = format!("it took longer than {} ms", limit.as_millis());
                 Err(HookFault { code: ErrorCode::HookTimeout, message })
             });
-            asked.ended(outcome_of(&answer));
+            meter.ended(outcome_of(&answer));
             log_fault(&session, &spec.name, &answer);
         });
     }
@@ -132,7 +132,7 @@ impl HookCalls {
     pub(super) fn cancel(&mut self, now: Timestamp, id: &CallId) {
         let Some(call) = self.awaited.remove(id) else { return };
         if call.deadline.is_some_and(|deadline| deadline <= now) {
-            call.asked.ended(Outcome::Error(ErrorCode::HookTimeout));
+            call.meter.ended(Outcome::Error(ErrorCode::HookTimeout));
         }
     }
 

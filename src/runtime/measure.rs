@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const COMPACTION: &str = "reseed::compaction";
 
 /// Most failed steps in one log line; there may be as many as a history has pieces.
-const STEPS_TOLD_MAX: usize = 16;
+const STEPS_LISTED_MAX: usize = 16;
 
 /// The outcome of a session's newest compaction, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -269,7 +269,7 @@ impl Measure {
             return;
         };
         let outcome = CompactionOutcome::of(event.code);
-        macro_rules! told {
+        macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(
                     target: COMPACTION,
@@ -287,8 +287,8 @@ impl Measure {
             };
         }
         match outcome {
-            CompactionOutcome::Failed | CompactionOutcome::NoGain => told!(warn),
-            _ => told!(info),
+            CompactionOutcome::Failed | CompactionOutcome::NoGain => log!(warn),
+            _ => log!(info),
         }
         self.last_compaction = Some(Box::new(LastCompaction {
             at: now,
@@ -306,9 +306,10 @@ impl Measure {
 
 /// Formats the failed steps as `step:reason`, from closed sets.
 fn steps(failed: &[FailedRung]) -> String {
-    let told = failed.iter().take(STEPS_TOLD_MAX);
-    let told = told.map(|failed| format!("{}:{}", compaction::rung(failed.rung), compaction::reason(&failed.reason)));
-    told.collect::<Vec<_>>().join(",")
+    let listed = failed.iter().take(STEPS_LISTED_MAX);
+    let listed =
+        listed.map(|failed| format!("{}:{}", compaction::rung(failed.rung), compaction::reason(&failed.reason)));
+    listed.collect::<Vec<_>>().join(",")
 }
 
 /// Records a request that ended without an outcome: it was cancelled, or its task panicked.

@@ -48,19 +48,19 @@ const DAMAGED_MAX: usize = 10_000;
 impl Shared {
     /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
-        let told = store_error(error);
+        let body = store_error(error);
         if let StoreError::Damaged { session, .. } = error
             && self.damaged.len() < DAMAGED_MAX
-            && self.damaged.insert(session.clone(), told.clone()).is_none()
+            && self.damaged.insert(session.clone(), body.clone()).is_none()
         {
             tracing::error!(%error, "the session is read-only from now on; restore the database from a backup");
         }
-        told
+        body
     }
 
     /// Returns why nothing may be written to this session, if so.
     pub(super) fn damage(&self, session: &SessionId) -> Option<ErrorBody> {
-        self.damaged.get(session).map(|told| told.clone())
+        self.damaged.get(session).map(|body| body.clone())
     }
 
     pub(super) fn calibrate(&self, model: &str, report: &Report) {
@@ -112,10 +112,10 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
                 "{part} of session `{session}` is damaged ({reason}), so it is read-only: read the rest \
                  with get_entries (without `path`), restore the database from a backup, or delete the session"
             );
-            let told = ErrorBody::new(ErrorCode::SessionDamaged, message);
+            let body = ErrorBody::new(ErrorCode::SessionDamaged, message);
             match part {
-                Part::Record(seq) => told.with_details(serde_json::json!({ "seq": seq })),
-                Part::Head | Part::Mark | Part::Pages => told,
+                Part::Record(seq) => body.with_details(serde_json::json!({ "seq": seq })),
+                Part::Head | Part::Mark | Part::Pages => body,
             }
         }
         // Internal causes are for the operator and go to the log.

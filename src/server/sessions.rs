@@ -49,8 +49,8 @@ pub(super) fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn limit(asked: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBody> {
-    match asked {
+fn limit(requested: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBody> {
+    match requested {
         None => Ok(default),
         Some(limit) if (1..=max).contains(&limit) => Ok(limit),
         Some(limit) => Err(invalid("limit", format!("limit must be 1 to {max}, not {limit}"))),

@@ -85,32 +85,32 @@ pub(super) enum Recalled {
 
 /// Returns all statements in this request, oldest first.
 pub(super) fn statements(request: &ModelRequest) -> Vec<Statement> {
-    let mut told = Vec::new();
-    add(&mut told, Origin::System, &request.envelope.system.compiled);
+    let mut statements = Vec::new();
+    add(&mut statements, Origin::System, &request.envelope.system.compiled);
     for message in request.messages() {
         for part in &message.message.content {
             match part {
                 Part::Text { text } if message.message.role == Role::User => match unseed(text) {
-                    Some(summary) => add_summary(&mut told, strip_files(&summary)),
-                    None => add(&mut told, Origin::User, text),
+                    Some(summary) => add_summary(&mut statements, strip_files(&summary)),
+                    None => add(&mut statements, Origin::User, text),
                 },
-                Part::ToolResult { output, .. } => add(&mut told, Origin::Tool, output),
+                Part::ToolResult { output, .. } => add(&mut statements, Origin::Tool, output),
                 _ => {}
             }
         }
     }
-    told
+    statements
 }
 
-fn add(told: &mut Vec<Statement>, origin: Origin, text: &str) {
-    let statements = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &Words::of(sentence).list()));
-    told.extend(statements.map(|sentence| Statement { origin, sentence: sentence.to_owned() }));
+fn add(statements: &mut Vec<Statement>, origin: Origin, text: &str) {
+    let sentences = sentences(text).into_iter().filter(|sentence| !is_question(sentence, &Words::of(sentence).list()));
+    statements.extend(sentences.map(|sentence| Statement { origin, sentence: sentence.to_owned() }));
 }
 
-fn add_summary(told: &mut Vec<Statement>, summary: &str) {
+fn add_summary(statements: &mut Vec<Statement>, summary: &str) {
     let sections = Sections::parse(summary);
     if sections.is_empty() {
-        add(told, Origin::Summary, summary);
+        add(statements, Origin::Summary, summary);
     }
     // Facts last, so that they win over a goal that shares the same words.
     for slot in Slot::ALL {
@@ -122,16 +122,16 @@ fn add_summary(told: &mut Vec<Statement>, summary: &str) {
                 _ if text.starts_with(ASSISTANT) => continue,
                 _ => (Origin::Summary, text),
             };
-            add(told, origin, text);
+            add(statements, origin, text);
         }
     }
 }
 
 /// Answers a question from these statements.
-pub(super) fn recall(question: &str, told: &[Statement]) -> Recalled {
+pub(super) fn recall(question: &str, statements: &[Statement]) -> Recalled {
     let asked = terms(question);
     if asked.is_empty() {
-        let facts = told.iter().filter(|told| told.origin != Origin::System && is_told(&told.sentence));
+        let facts = statements.iter().filter(|fact| fact.origin != Origin::System && is_told(&fact.sentence));
         let mut newest: Vec<Statement> = facts.rev().take(LISTED_MAX).cloned().collect();
         newest.reverse();
         return if newest.is_empty() { Recalled::Nothing(vec![]) } else { Recalled::Listed(newest) };
@@ -144,7 +144,7 @@ pub(super) fn recall(question: &str, told: &[Statement]) -> Recalled {
         about.iter().any(|term| !ATTRIBUTES.has(term))
     };
     let mut best: Option<((u64, bool), &Statement)> = None;
-    for candidate in told {
+    for candidate in statements {
         if is_about_oneself && is_about_a_thing(&candidate.sentence) {
             continue;
         }
@@ -159,8 +159,8 @@ pub(super) fn recall(question: &str, told: &[Statement]) -> Recalled {
         }
     }
     match best {
-        Some(((1_000, _), told)) => Recalled::Found(told.clone()),
-        Some((_, told)) => Recalled::Close(told.clone()),
+        Some(((1_000, _), fact)) => Recalled::Found(fact.clone()),
+        Some((_, fact)) => Recalled::Close(fact.clone()),
         None => Recalled::Nothing(asked_in_order(question)),
     }
 }
@@ -240,11 +240,11 @@ mod tests {
     ];
 
     fn answer(question: &str) -> String {
-        let told: Vec<Statement> =
+        let statements: Vec<Statement> =
             TOLD.iter().map(|text| Statement { origin: Origin::User, sentence: (*text).to_owned() }).collect();
-        match recall(question, &told) {
-            Recalled::Found(told) => told.sentence,
-            Recalled::Close(told) => format!("close: {}", told.sentence),
+        match recall(question, &statements) {
+            Recalled::Found(fact) => fact.sentence,
+            Recalled::Close(fact) => format!("close: {}", fact.sentence),
             Recalled::Listed(list) => format!("listed: {}", list.len()),
             Recalled::Nothing(words) => format!("nothing: {}", words.join(" ")),
         }

@@ -125,12 +125,12 @@ fn to_talk(text: &str, input: &Message, request: &ModelRequest, sizes: Sizes, me
     if let Some(question) = asked {
         let is_personal = is_personal(question);
         match recall(question, &statements(request)) {
-            Recalled::Found(told) => return quoted(&told),
-            Recalled::Close(told) => {
-                return format!("I do not find exactly that in my context; the closest is this. {}", quoted(&told));
+            Recalled::Found(fact) => return quoted(&fact),
+            Recalled::Close(fact) => {
+                return format!("I do not find exactly that in my context; the closest is this. {}", quoted(&fact));
             }
             Recalled::Listed(list) if is_personal => {
-                let facts: Vec<String> = list.iter().map(|told| format!("- {}", told.sentence)).collect();
+                let facts: Vec<String> = list.iter().map(|fact| format!("- {}", fact.sentence)).collect();
                 return format!("This is what my context holds of what you told me:\n{}", facts.join("\n"));
             }
             Recalled::Nothing(looked_for) if is_personal => return not_held(&looked_for, messages),
@@ -171,9 +171,9 @@ fn is_personal(question: &str) -> bool {
     Words::of(question).iter().any(|word| PERSONAL.has(word))
 }
 
-fn quoted(told: &Statement) -> String {
-    let sentence = &told.sentence;
-    match told.origin {
+fn quoted(fact: &Statement) -> String {
+    let sentence = &fact.sentence;
+    match fact.origin {
         Origin::User => format!("You told me: {sentence}"),
         Origin::SummarisedUser => format!("You told me earlier, and my summary has kept it: {sentence}"),
         Origin::Summary => format!("The summary of our earlier conversation says: {sentence}"),

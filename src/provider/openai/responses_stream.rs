@@ -176,10 +176,10 @@ impl ResponsesStream {
         raw: Option<&RawValue>,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        let Some(told) = raw.and_then(Item::read) else { return Ok(()) };
-        let mut item = OpenItem { index, id: told.id.as_ref().map(|id| id.as_str().to_owned()), places: Vec::new() };
-        if told.kind() == "function_call" {
-            item.name_call(&told, assembly)?;
+        let Some(sent) = raw.and_then(Item::read) else { return Ok(()) };
+        let mut item = OpenItem { index, id: sent.id.as_ref().map(|id| id.as_str().to_owned()), places: Vec::new() };
+        if sent.kind() == "function_call" {
+            item.name_call(&sent, assembly)?;
         }
         self.open.push(item);
         Ok(())
@@ -192,15 +192,15 @@ impl ResponsesStream {
         raw: Option<&RawValue>,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        let Some((raw, told)) = raw.and_then(|raw| Some((raw, Item::read(raw)?))) else { return Ok(()) };
-        let key = Key { index, id: told.id.as_ref().map(Text::as_str) };
+        let Some((raw, sent)) = raw.and_then(|raw| Some((raw, Item::read(raw)?))) else { return Ok(()) };
+        let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
         let at = self.find(key);
         let mut item = self.open.remove(at);
-        match told.kind() {
-            "message" => item.fill(0, told.content.as_deref(), text, assembly),
+        match sent.kind() {
+            "message" => item.fill(0, sent.content.as_deref(), text, assembly),
             "function_call" => {
-                let part = item.name_call(&told, assembly)?;
-                match &told.arguments {
+                let part = item.name_call(&sent, assembly)?;
+                match &sent.arguments {
                     Some(whole) if assembly.call(part).is_some_and(|(_, _, arguments)| arguments.is_empty()) => {
                         assembly.extend(part, whole.as_str())
                     }
@@ -208,9 +208,9 @@ impl ResponsesStream {
                 }
             }
             "reasoning" => {
-                item.fill(0, told.content.as_deref(), reasoning, assembly)?;
-                item.fill(SUMMARY_PLACES, told.summary.as_deref(), reasoning, assembly)?;
-                item.keep_payload(raw, &told, assembly)
+                item.fill(0, sent.content.as_deref(), reasoning, assembly)?;
+                item.fill(SUMMARY_PLACES, sent.summary.as_deref(), reasoning, assembly)?;
+                item.keep_payload(raw, &sent, assembly)
             }
             _ => Ok(()),
         }
@@ -295,15 +295,15 @@ impl OpenItem {
     }
 
     /// Sets the id and name of the item's call, opening it if it is new.
-    fn name_call(&mut self, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
+    fn name_call(&mut self, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
         let part = match self.part(0) {
             Some(part) => part,
             None => self.open(0, call(), assembly)?,
         };
         if let Some((id, name, _)) = assembly.call(part) {
-            for (kept, told) in [(id, &told.call_id), (name, &told.name)] {
-                if let Some(told) = told.as_ref().map(Text::as_str).filter(|told| !told.is_empty()) {
-                    told.clone_into(kept);
+            for (kept, sent) in [(id, &sent.call_id), (name, &sent.name)] {
+                if let Some(sent) = sent.as_ref().map(Text::as_str).filter(|sent| !sent.is_empty()) {
+                    sent.clone_into(kept);
                 }
             }
         }
@@ -311,8 +311,8 @@ impl OpenItem {
     }
 
     /// Keeps a reasoning item if the provider encrypted it: only then does it want the item back.
-    fn keep_payload(&mut self, raw: &RawValue, told: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        if told.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
+    fn keep_payload(&mut self, raw: &RawValue, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        if sent.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
             return Ok(());
         }
         let payload: Value = serde_json::from_str(raw.get()).map_err(|_| malformed("an item is not JSON"))?;

@@ -63,11 +63,11 @@ fn a_turn_that_failed_is_one_line_that_names_status_model_type_and_request() {
         // The fault was reported; a turn that fails for another reason has none.
         measure.appended(Timestamp(6), &failed);
     });
-    let told = |name: &str| lines[0].get(name).cloned();
-    assert_eq!(told("http_status"), Some(json!(503)));
-    assert_eq!(told("model"), Some(json!("gpt-4.1-mini")));
-    assert_eq!(told("error_type"), Some(json!("overloaded_error")));
-    assert_eq!(told("request_id"), Some(json!("req_1")));
+    let field = |name: &str| lines[0].get(name).cloned();
+    assert_eq!(field("http_status"), Some(json!(503)));
+    assert_eq!(field("model"), Some(json!("gpt-4.1-mini")));
+    assert_eq!(field("error_type"), Some(json!("overloaded_error")));
+    assert_eq!(field("request_id"), Some(json!("req_1")));
     assert_eq!((lines.len(), lines[1].get("http_status"), lines[1].get("model")), (2, None, None));
     assert!(!lines.iter().any(|line| line.to_string().contains("secret")), "{lines:?}");
 }
@@ -109,12 +109,12 @@ fn a_compaction_is_one_line_with_fields_that_keep_their_names() {
         assert_eq!((last.outcome, last.rung, last.code), ("failed", None, Some(ErrorCode::UpstreamTimeout)));
     });
     let [first, second] = &lines[..] else { panic!("{lines:#?}") };
-    let told = |line: &Value, expected: Value| {
+    let check = |line: &Value, expected: Value| {
         for (field, value) in expected.as_object().unwrap() {
             assert_eq!(line.get(field), Some(value), "{field} of {line:#}");
         }
     };
-    told(
+    check(
         first,
         json!({
             "level": "INFO", "target": "reseed::compaction", "message": "compaction ended", "session": "session1",
@@ -123,7 +123,7 @@ fn a_compaction_is_one_line_with_fields_that_keep_their_names() {
             "summary_input": 3610, "summary_cached": 0, "summary_output": 398, "cached_lost": 5120,
         }),
     );
-    told(
+    check(
         second,
         json!({
             "level": "WARN", "target": "reseed::compaction", "message": "compaction ended", "session": "session1",
@@ -143,9 +143,9 @@ fn a_rest_is_told_when_it_begins_and_ends_and_not_between() {
         }
         measure.rests(Some(BreakerReason::Undone));
     });
-    let told: Vec<(&str, &str)> = lines
+    let logged: Vec<(&str, &str)> = lines
         .iter()
         .map(|line| (line["level"].as_str().unwrap(), line["reason"].as_str().unwrap_or_default()))
         .collect();
-    assert_eq!(told, [("WARN", "failures"), ("INFO", ""), ("INFO", "undone")]);
+    assert_eq!(logged, [("WARN", "failures"), ("INFO", ""), ("INFO", "undone")]);
 }

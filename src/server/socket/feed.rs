@@ -103,9 +103,9 @@ impl Connection {
 
     /// Reports that the store cannot return what the client has missed; it reconnects for what is available.
     async fn unreadable(&mut self, error: &Error) -> Flow {
-        let told = self.app.registry.fault(error);
+        let body = self.app.registry.fault(error);
         if let Speaks::V2 { .. } = self.speaks {
-            self.send(v2::error_frame(None, told)).await?;
+            self.send(v2::error_frame(None, body)).await?;
         }
         Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect and resume"))
     }

@@ -174,8 +174,8 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).err().unwrap();
     assert!(matches!(error, OpenError::Newer { version: 99, known: schema::VERSION, .. }), "{error:?}");
-    let told = format!("has version 99, this program supports versions up to {}", schema::VERSION);
-    assert!(error.to_string().contains(&told), "{error}");
+    let expected = format!("has version 99, this program supports versions up to {}", schema::VERSION);
+    assert!(error.to_string().contains(&expected), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 

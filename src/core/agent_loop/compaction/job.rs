@@ -4,8 +4,7 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::{
-    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, compaction::fail::Spent,
-    compaction::held::Source,
+    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, compaction::fail::Spent, compaction::held::Source,
 };
 use crate::{
     context::{

@@ -74,8 +74,8 @@ fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str]
     let found: Vec<i64> = select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert_eq!(found, rows);
     let mut seen = seen.lock().unwrap().clone();
-    let told = seen.len() as u64;
-    assert_eq!(told, thread.stats.commits + thread.stats.failed, "every failed group is told of");
+    let groups = seen.len() as u64;
+    assert_eq!(groups, thread.stats.commits + thread.stats.failed, "every failed group is reported");
     seen.dedup();
     seen.retain(|commits| *commits > 0);
     assert_eq!(seen, commits);
