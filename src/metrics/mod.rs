@@ -9,6 +9,8 @@
 
 pub mod compaction;
 mod declared;
+#[cfg(test)]
+mod document;
 pub mod hooks;
 mod zero;
 
