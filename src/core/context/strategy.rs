@@ -35,7 +35,7 @@ pub enum Decision {
 /// steps it makes room; the rest follows from its settings unless it says otherwise.
 ///
 /// ```
-/// use reseed::core::context::{
+/// use reseed_core::context::{
 ///     ContextManager,
 ///     factory::Strategies,
 ///     strategy::{Options, Planning, Step},
@@ -68,7 +68,7 @@ pub enum Decision {
 /// let strategies = Strategies::default()
 ///     .with("forgetful", &[], |options| Box::new(Forgetful { options }))
 ///     .expect("the name is free");
-/// // Pass these to `Settings::with_strategies`; sessions then choose it by name.
+/// // Pass these to `reseed::config::Settings::with_strategies`; sessions then choose it by name.
 /// assert!(strategies.names().any(|name| name == "forgetful"));
 /// ```
 pub trait ContextManager: Send + std::fmt::Debug {
