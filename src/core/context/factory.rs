@@ -1,4 +1,4 @@
-//! Makes strategies from their names. A new one is a file in `strategies/` and a line of [`BUILT_IN`]; a program that
+//! Makes strategies from their names. A new one is a file in `strategies/` and a line of `BUILT_IN`; a program that
 //! embeds the server adds its own with [`Strategies::with`].
 
 use crate::core::context::{
