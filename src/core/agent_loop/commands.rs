@@ -1,7 +1,7 @@
 //! What clients ask of a session: one arm a command.
 
 use super::step::Step;
-use super::{AgentLoop, Mark, Origin, Stage, compaction::fail::cancelled, navigation::Ask};
+use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
 use crate::{
     context::window::TOKENS_MAX,
     session::{Place, fingerprint::withheld},
@@ -227,18 +227,19 @@ impl AgentLoop {
         self.ws.remember(caller);
         let tokens = self.context_info().token_count;
         self.compaction.carried.guards.declined(tokens);
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
+        match self.ws.stage.get() {
             Stage::Compacting => {
+                self.ws.stage.enter(Stage::Idle);
                 if let Some(trigger) = self.cancel_running() {
                     self.without_compaction(trigger, cancelled());
                 }
             }
-            Stage::Leaving { request, leaving } => {
-                self.cancel_move(request, &leaving);
+            Stage::Leaving => {
+                self.ws.stage.enter(Stage::Idle);
+                self.cancel_move();
                 self.ws.then(Step::Proceed);
             }
-            other => {
-                self.stage = other;
+            _ => {
                 if self.cancel_running().is_none() {
                     self.cancel_ordered();
                 }
@@ -265,8 +266,8 @@ impl AgentLoop {
 
     /// Ends this loop now, or at the next request where something is running.
     pub(super) fn reseed_soon(&mut self) {
-        self.reseed_due = true;
-        if matches!(self.stage, Stage::Idle) {
+        self.ws.reseed_due = true;
+        if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
     }

@@ -26,6 +26,7 @@ mod hooks;
 pub mod io;
 mod navigation;
 mod prompt;
+mod stage;
 mod step;
 mod turn;
 mod workspace;
@@ -44,15 +45,16 @@ pub use turn::{TOOLS_MAX, Tools, check_offers};
 use compaction::Compaction;
 use hooks::{Hooks, Roster};
 use navigation::Navigation;
+use stage::Stage;
 use step::Step;
-use turn::{Turn, tools::SentTools};
+use turn::Turn;
 use workspace::Workspace;
 
 use crate::{
-    context::{RequestCount, counter::Calibration},
+    context::counter::Calibration,
     session::{IdSource, Session},
 };
-use reseed_protocol::{EntryId, ErrorBody, Timestamp, event::TurnStatus, receipt::Receipt};
+use reseed_protocol::Timestamp;
 use std::sync::Arc;
 
 /// What one loop leaves to the next: the session as its log says, and what is not in the log.
@@ -97,55 +99,14 @@ impl Seed {
     }
 }
 
-/// What the loop is doing.
-#[derive(Debug)]
-enum Stage {
-    /// Nothing.
-    Idle,
-    /// The model is answering.
-    Asking { request: RequestId, item: EntryId, asked: Box<Asked> },
-    /// The answer is being stopped; what was shown of it comes back.
-    Stopping { request: RequestId, item: EntryId, status: TurnStatus, asked: Box<Asked> },
-    /// Hooks are asked before anything goes on.
-    Hooking,
-    /// Tools are at work: those of the state's pending calls.
-    AwaitingTools,
-    /// Waiting for the compaction at work.
-    Compacting,
-    /// The model is summarising the branch that a client leaves.
-    Leaving { request: RequestId, leaving: Box<navigation::Move> },
-    /// The next loop is being seeded; this one does nothing more.
-    Done,
-}
-
-/// What a request was made with: model and settings may change before its answer comes.
-#[derive(Debug)]
-struct Asked {
-    count: RequestCount,
-    model: String,
-    envelope_key: String,
-    /// Nothing of its answer is shown before it is whole.
-    withheld: bool,
-    /// The client's hooks that were to look at it, by name: without them nothing of it goes on.
-    guards: Vec<String>,
-    receipt: Receipt,
-    tools: SentTools,
-}
-
 /// The loop. See the head of this file.
 #[derive(Debug)]
 pub struct AgentLoop {
     ws: Workspace,
-    stage: Stage,
     turn: Turn,
     compaction: Compaction,
     hooks: Hooks,
     navigation: Navigation,
-    holding: bool,
-    /// Model or strategy changed: this loop ends at the next request.
-    reseed_due: bool,
-    /// Why the loop is being stopped: what each command is told that still waits for something.
-    ending: Option<Box<ErrorBody>>,
 }
 
 /// When a tool call fails.
@@ -162,16 +123,14 @@ impl AgentLoop {
     #[must_use]
     pub fn seeded(generation: u64, seed: Seed) -> Self {
         let Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, .. } = seed;
+        let mut ws = Workspace::new(generation, session, deployment, calibration, next_request, ids, prompt, roster);
+        ws.holding = holding;
         Self {
-            ws: Workspace::new(generation, session, deployment, calibration, next_request, ids, prompt, roster),
-            stage: Stage::Idle,
+            ws,
             turn: Turn::new(turn),
             compaction: Compaction::new(seed.compaction),
             hooks: Hooks::new(seed.hooks),
             navigation: Navigation::default(),
-            holding,
-            reseed_due: false,
-            ending: None,
         }
     }
 
@@ -179,14 +138,14 @@ impl AgentLoop {
     #[must_use]
     pub fn into_seed(mut self) -> Seed {
         self.ws.recount_for_next();
-        let Workspace { session, deployment, next_request, ids, prompt, roster, .. } = self.ws;
+        let Workspace { session, deployment, next_request, ids, prompt, roster, holding, .. } = self.ws;
         let (calibration, prompt) = prompt.into_carried();
         Seed {
             session,
             deployment,
             calibration,
             next_request,
-            holding: self.holding,
+            holding,
             ids,
             prompt,
             roster,
@@ -200,7 +159,7 @@ impl AgentLoop {
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.ws.now = now;
-        match (&self.stage, input) {
+        match (self.ws.stage.get(), input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
                 self.ws.then(Step::Proceed);
@@ -212,21 +171,21 @@ impl AgentLoop {
                 let place = place.map(|place| *place);
                 self.on_command(commands::Caller { origin, id, fingerprint }, *command, place);
             }
-            (Stage::Asking { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
+            (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
                 self.on_answer(answer);
             }
-            (Stage::Asking { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
+            (Stage::Asking, Input::Failed { request, fault }) if self.turn.asks(request) => {
                 self.on_fault(&fault);
             }
-            (Stage::Stopping { request: asked, .. }, Input::Cancelled { request, shown }) if *asked == request => {
+            (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
                 self.on_stopped(shown);
             }
             (_, Input::Answered { request, answer }) if self.is_running(request) => self.on_summary(&answer),
             (_, Input::Failed { request, fault }) if self.is_running(request) => self.on_summary_fault(&fault),
-            (Stage::Leaving { request: asked, .. }, Input::Answered { request, answer }) if *asked == request => {
+            (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
                 self.on_branch_summary(&answer);
             }
-            (Stage::Leaving { request: asked, .. }, Input::Failed { request, fault }) if *asked == request => {
+            (Stage::Leaving, Input::Failed { request, fault }) if self.navigation.asks(request) => {
                 self.on_branch_summary_fault(&fault);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
@@ -235,8 +194,8 @@ impl AgentLoop {
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
-                self.holding = false;
-                if matches!(self.stage, Stage::Idle) {
+                self.ws.holding = false;
+                if self.ws.stage.is(Stage::Idle) {
                     self.ws.then(Step::Proceed);
                 }
             }
@@ -248,7 +207,7 @@ impl AgentLoop {
         self.check_held();
         self.run();
         self.tell_meter();
-        self.ending = None;
+        self.ws.ending = None;
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
         std::mem::take(&mut self.ws.out)
     }
@@ -278,7 +237,7 @@ impl AgentLoop {
     /// When [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tools = match self.stage {
+        let tools = match self.ws.stage.get() {
             Stage::AwaitingTools => self.turn.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
         };
@@ -289,7 +248,7 @@ impl AgentLoop {
     /// path as it is read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.pinned_before_move && matches!(self.stage, Stage::Done)
+        self.navigation.pinned_before_move && self.ws.stage.is(Stage::Done)
     }
 
     /// The session as this loop knows it.
@@ -313,13 +272,13 @@ impl AgentLoop {
     /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.holding;
-        !matches!(self.stage, Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.looks_at_input()
+        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.holding;
+        !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.looks_at_input()
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
     fn proceed(&mut self) {
-        self.stage = Stage::Idle;
+        self.ws.stage.enter(Stage::Idle);
         if let Some(ready) = self.compaction.ready.take()
             && self.commit_ready(*ready)
         {
@@ -330,7 +289,7 @@ impl AgentLoop {
         {
             return;
         }
-        if self.reseed_due {
+        if self.ws.reseed_due {
             self.reseed();
             return;
         }
@@ -339,7 +298,7 @@ impl AgentLoop {
             self.request();
             return;
         }
-        if self.holding {
+        if self.ws.holding {
             return;
         }
         self.deliver_custom();
@@ -354,6 +313,6 @@ impl AgentLoop {
         let generation = Some(self.ws.generation + 1);
         self.ws.append(vec![prompt::session_updated(|updated| updated.generation = generation)], Vec::new());
         self.ws.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
+        self.ws.stage.enter(Stage::Done);
     }
 }

@@ -8,6 +8,7 @@ use super::{
     commands::Caller,
     hooks::{Roster, begins_work},
     prompt::{self, Prompt, done, session_updated},
+    stage::Current,
     step::Step,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     session::{IdSource, Session},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Timestamp,
+    Entry, EntryData, EntryId, ErrorBody, Timestamp,
     event::{Event, SessionUpdated},
     reply::Reply,
 };
@@ -41,6 +42,13 @@ pub(super) struct Workspace {
     pub(super) next_request: u64,
     /// The time of the input at hand.
     pub(super) now: Timestamp,
+    pub(super) stage: Current,
+    /// True if no turn may begin: the server is stopping, or nobody is here.
+    pub(super) holding: bool,
+    /// Model or strategy changed: this loop ends at the next request.
+    pub(super) reseed_due: bool,
+    /// Why the loop is being stopped: what each command is told that still waits for something.
+    pub(super) ending: Option<Box<ErrorBody>>,
     /// What happens once the step at hand is over, in order.
     pub(super) next: Vec<Step>,
     /// The effects of the input at hand.
@@ -65,8 +73,23 @@ impl Workspace {
         let manager = Box::new(Threshold::new(Options::default()));
         let now = Timestamp(0);
         let (next, out) = (Vec::new(), Vec::new());
-        let mut this =
-            Self { generation, deployment, session, manager, prompt, roster, ids, next_request, now, next, out };
+        let mut this = Self {
+            generation,
+            deployment,
+            session,
+            manager,
+            prompt,
+            roster,
+            ids,
+            next_request,
+            now,
+            stage: Current::new(),
+            holding: false,
+            reseed_due: false,
+            ending: None,
+            next,
+            out,
+        };
         this.refresh_fixed();
         this.refresh_manager();
         this

@@ -1,7 +1,9 @@
 //! Committing what a compaction came to: one appended entry, where what it has read still stands. It replaces exactly what
 //! was read and keeps everything said since.
 
-use crate::agent_loop::{AgentLoop, Effect, Stage, compaction::fail::unused, compaction::job::Ready, turn::appended};
+use crate::agent_loop::{
+    AgentLoop, Effect, compaction::fail::unused, compaction::job::Ready, stage::Stage, turn::appended,
+};
 use crate::{
     context::{
         RequestCount,
@@ -96,7 +98,7 @@ impl AgentLoop {
             self.tell_dropped(&held, unused("another one was committed"));
         }
         self.ws.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
+        self.ws.stage.enter(Stage::Done);
         Ok(())
     }
 

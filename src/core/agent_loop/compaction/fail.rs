@@ -2,9 +2,10 @@
 //! The context is as it was, and everybody is told why and what it took.
 
 use crate::agent_loop::{
-    AgentLoop, Effect, Stage,
+    AgentLoop, Effect,
     compaction::held::Source,
     compaction::job::{Running, Use},
+    stage::Stage,
 };
 use crate::context::compaction::{Basis, Held, Order};
 use reseed_protocol::{
@@ -75,8 +76,8 @@ impl AgentLoop {
     }
 
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
-        if matches!(self.stage, Stage::Compacting) {
-            self.stage = Stage::Idle;
+        if self.ws.stage.is(Stage::Compacting) {
+            self.ws.stage.enter(Stage::Idle);
         }
         self.cancel_compaction_hooks();
         if let Some(Running { request, job, use_, background, waited_since, source, .. }) =

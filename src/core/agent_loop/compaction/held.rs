@@ -6,7 +6,7 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect, Stage, compaction::fail::unused, compaction::job::Ready, prompt::session_updated,
+    AgentLoop, Effect, compaction::fail::unused, compaction::job::Ready, prompt::session_updated, stage::Stage,
 };
 use crate::{
     agent_loop::Summaries,
@@ -86,7 +86,7 @@ impl AgentLoop {
         let prepared = Box::new(self.prepared(&held, &count));
         self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
         let decision = self.ws.manager.before_request(&count, self.ws.window_tokens());
-        if matches!(self.stage, Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
+        if self.ws.stage.is(Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
         Ok(())
@@ -223,7 +223,7 @@ impl AgentLoop {
 
     /// Drops what is held where what it has read, or what made it, has changed.
     pub(in crate::agent_loop) fn check_held(&mut self) {
-        if self.ws.session.state.held.is_none() || matches!(self.stage, Stage::Done) {
+        if self.ws.session.state.held.is_none() || self.ws.stage.is(Stage::Done) {
             return;
         }
         let why = match &self.ws.session.held {
@@ -254,7 +254,7 @@ impl AgentLoop {
         let Some(running) = self.compaction.running.as_ref().filter(|running| running.source == Source::Held) else {
             return;
         };
-        let (trigger, is_waited_for) = (running.job.order.trigger, matches!(self.stage, Stage::Compacting));
+        let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
         self.void_running("the compaction that it was to be merged with is not held any more");
         if is_waited_for {
             // Nothing is held any more, so this does not come here again.

@@ -4,7 +4,8 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::{
-    AgentLoop, CallModel, Effect, RequestId, Stage, commands::Caller, compaction::fail::Spent, compaction::held::Source,
+    AgentLoop, CallModel, Effect, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source,
+    stage::Stage,
 };
 use crate::{
     context::{
@@ -100,13 +101,13 @@ impl AgentLoop {
 
     /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
     pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
-        matches!(self.stage, Stage::Compacting | Stage::Done)
+        matches!(self.ws.stage.get(), Stage::Compacting | Stage::Done)
     }
 
     /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
     pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
-        match (&self.stage, &self.compaction.running, &self.compaction.carried.ordered) {
-            (Stage::Leaving { leaving, .. }, ..) => Some(&leaving.job.order.job_id),
+        match (self.navigation.job_id(), &self.compaction.running, &self.compaction.carried.ordered) {
+            (Some(job_id), ..) => Some(job_id),
             (_, Some(running), _) => Some(&running.job.order.job_id),
             (_, None, Some(order)) => Some(&order.job_id),
             (_, None, None) => self.compaction.ready.as_ref().map(|ready| &ready.basis.order.job_id),
@@ -121,7 +122,7 @@ impl AgentLoop {
             background,
         };
         if let Some(running) = &self.compaction.running {
-            let background = !matches!(self.stage, Stage::Compacting);
+            let background = !self.ws.stage.is(Stage::Compacting);
             let is_shown = matches!(running.use_, Use::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
@@ -140,7 +141,7 @@ impl AgentLoop {
             .is_some_and(|running| running.background && running.waited_since.is_none())
             || self.compaction.running.is_none()
                 && self.compaction.carried.ordered.is_none()
-                && !matches!(self.stage, Stage::Leaving { .. });
+                && !self.ws.stage.is(Stage::Leaving);
         self.running_job().filter(|_| !aside)
     }
 
@@ -179,8 +180,8 @@ impl AgentLoop {
             match running.job.advance() {
                 Next::Ask(body) => {
                     running.request = self.ask_for_summary(&running.job, *body, PHASE);
-                    if !running.background && !matches!(self.stage, Stage::Done) {
-                        self.stage = Stage::Compacting;
+                    if !running.background && !self.ws.stage.is(Stage::Done) {
+                        self.ws.stage.enter(Stage::Compacting);
                     }
                     self.compaction.running = Some(running);
                     return Advanced::Asked;
@@ -271,7 +272,7 @@ impl AgentLoop {
     /// What waited for a job goes on once it is over.
     pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
-            && matches!(self.stage, Stage::Compacting)
+            && self.ws.stage.is(Stage::Compacting)
         {
             self.without_compaction(trigger, error);
         }
@@ -346,7 +347,7 @@ impl AgentLoop {
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
-        if background && !matches!(self.stage, Stage::Compacting) {
+        if background && !self.ws.stage.is(Stage::Compacting) {
             // Also one that is not made from another takes its place.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
             return match self.hold(basis, outcome, remade) {
@@ -355,7 +356,7 @@ impl AgentLoop {
             };
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
-        if !matches!(self.stage, Stage::Idle | Stage::Compacting) {
+        if !matches!(self.ws.stage.get(), Stage::Idle | Stage::Compacting) {
             self.compaction.ready = Some(Box::new(ready));
             return Advanced::Made;
         }
@@ -392,7 +393,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
-                self.stage = Stage::Idle;
+                self.ws.stage.enter(Stage::Idle);
                 self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
                 return;
             }
@@ -409,7 +410,7 @@ impl AgentLoop {
             return false;
         }
         running.waited_since.get_or_insert(self.ws.now);
-        self.stage = Stage::Compacting;
+        self.ws.stage.enter(Stage::Compacting);
         true
     }
 
@@ -429,7 +430,7 @@ impl AgentLoop {
 
     /// Somebody's input waits for the job at work.
     pub(in crate::agent_loop) fn waits_from_now(&mut self) {
-        if let Some(running) = self.compaction.running.as_mut().filter(|_| matches!(self.stage, Stage::Compacting)) {
+        if let Some(running) = self.compaction.running.as_mut().filter(|_| self.ws.stage.is(Stage::Compacting)) {
             running.waited_since.get_or_insert(self.ws.now);
         }
     }

@@ -1,9 +1,10 @@
 //! What stays and what comes back: pins, and taking a compaction back.
 
 use crate::agent_loop::{
-    AgentLoop, Effect, Stage,
+    AgentLoop, Effect,
     commands::Caller,
     prompt::{done, session_updated},
+    stage::Stage,
 };
 use crate::{
     context::structure::Structure,
@@ -112,7 +113,7 @@ impl AgentLoop {
         events.push(Event::CompactionUndone(Box::new(undone)));
         self.ws.append(events, vec![mark]);
         self.ws.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
+        self.ws.stage.enter(Stage::Done);
         Ok(())
     }
 }

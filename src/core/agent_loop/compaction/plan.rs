@@ -2,9 +2,10 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Stage,
+    AgentLoop,
     compaction::held::{Need, Source},
     compaction::job::Use,
+    stage::Stage,
 };
 use crate::{
     context::{
@@ -33,7 +34,7 @@ impl AgentLoop {
         if self.compaction.running.is_some()
             || self.compaction.ready.is_some()
             || self.compaction.carried.ordered.is_some()
-            || self.holding
+            || self.ws.holding
             || self.compaction.gave_up
         {
             return;
@@ -51,7 +52,7 @@ impl AgentLoop {
     /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
     /// next request is above the trigger already.
     pub(in crate::agent_loop) fn prepare_idle(&mut self) {
-        if !matches!(self.stage, Stage::Idle) || self.ws.session.state.turn.is_some() {
+        if !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() {
             return;
         }
         if self.ws.manager.options().background >= 1.0 {

@@ -2,10 +2,11 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::{
-    AgentLoop, Stage,
+    AgentLoop,
     commands::Caller,
     compaction::job::{Ready, Use},
     prompt::done,
+    stage::Stage,
 };
 use crate::{
     context::{
@@ -79,7 +80,7 @@ impl AgentLoop {
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.ready =
                 Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
-            if matches!(self.stage, Stage::Idle) {
+            if self.ws.stage.is(Stage::Idle) {
                 self.ws.then(Step::Proceed);
             }
             return Ok(());
@@ -89,7 +90,7 @@ impl AgentLoop {
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         self.compaction.carried.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
-        if matches!(self.stage, Stage::Idle) {
+        if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
         Ok(())
@@ -252,7 +253,7 @@ impl AgentLoop {
         // The work was done before: what it takes now is nothing.
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
         self.compaction.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
-        if matches!(self.stage, Stage::Idle) {
+        if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
         Ok(())

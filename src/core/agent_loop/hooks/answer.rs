@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Deadline, Stage, turn::appended, turn::tools::SentTools},
+    super::{AgentLoop, Deadline, stage::Stage, turn::appended, turn::tools::SentTools},
     Subject,
     request::ANOTHER_ROLE,
 };
@@ -266,7 +266,7 @@ impl AgentLoop {
             }
         }
         self.ws.append(events, Vec::new());
-        self.stage = Stage::AwaitingTools;
+        self.ws.stage.enter(Stage::AwaitingTools);
     }
 
     /// The turn ends while hooks look at its calls: none of them is made.

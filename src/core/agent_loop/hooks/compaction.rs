@@ -3,10 +3,11 @@
 use super::super::step::Step;
 use super::{
     super::{
-        AgentLoop, Stage,
+        AgentLoop,
         compaction::held::Source,
         compaction::instructions::check_replaced,
         compaction::job::{Running, Use},
+        stage::Stage,
     },
     Subject,
     request::refused,
@@ -101,8 +102,8 @@ impl AgentLoop {
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
-        if !running.background && !matches!(self.stage, Stage::Done) {
-            self.stage = Stage::Compacting;
+        if !running.background && !self.ws.stage.is(Stage::Done) {
+            self.ws.stage.enter(Stage::Compacting);
         }
         self.compaction.running = Some(running);
         let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);

@@ -3,7 +3,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Effect, Stage},
+    super::{AgentLoop, Effect, stage::Stage},
     Open, Subject,
 };
 use crate::hook::HookFault;
@@ -19,7 +19,7 @@ impl AgentLoop {
     pub(super) fn hook_failed(&mut self, subject: Subject, open: &Open, fault: &HookFault) {
         let error = hook_error(&open.spec.name, subject.event(), fault);
         if subject.holds_the_stage() {
-            self.stage = Stage::Idle;
+            self.ws.stage.enter(Stage::Idle);
         }
         match subject {
             Subject::Input(offered) => self.refuse_input(&offered, error),

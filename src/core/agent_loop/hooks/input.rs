@@ -8,8 +8,9 @@
 use super::super::step::Step;
 use super::{
     super::{
-        AgentLoop, Origin, Stage,
+        AgentLoop, Origin,
         commands::Caller,
+        stage::Stage,
         turn::queue::{How, Said},
     },
     Chain, Subject,
@@ -127,7 +128,7 @@ impl AgentLoop {
             What::Said(_) => self.ws.ids.next_id(),
             What::Custom(custom) => custom.entry_id.clone(),
         };
-        let holds = matches!(self.stage, Stage::Idle);
+        let holds = self.ws.stage.is(Stage::Idle);
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
         self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
@@ -162,7 +163,7 @@ impl AgentLoop {
     /// All hooks have seen an input: it is accepted as they made it.
     pub(super) fn input_seen(&mut self, offered: Offered) {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
-        let taken = match (self.holding, what) {
+        let taken = match (self.ws.holding, what) {
             (true, _) => Err(stopping()),
             (false, What::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
             (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
@@ -181,7 +182,7 @@ impl AgentLoop {
 
     /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
     pub(in crate::agent_loop) fn go_on_after_input(&mut self) {
-        if matches!(self.stage, Stage::Idle) {
+        if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
         self.ws.then(Step::NextInLine);
@@ -189,7 +190,7 @@ impl AgentLoop {
 
     /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
     pub(in crate::agent_loop) fn next_in_line(&mut self) {
-        if matches!(self.stage, Stage::Done) || self.looks_at_input() {
+        if self.ws.stage.is(Stage::Done) || self.looks_at_input() {
             return;
         }
         let Some(InLine { caller, command }) = self.hooks.line.pop_front() else { return };
@@ -202,7 +203,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn withdraw_input(&mut self) {
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
-                self.stage = Stage::Idle;
+                self.ws.stage.enter(Stage::Idle);
             }
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
@@ -220,7 +221,7 @@ impl AgentLoop {
         }
         for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
-                self.stage = Stage::Idle;
+                self.ws.stage.enter(Stage::Idle);
             }
             if let Subject::Input(offered) = subject {
                 self.ws.reply(&offered.caller, Reply::Error(error.clone()));

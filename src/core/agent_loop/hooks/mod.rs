@@ -34,7 +34,7 @@ pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
 use self::subject::check_answer;
-use super::{AgentLoop, CallHook, Deadline, Effect, Stage, commands::Caller, prompt::done, step::Step};
+use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, stage::Stage, step::Step};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
@@ -194,7 +194,7 @@ impl AgentLoop {
     /// Asks every hook of the subject's point, then goes on with what they made of it.
     pub(super) fn ask_hooks(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
-            self.stage = Stage::Hooking;
+            self.ws.stage.enter(Stage::Hooking);
         }
         let (point, reason) = subject.point();
         let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);

@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Stage, turn::appended},
+    super::{AgentLoop, stage::Stage, turn::appended},
     Added, Subject,
 };
 use crate::{
@@ -311,7 +311,7 @@ impl AgentLoop {
     pub(super) fn overlaid(&mut self, overlay: Overlay) {
         let now_seen = self.ws.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
-        if self.reseed_due || !is_same {
+        if self.ws.reseed_due || !is_same {
             // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
             // for a request that is not made.
             self.ws.then(Step::Proceed);
@@ -359,7 +359,7 @@ impl AgentLoop {
 
     /// Ends the running turn with this error.
     pub(super) fn fail_turn(&mut self, error: ErrorBody) {
-        self.stage = Stage::Idle;
+        self.ws.stage.enter(Stage::Idle);
         self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Stage},
+    super::{AgentLoop, stage::Stage},
     ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
 };
 use crate::hook::HookFault;
@@ -130,7 +130,7 @@ impl AgentLoop {
     /// All hooks of a point were asked.
     pub(in crate::agent_loop) fn hooked(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
-            self.stage = Stage::Idle;
+            self.ws.stage.enter(Stage::Idle);
         }
         match subject {
             Subject::Start(start) => self.started(*start),

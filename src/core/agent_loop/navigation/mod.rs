@@ -6,11 +6,12 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::{
-    AgentLoop, Effect, RequestId, Stage,
+    AgentLoop, Effect, RequestId,
     annotate::check_name,
     commands::Caller,
     hooks::{BranchGiven, Subject, Wish},
     prompt::session_updated,
+    stage::Stage,
     turn::appended,
     turn::queue::Said,
 };
@@ -23,7 +24,7 @@ use crate::{
     session::{Place, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Role, TurnId, Usage,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, TurnId, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
@@ -36,6 +37,8 @@ pub(in crate::agent_loop) const PHASE: &str = "summarising_branch";
 /// Moves in the tree.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Navigation {
+    /// The move that waits for a summary of the branch that it leaves, and the request for that.
+    pub(in crate::agent_loop) leaving: Option<(RequestId, Box<Move>)>,
     /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
     pub(in crate::agent_loop) pinned_before_move: bool,
 }
@@ -63,6 +66,18 @@ pub(in crate::agent_loop) struct Ask {
     pub(in crate::agent_loop) turn_id: TurnId,
     /// What is asked; absent for the question that stands there.
     pub(in crate::agent_loop) said: Option<Said>,
+}
+
+impl Navigation {
+    /// Returns true if this request is for the summary of the branch that is left.
+    pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
+        self.leaving.as_ref().is_some_and(|(asked, _)| *asked == request)
+    }
+
+    /// The job that summarises the branch that is left.
+    pub(in crate::agent_loop) fn job_id(&self) -> Option<&JobId> {
+        self.leaving.as_ref().map(|(_, leaving)| &leaving.job.order.job_id)
+    }
 }
 
 impl AgentLoop {
@@ -149,7 +164,8 @@ impl AgentLoop {
         match leaving.job.advance() {
             Next::Ask(body) => {
                 let request = self.ask_for_summary(&leaving.job, *body, PHASE);
-                self.stage = Stage::Leaving { request, leaving };
+                self.navigation.leaving = Some((request, leaving));
+                self.ws.stage.enter(Stage::Leaving);
             }
             Next::Offer(outcome) => {
                 let Move { caller, to, .. } = *leaving;
@@ -165,13 +181,15 @@ impl AgentLoop {
     }
 
     pub(in crate::agent_loop) fn on_branch_summary(&mut self, answer: &Answer) {
-        let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
+        self.ws.stage.enter(Stage::Idle);
         leaving.job.take(answer);
         self.next_branch_summary(leaving);
     }
 
     pub(in crate::agent_loop) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
-        let Stage::Leaving { mut leaving, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
+        self.ws.stage.enter(Stage::Idle);
         let own = *leaving.job.model() == *self.ws.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
             self.ws.remember_window(told);
@@ -195,10 +213,11 @@ impl AgentLoop {
     }
 
     /// The summary of the branch is stopped; the session stays where it is.
-    pub(in crate::agent_loop) fn cancel_move(&mut self, request: RequestId, leaving: &Move) {
+    pub(in crate::agent_loop) fn cancel_move(&mut self) {
+        let Some((request, leaving)) = self.navigation.leaving.take() else { return };
         self.ws.out.push(Effect::CancelModel(request));
         let message = "the summary of the branch was cancelled; the session stands where it stood";
-        self.stay(leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
+        self.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }
 
     fn stay(&mut self, leaving: &Move, error: ErrorBody) {
@@ -289,7 +308,7 @@ impl AgentLoop {
         self.ws.session.tree.mark(&self.ws.session.state);
         self.ws.append(events, vec![caller.mark(reply)]);
         self.ws.out.push(Effect::Reseed);
-        self.stage = Stage::Done;
+        self.ws.stage.enter(Stage::Done);
         Ok(())
     }
 
@@ -297,9 +316,9 @@ impl AgentLoop {
     /// stands.
     pub(in crate::agent_loop) fn meant_for(&self) -> Option<CommandId> {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
-        let retries = match &self.stage {
-            Stage::Leaving { leaving, .. } => is_retry(&leaving.to.ask),
-            _ => self.wished().is_some_and(|wish| is_retry(&wish.ask)),
+        let retries = match &self.navigation.leaving {
+            Some((_, leaving)) => is_retry(&leaving.to.ask),
+            None => self.wished().is_some_and(|wish| is_retry(&wish.ask)),
         };
         self.leaving_by().filter(|_| !retries)
     }
@@ -307,9 +326,9 @@ impl AgentLoop {
     /// The move that waits for a summary or for hooks.
     #[must_use]
     pub fn leaving_by(&self) -> Option<CommandId> {
-        match &self.stage {
-            Stage::Leaving { leaving, .. } => Some(leaving.caller.id.clone()),
-            _ => self.wished().map(|wish| wish.caller.id.clone()),
+        match &self.navigation.leaving {
+            Some((_, leaving)) => Some(leaving.caller.id.clone()),
+            None => self.wished().map(|wish| wish.caller.id.clone()),
         }
     }
 
@@ -317,10 +336,7 @@ impl AgentLoop {
     /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it
     /// could write under an id that will be written.
     pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
-        let leaving = match &mut self.stage {
-            Stage::Leaving { leaving, .. } => Some(&mut leaving.caller),
-            _ => None,
-        };
+        let leaving = self.navigation.leaving.as_mut().map(|(_, leaving)| &mut leaving.caller);
         let waiting = leaving.filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
             Some(waiting) => Some(waiting),

@@ -1,6 +1,6 @@
 //! The meter, the report and the snapshot: all from the one count.
 
-use super::super::{AgentLoop, Effect, Stage};
+use super::super::{AgentLoop, Effect, stage::Stage};
 use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, Timestamp, TurnId,
@@ -73,10 +73,10 @@ impl AgentLoop {
             (self.turn.meter_due, self.turn.metered) = (false, None);
             return;
         };
-        if !std::mem::take(&mut self.turn.meter_due) || matches!(self.stage, Stage::Done) {
+        if !std::mem::take(&mut self.turn.meter_due) || self.ws.stage.is(Stage::Done) {
             return;
         }
-        let waits = matches!(self.stage, Stage::AwaitingTools);
+        let waits = self.ws.stage.is(Stage::AwaitingTools);
         let too_soon = |(_, at): (u64, Timestamp)| waits && self.ws.now < at.plus_millis(METER_PAUSE_MILLIS);
         if self.turn.metered.is_some_and(too_soon) {
             return;
@@ -135,7 +135,7 @@ impl AgentLoop {
     /// What the session is doing.
     #[must_use]
     pub fn doing(&self) -> SessionState {
-        let compacts = matches!(self.stage, Stage::Compacting | Stage::Leaving { .. })
+        let compacts = matches!(self.ws.stage.get(), Stage::Compacting | Stage::Leaving)
             || self.compaction.carried.ordered.is_some();
         match self.ws.session.state.turn {
             Some(_) => SessionState::Running,
@@ -148,13 +148,13 @@ impl AgentLoop {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = &self.ws.session.state;
-        let compaction = match &self.stage {
-            Stage::Leaving { leaving, .. } => Some(RunningCompaction {
-                job_id: leaving.job.order.job_id.clone(),
+        let compaction = match self.navigation.job_id() {
+            Some(job_id) => Some(RunningCompaction {
+                job_id: job_id.clone(),
                 phase: super::super::navigation::PHASE.to_owned(),
                 background: false,
             }),
-            _ => self.shown_compaction(),
+            None => self.shown_compaction(),
         };
         Snapshot {
             seq: state.seq,

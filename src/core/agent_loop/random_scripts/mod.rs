@@ -482,7 +482,7 @@ impl World {
             }
         }
         let agent = &self.agent;
-        let (stage, line, queue) = (&agent.stage, agent.hooks.line.len(), agent.ws.session.state.queue.len());
+        let (stage, line, queue) = (agent.ws.stage.get(), agent.hooks.line.len(), agent.ws.session.state.queue.len());
         let (chains, running) = (agent.hooks.chains.len(), agent.compaction.running.is_some());
         assert!(
             agent.is_idle() && !self.open_turn,

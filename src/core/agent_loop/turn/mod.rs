@@ -4,17 +4,18 @@ mod overflow;
 pub(super) mod queue;
 pub(super) mod tools;
 
+use tools::SentTools;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
 use crate::agent_loop::step::{Counted, Step};
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Asked, CallModel, Deadline, Effect, Mark, Stage, commands::Caller, compaction::held::Need, hooks::Whole,
-    prompt::session_updated, turn::queue::Said,
+    AgentLoop, CallModel, Deadline, Effect, Mark, RequestId, commands::Caller, compaction::held::Need, hooks::Whole,
+    prompt::session_updated, stage::Stage, turn::queue::Said,
 };
 use crate::{
     context::{
-        Context, Decision,
+        Context, Decision, RequestCount,
         causes::Cause,
         count::{answer_report, sent_key},
         counter::{Estimator, Report},
@@ -30,7 +31,7 @@ use reseed_protocol::{
         TurnStatus,
     },
     hook::HookPoint,
-    receipt::HookRun,
+    receipt::{HookRun, Receipt},
     reply::{Accepted, PendingCall, Reply},
 };
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Turn {
     pub(in crate::agent_loop) carried: Carried,
+    /// The request that the model is answering, or that is being stopped.
+    pub(in crate::agent_loop) asking: Option<Asking>,
     /// When the tool calls that wait fail.
     pub(in crate::agent_loop) deadlines: BTreeMap<CallId, Deadline>,
     /// The user was told that the window is nearly full.
@@ -47,6 +50,31 @@ pub(in crate::agent_loop) struct Turn {
     pub(in crate::agent_loop) meter_due: bool,
     /// The count that was told last in the middle of a turn, and when.
     pub(in crate::agent_loop) metered: Option<(u64, Timestamp)>,
+}
+
+/// A request that the model is answering.
+#[derive(Debug)]
+pub(in crate::agent_loop) struct Asking {
+    pub(in crate::agent_loop) request: RequestId,
+    /// The entry that will hold the answer.
+    pub(in crate::agent_loop) item: EntryId,
+    pub(in crate::agent_loop) asked: Box<Asked>,
+    /// How the turn ends once the answer is stopped.
+    stopped_as: Option<TurnStatus>,
+}
+
+/// What a request was made with: model and settings may change before its answer comes.
+#[derive(Debug)]
+pub(in crate::agent_loop) struct Asked {
+    pub(in crate::agent_loop) count: RequestCount,
+    pub(in crate::agent_loop) model: String,
+    envelope_key: String,
+    /// Nothing of its answer is shown before it is whole.
+    pub(in crate::agent_loop) withheld: bool,
+    /// The client's hooks that were to look at it, by name: without them nothing of it goes on.
+    guards: Vec<String>,
+    receipt: Receipt,
+    tools: SentTools,
 }
 
 /// How far the running turn is with its hooks. It goes from loop to loop, so that a compaction in between asks none of
@@ -67,7 +95,12 @@ pub(in crate::agent_loop) struct Carried {
 
 impl Turn {
     pub(in crate::agent_loop) fn new(carried: Carried) -> Self {
-        Self { carried, deadlines: BTreeMap::new(), warned: false, meter_due: false, metered: None }
+        Self { carried, asking: None, deadlines: BTreeMap::new(), warned: false, meter_due: false, metered: None }
+    }
+
+    /// Returns true if the model is answering this request.
+    pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
+        self.asking.as_ref().is_some_and(|asking| asking.request == request)
     }
 
     /// How far the running turn is with its hooks; what is known of an earlier turn is forgotten.
@@ -188,7 +221,8 @@ impl AgentLoop {
         let (model, guards) = (self.ws.session.state.model.clone(), self.ws.roster.guards(&self.ws.session.state));
         let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
         self.ws.prompt.carried.receipts.sent(sent);
-        self.stage = Stage::Asking { request, item, asked: Box::new(asked) };
+        self.turn.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
+        self.ws.stage.enter(Stage::Asking);
         self.turn.of(&self.ws.session.state).before_request = false;
     }
 
@@ -207,7 +241,8 @@ impl AgentLoop {
 
     /// The model has answered: one entry, then its tool calls, or the end of the turn.
     pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
-        let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
+        self.ws.stage.enter(Stage::Idle);
         if self.ws.session.state.turn.is_none() {
             return;
         }
@@ -275,9 +310,8 @@ impl AgentLoop {
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
     pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
-        let Stage::Stopping { item, status, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
-            return;
-        };
+        let Some(Asking { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
+        self.ws.stage.enter(Stage::Idle);
         self.ws.prompt.carried.receipts.failed();
         // What nobody was to see before hooks looked at it is written nowhere.
         let shown = if asked.withheld { Vec::new() } else { shown };
@@ -382,25 +416,25 @@ impl AgentLoop {
     /// Nothing more is begun. What is accepted may end; what is not accepted yet is refused at once, so that nobody
     /// waits for its hooks.
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
-        self.holding = true;
-        let held_by_input = matches!(self.stage, Stage::Hooking);
+        self.ws.holding = true;
+        let held_by_input = self.ws.stage.is(Stage::Hooking);
         self.refuse_inputs(error);
-        if held_by_input && matches!(self.stage, Stage::Idle) {
+        if held_by_input && self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
     }
 
     /// The session ends what it does.
     pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
-        self.holding = true;
+        self.ws.holding = true;
         self.refuse_inputs(&error);
-        self.ending = Some(error);
+        self.ws.ending = Some(error);
         self.cancel_ordered();
         if self.compaction.ready.as_ref().is_some_and(|ready| self.ws.is_held(&ready.basis.order.job_id)) {
             // Whoever ordered it in the running turn finds it still held.
             self.compaction.ready = None;
         }
-        if !matches!(self.stage, Stage::Compacting) {
+        if !self.ws.stage.is(Stage::Compacting) {
             self.cancel_running();
         }
         self.stop_turn(TurnStatus::Interrupted);
@@ -408,17 +442,20 @@ impl AgentLoop {
 
     /// What a command is told that is not waited for any more: why the session stops, else this.
     pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
-        Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
+        Reply::Error(self.ws.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Stops whatever the running turn is doing.
     pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Asking { request, item, asked } => {
-                self.ws.out.push(Effect::CancelModel(request));
-                self.stage = Stage::Stopping { request, item, status, asked };
+        match self.ws.stage.get() {
+            Stage::Asking => {
+                let Some(asking) = &mut self.turn.asking else { return };
+                asking.stopped_as = Some(status);
+                self.ws.out.push(Effect::CancelModel(asking.request));
+                self.ws.stage.enter(Stage::Stopping);
             }
             Stage::Compacting => {
+                self.ws.stage.enter(Stage::Idle);
                 // What is made in the background goes on; nobody waits for it any more.
                 if self.compaction.running.as_ref().is_some_and(|running| running.background)
                     && status == TurnStatus::Cancelled
@@ -432,6 +469,7 @@ impl AgentLoop {
                 }
             }
             Stage::Hooking => {
+                self.ws.stage.enter(Stage::Idle);
                 self.cancel_stage_hooks();
                 if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
@@ -439,9 +477,15 @@ impl AgentLoop {
                     self.ws.then(Step::Proceed);
                 }
             }
-            Stage::AwaitingTools => self.end_turn(status),
-            Stage::Leaving { request, leaving } => self.cancel_move(request, &leaving),
-            other => self.stage = other,
+            Stage::AwaitingTools => {
+                self.ws.stage.enter(Stage::Idle);
+                self.end_turn(status);
+            }
+            Stage::Leaving => {
+                self.ws.stage.enter(Stage::Idle);
+                self.cancel_move();
+            }
+            Stage::Idle | Stage::Stopping | Stage::Done => {}
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Asked, Effect, Stage,
+    AgentLoop, Effect,
     compaction::held::Need,
     compaction::job::Use,
     prompt::{session_updated, usage_percent},
+    stage::Stage,
+    turn::{Asked, Asking},
 };
 use crate::{
     context::{
@@ -27,7 +29,8 @@ const SUSPECT_PERCENT: u64 = 20;
 impl AgentLoop {
     /// The request failed: compact once if it was too large, otherwise the turn ends.
     pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
-        let Stage::Asking { item, asked, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
+        self.ws.stage.enter(Stage::Idle);
         self.ws.prompt.carried.receipts.failed();
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let count = &asked.count;

@@ -7,7 +7,7 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::{
-    AgentLoop, Origin, Stage, commands::Caller, hooks::What, navigation::Ask, prompt::done, turn::appended,
+    AgentLoop, Origin, commands::Caller, hooks::What, navigation::Ask, prompt::done, stage::Stage, turn::appended,
 };
 use crate::session::{Place, input, place::is_message};
 use reseed_protocol::{
@@ -123,8 +123,8 @@ impl AgentLoop {
     /// waiting: they are told to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = matches!(self.stage, Stage::Idle) && self.ws.session.state.turn.is_none();
-        !is_at_rest || self.looks_at_input() || (!self.holding && self.ws.session.state.queue.iter().any(waits))
+        let is_at_rest = self.ws.stage.is(Stage::Idle) && self.ws.session.state.turn.is_none();
+        !is_at_rest || self.looks_at_input() || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
     }
 
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
@@ -250,7 +250,7 @@ impl AgentLoop {
         let changed = items != self.ws.session.state.queue;
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.ws.append(events, vec![mark]);
-        if matches!(self.stage, Stage::Idle) {
+        if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{AgentLoop, Stage, commands::Caller, hooks::Given, prompt::done, turn::appended};
+use crate::agent_loop::{AgentLoop, commands::Caller, hooks::Given, prompt::done, stage::Stage, turn::appended};
 use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
@@ -174,7 +174,7 @@ impl AgentLoop {
     }
 
     pub(in crate::agent_loop) fn after_results(&mut self) {
-        if matches!(self.stage, Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
+        if self.ws.stage.is(Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
             self.ws.then(Step::Proceed);
         }
     }
@@ -212,7 +212,7 @@ impl AgentLoop {
 
     /// Calls whose time is over get a result that says so.
     pub(in crate::agent_loop) fn on_tools_tick(&mut self) {
-        if !matches!(self.stage, Stage::AwaitingTools) {
+        if !self.ws.stage.is(Stage::AwaitingTools) {
             return;
         }
         let over: Vec<CallId> = self
