@@ -3,6 +3,7 @@
 //! Each is an entry that hangs from the leaf and becomes it, as in every other history; none of them is sent.
 
 use super::{AgentLoop, Effect, commands::Caller, prompt::usage_percent, turn::appended};
+use crate::agent_loop::workspace::Workspace;
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},
@@ -21,38 +22,6 @@ const WORD_CHARS_MAX: usize = 200;
 const DEFAULT_LEVEL: &str = "default";
 
 impl AgentLoop {
-    /// Names an entry; the caller has seen that there is one.
-    pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
-        let label = set.label.map(|label| check_name("label", &label)).transpose()?;
-        self.annotate(caller, EntryData::Label(Label { target_id: set.entry_id, label }));
-        Ok(())
-    }
-
-    pub(super) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
-        check_custom_type(&custom.custom_type)?;
-        let AppendCustom { custom_type, data } = custom;
-        // An absent field and `null` are one in the stored form.
-        let data = Some(data).filter(|data| !data.is_null());
-        self.annotate(caller, EntryData::Custom(Custom { custom_type, data }));
-        Ok(())
-    }
-
-    /// Writes one entry and answers with its id.
-    fn annotate(&mut self, caller: &Caller, data: EntryData) {
-        let as_of_seq = Some(self.ws.session.state.seq);
-        let entry_id: reseed_protocol::EntryId = self.ws.ids.next_id();
-        let event = appended(self.ws.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
-        let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
-        self.ws.append(vec![event], vec![caller.mark(reply)]);
-    }
-
-    pub(super) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
-        let name = check_name("name", name)?;
-        let entry = self.record(caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
-        self.ws.update(caller, vec![entry], |updated| updated.name = Some(name));
-        Ok(())
-    }
-
     pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
             if let Some(text) = text {
@@ -76,12 +45,12 @@ impl AgentLoop {
             settings.learned_window_tokens = None;
             self.compaction.carried.seen = super::compaction::Seen::default();
             let change = ModelChange { provider: None, model: set.model.clone() };
-            records.push(self.record(caller, EntryData::ModelChange(change)));
+            records.push(self.ws.record(caller, EntryData::ModelChange(change)));
         }
         if set.reasoning_effort != settings.reasoning_effort {
             let thinking_level = set.reasoning_effort.clone().unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
             let mut record =
-                self.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
+                self.ws.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
             hang_from(&mut record, records.last());
             records.push(record);
         }
@@ -90,13 +59,47 @@ impl AgentLoop {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
-        self.reseed_soon();
+        self.ws.reseed_soon();
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// Names an entry; the caller has seen that there is one.
+    pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
+        let label = set.label.map(|label| check_name("label", &label)).transpose()?;
+        self.annotate(caller, EntryData::Label(Label { target_id: set.entry_id, label }));
+        Ok(())
+    }
+
+    pub(super) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
+        check_custom_type(&custom.custom_type)?;
+        let AppendCustom { custom_type, data } = custom;
+        // An absent field and `null` are one in the stored form.
+        let data = Some(data).filter(|data| !data.is_null());
+        self.annotate(caller, EntryData::Custom(Custom { custom_type, data }));
+        Ok(())
+    }
+
+    /// Writes one entry and answers with its id.
+    fn annotate(&mut self, caller: &Caller, data: EntryData) {
+        let as_of_seq = Some(self.session.state.seq);
+        let entry_id: reseed_protocol::EntryId = self.ids.next_id();
+        let event = appended(self.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
+        let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
+        self.append(vec![event], vec![caller.mark(reply)]);
+    }
+
+    pub(super) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
+        let name = check_name("name", name)?;
+        let entry = self.record(caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
+        self.update(caller, vec![entry], |updated| updated.name = Some(name));
         Ok(())
     }
 
     fn record(&mut self, caller: &Caller, data: EntryData) -> Event {
-        let id = self.ws.ids.next_id();
-        appended(self.ws.entry(id, data), None, Some(caller.id.clone()))
+        let id = self.ids.next_id();
+        appended(self.entry(id, data), None, Some(caller.id.clone()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::step::Step;
 use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
+use crate::agent_loop::workspace::Workspace;
 use crate::{
     context::window::TOKENS_MAX,
     session::{Place, fingerprint::withheld},
@@ -49,8 +50,8 @@ impl AgentLoop {
             Command::UserInput(input) => self.on_user_input(&caller, input, place),
             Command::EditQueue(edit) => self.on_edit_queue(&caller, edit),
             Command::Navigate(navigate) => self.on_navigate(&caller, navigate, place),
-            Command::SetLabel(set) => self.on_set_label(&caller, set),
-            Command::AppendCustom(custom) => self.on_append_custom(&caller, custom),
+            Command::SetLabel(set) => self.ws.on_set_label(&caller, set),
+            Command::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
             Command::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
             Command::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
             Command::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
@@ -59,10 +60,10 @@ impl AgentLoop {
             Command::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
             Command::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
             Command::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
-            Command::UnpinEntry(pin) => self.on_unpin_entry(&caller, &pin),
+            Command::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
             Command::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             Command::SetModel(set) => self.on_set_model(&caller, set),
-            Command::SetOptions(set) => self.on_set_options(&caller, &set),
+            Command::SetOptions(set) => self.ws.on_set_options(&caller, &set),
             Command::SetInstructions(set)
                 if self.ws.prompt.counter.system(&set.instructions) > self.ws.window_tokens() / 2 =>
             {
@@ -76,9 +77,9 @@ impl AgentLoop {
                 self.ws.refresh_fixed();
                 Ok(())
             }
-            Command::RenameSession(rename) => self.on_rename(&caller, &rename.name),
+            Command::RenameSession(rename) => self.ws.on_rename(&caller, &rename.name),
             Command::GetContextInfo(_) => {
-                let info = Box::new(self.context_info());
+                let info = Box::new(self.compaction.context_info(&self.ws));
                 self.ws.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
@@ -86,10 +87,10 @@ impl AgentLoop {
                 self.ws.reply(&caller, Reply::Context(Box::new(context)));
             }),
             Command::RegisterTools(register) => {
-                self.on_register_tools(&caller, register.tools);
+                self.ws.on_register_tools(&caller, register.tools);
                 Ok(())
             }
-            Command::RegisterHooks(register) => self.on_register_hooks(&caller, register.hooks),
+            Command::RegisterHooks(register) => self.hooks.on_register_hooks(&mut self.ws, &caller, register.hooks),
             Command::HookResult(result) => self.on_hook_result(&caller, *result),
             Command::ToolResult(result) => {
                 self.on_tool_result(&caller, result);
@@ -124,9 +125,9 @@ impl AgentLoop {
     fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
         let running = self.ws.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
-            (None, None) if self.looks_at_input() => {
+            (None, None) if self.hooks.looks_at_input() => {
                 self.ws.remember(caller);
-                self.withdraw_input();
+                self.hooks.withdraw_input(&mut self.ws);
                 return Ok(());
             }
             (None, _) => return Err(ErrorBody::new(ErrorCode::NoTurn, "no turn is running")),
@@ -198,10 +199,10 @@ impl AgentLoop {
     }
 
     fn on_cancel_compaction(&mut self, caller: &Caller, cancel: &CancelCompaction) -> Result<(), ErrorBody> {
-        if cancel.job_id.is_none() && self.running_job().is_none() && self.wished().is_some() {
+        if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.wished().is_some() {
             // A move that waits for hooks has no job yet.
             self.ws.remember(caller);
-            self.cancel_stage_hooks();
+            self.hooks.cancel_stage_hooks(&mut self.ws);
             self.ws.then(Step::Proceed);
             return Ok(());
         }
@@ -213,7 +214,7 @@ impl AgentLoop {
         };
         if is_meant {
             self.ws.remember(caller);
-            self.compaction.carried.guards.declined(self.context_info().token_count);
+            self.compaction.carried.guards.declined(self.compaction.context_info(&self.ws).token_count);
             self.drop_held(cancelled());
             return Ok(());
         }
@@ -225,7 +226,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
         self.ws.remember(caller);
-        let tokens = self.context_info().token_count;
+        let tokens = self.compaction.context_info(&self.ws).token_count;
         self.compaction.carried.guards.declined(tokens);
         match self.ws.stage.get() {
             Stage::Compacting => {
@@ -236,12 +237,12 @@ impl AgentLoop {
             }
             Stage::Leaving => {
                 self.ws.stage.enter(Stage::Idle);
-                self.cancel_move();
+                self.navigation.cancel_move(&mut self.ws);
                 self.ws.then(Step::Proceed);
             }
             _ => {
                 if self.cancel_running().is_none() {
-                    self.cancel_ordered();
+                    self.compaction.cancel_ordered(&mut self.ws);
                 }
             }
         }
@@ -260,15 +261,17 @@ impl AgentLoop {
         });
         self.compaction.carried.guards.reset();
         self.void_running("another strategy was chosen");
-        self.reseed_soon();
+        self.ws.reseed_soon();
         Ok(())
     }
+}
 
+impl Workspace {
     /// Ends this loop now, or at the next request where something is running.
     pub(super) fn reseed_soon(&mut self) {
-        self.ws.reseed_due = true;
-        if self.ws.stage.is(Stage::Idle) {
-            self.ws.then(Step::Proceed);
+        self.reseed_due = true;
+        if self.stage.is(Stage::Idle) {
+            self.then(Step::Proceed);
         }
     }
 
@@ -281,11 +284,11 @@ impl AgentLoop {
             let message = format!("maxOutputTokens is 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
         }
-        let mut settings = self.ws.session.state.settings.clone();
+        let mut settings = self.session.state.settings.clone();
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
-        self.ws.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
-        self.ws.refresh_manager();
+        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+        self.refresh_manager();
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId
 pub use prompt::{Snapshot, usage_percent};
 pub use turn::{TOOLS_MAX, Tools, check_offers};
 
-use compaction::Compaction;
+use compaction::Compactor;
 use hooks::{Hooks, Roster};
 use navigation::Navigation;
 use stage::Stage;
@@ -104,7 +104,7 @@ impl Seed {
 pub struct AgentLoop {
     ws: Workspace,
     turn: Turn,
-    compaction: Compaction,
+    compaction: Compactor,
     hooks: Hooks,
     navigation: Navigation,
 }
@@ -128,7 +128,7 @@ impl AgentLoop {
         Self {
             ws,
             turn: Turn::new(turn),
-            compaction: Compaction::new(seed.compaction),
+            compaction: Compactor::new(seed.compaction),
             hooks: Hooks::new(seed.hooks),
             navigation: Navigation::default(),
         }
@@ -180,8 +180,10 @@ impl AgentLoop {
             (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
                 self.on_stopped(shown);
             }
-            (_, Input::Answered { request, answer }) if self.is_running(request) => self.on_summary(&answer),
-            (_, Input::Failed { request, fault }) if self.is_running(request) => self.on_summary_fault(&fault),
+            (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => self.on_summary(&answer),
+            (_, Input::Failed { request, fault }) if self.compaction.is_running(request) => {
+                self.on_summary_fault(&fault)
+            }
             (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
                 self.on_branch_summary(&answer);
             }
@@ -190,7 +192,7 @@ impl AgentLoop {
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
             (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
-            (_, Input::AskAgain { only_away }) => self.ask_again(only_away),
+            (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
@@ -225,11 +227,11 @@ impl AgentLoop {
                 Step::Ask(subject) => self.ask_hooks(subject),
                 Step::Hooked(subject) => self.hooked(subject),
                 Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
-                Step::AfterInput => self.go_on_after_input(),
-                Step::NextInLine => self.next_in_line(),
+                Step::AfterInput => self.ws.go_on_after_input(),
+                Step::NextInLine => self.hooks.next_in_line(&mut self.ws),
                 Step::Command(caller, command) => self.on_command(caller, *command, None),
                 Step::CompactionTick => self.on_compaction_tick(),
-                Step::ToolsTick => self.on_tools_tick(),
+                Step::ToolsTick => self.turn.on_tools_tick(&mut self.ws),
             }
         }
     }
@@ -241,7 +243,7 @@ impl AgentLoop {
             Stage::AwaitingTools => self.turn.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
         };
-        tools.into_iter().chain(self.compaction_deadline()).chain(self.next_hook_deadline()).min()
+        tools.into_iter().chain(self.compaction_deadline()).chain(self.hooks.next_hook_deadline()).min()
     }
 
     /// Returns true if the path in memory may lack what the log makes the model see: the next loop is seeded with the
@@ -273,14 +275,14 @@ impl AgentLoop {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.holding;
-        !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.looks_at_input()
+        !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
     fn proceed(&mut self) {
         self.ws.stage.enter(Stage::Idle);
         if let Some(ready) = self.compaction.ready.take()
-            && self.commit_ready(*ready)
+            && self.compaction.commit_ready(&mut self.ws, *ready)
         {
             return;
         }
@@ -294,16 +296,16 @@ impl AgentLoop {
             return;
         }
         if self.ws.session.state.turn.is_some() {
-            self.deliver_steered();
+            self.ws.deliver_steered();
             self.request();
             return;
         }
         if self.ws.holding {
             return;
         }
-        self.deliver_custom();
+        self.ws.deliver_custom();
         if !self.ws.session.state.queue.is_empty() {
-            self.start_queued();
+            self.ws.start_queued();
         }
     }
 

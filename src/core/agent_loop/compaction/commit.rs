@@ -1,9 +1,9 @@
 //! Committing what a compaction came to: one appended entry, where what it has read still stands. It replaces exactly what
 //! was read and keeps everything said since.
 
-use crate::agent_loop::{
-    AgentLoop, Effect, compaction::fail::unused, compaction::job::Ready, stage::Stage, turn::appended,
-};
+use crate::agent_loop::compaction::Compactor;
+use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{Effect, compaction::fail::unused, compaction::job::Ready, stage::Stage, turn::appended};
 use crate::{
     context::{
         RequestCount,
@@ -21,46 +21,46 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-impl AgentLoop {
+impl Compactor {
     /// Commits what waited for a place between two requests. `false`: it came to nothing.
-    pub(in crate::agent_loop) fn commit_ready(&mut self, ready: Ready) -> bool {
-        self.commit(ready).is_ok()
+    pub(in crate::agent_loop) fn commit_ready(&mut self, ws: &mut Workspace, ready: Ready) -> bool {
+        self.commit(ws, ready).is_ok()
     }
 
     /// Writes the one entry that is the compaction, and ends this loop.
     ///
     /// # Errors
     /// Why it came to nothing; the clients were told.
-    pub(in crate::agent_loop) fn commit(&mut self, ready: Ready) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
-        if !self.still_holds(&basis, &outcome) {
+        if !ws.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(&basis.order, self.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        self.keep_what_came(&basis, &mut outcome);
+        ws.keep_what_came(&basis, &mut outcome);
         // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
-        let before = self.ws.count(&self.ws.context());
-        let entry_id: EntryId = self.ws.ids.next_id();
-        let (entry, after) = self.would_be(&basis, &outcome, &entry_id, before.tokens);
-        let is_enough = self.does(&basis, before.tokens, after.tokens);
+        let before = ws.count(&ws.context());
+        let entry_id: EntryId = ws.ids.next_id();
+        let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
+        let is_enough = ws.does(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
             let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(&basis.order, self.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        self.compaction.carried.guards.gained(is_enough, after.tokens, self.ws.window_tokens());
+        self.carried.guards.gained(is_enough, after.tokens, ws.window_tokens());
         if is_enough {
             // Less than this could not gain enough again, also where the threshold is 0 and every request is above it.
-            let least_gain = crate::context::strategy::share(after.tokens, self.ws.manager.options().min_gain);
-            self.compaction.carried.guards.settle(after.tokens.saturating_add(least_gain));
+            let least_gain = crate::context::strategy::share(after.tokens, ws.manager.options().min_gain);
+            self.carried.guards.settle(after.tokens.saturating_add(least_gain));
         }
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
         let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
@@ -68,7 +68,7 @@ impl AgentLoop {
             old_token_count: before.tokens,
             new_token_count: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: basis.order.strategy.unwrap_or(self.ws.manager.name()).to_owned(),
+            strategy: basis.order.strategy.unwrap_or(ws.manager.name()).to_owned(),
             job_id: basis.order.job_id.clone(),
             command_id: basis.order.command_id.clone(),
             entry_id,
@@ -81,32 +81,34 @@ impl AgentLoop {
             failed_rungs: failed,
             summary,
             form,
-            generation: self.ws.generation + 1,
-            duration_ms: basis.duration_ms(self.ws.now),
-            paused_ms: waited_since.map_or(0, |since| self.ws.now.millis_since(since)),
+            generation: ws.generation + 1,
+            duration_ms: basis.duration_ms(ws.now),
+            paused_ms: waited_since.map_or(0, |since| ws.now.millis_since(since)),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
-            compact_at_tokens: self.ws.manager.compact_at_tokens(self.ws.window_tokens()),
+            compact_at_tokens: ws.manager.compact_at_tokens(ws.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = basis.order.command_id.clone();
-        let passed_over = self.ws.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
+        let passed_over = ws.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
         let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
-        self.ws.append(events, Vec::new());
+        ws.append(events, Vec::new());
         if let Some(held) = passed_over {
-            self.tell_dropped(&held, unused("another one was committed"));
+            self.tell_dropped(ws, &held, unused("another one was committed"));
         }
-        self.ws.out.push(Effect::Reseed);
-        self.ws.stage.enter(Stage::Done);
+        ws.out.push(Effect::Reseed);
+        ws.stage.enter(Stage::Done);
         Ok(())
     }
+}
 
+impl Workspace {
     /// Whether what a job has read is still what stands before what was said since.
     pub(in crate::agent_loop) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
-        let path = self.ws.session.tree.path();
+        let path = self.session.tree.path();
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
-        self.ws.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
+        self.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
             && outcome.first_kept.iter().chain(&outcome.kept).chain(&basis.last_read).all(has)
             && !self.parts_call_and_result(basis, outcome)
     }
@@ -114,7 +116,7 @@ impl AgentLoop {
     /// Whether results came since to calls that were open when a job read them, and that it takes out: in its summary
     /// they have none, and the model would never see them.
     fn parts_call_and_result(&self, basis: &Basis, outcome: &Outcome) -> bool {
-        let path = self.ws.session.tree.path();
+        let path = self.session.tree.path();
         let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
         let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
         let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
@@ -129,7 +131,7 @@ impl AgentLoop {
 
     /// What was said and pinned while the job was at work stays.
     pub(in crate::agent_loop) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
-        let path = self.ws.session.tree.path();
+        let path = self.session.tree.path();
         if outcome.first_kept.is_none() {
             // Of what was read nothing is the tail: it begins with what was said since.
             let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
@@ -157,7 +159,7 @@ impl AgentLoop {
             tokens_before: self.tokens_before(tokens_before),
             tokens_after: None,
             trigger: Some(basis.order.trigger),
-            duration_ms: Some(basis.duration_ms(self.ws.now)),
+            duration_ms: Some(basis.duration_ms(self.now)),
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
             form: outcome.form,
@@ -169,32 +171,32 @@ impl AgentLoop {
             retained: outcome.retained,
             summary_usage: outcome.usage.clone(),
         };
-        let entry = |compaction| self.ws.entry(entry_id.clone(), EntryData::Compaction(compaction));
+        let entry = |compaction| self.entry(entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
-        compaction.carried_patch = carried_patch(&self.ws.session.tree, &tree, &compaction);
+        compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
         if !compaction.carried_patch.is_empty() {
             tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
         }
-        let after = self.ws.count(&tree.context());
+        let after = self.count(&tree.context());
         compaction.tokens_after = Some(after.tokens);
         (entry(compaction), after)
     }
 
     /// The tree as it would be.
     pub(in crate::agent_loop) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
-        let mut tree = self.ws.session.tree.clone();
-        tree.append(Arc::new(Node::counted(entry, &self.ws.prompt.counter)));
-        tree.clear(cleared, &self.ws.prompt.counter);
+        let mut tree = self.session.tree.clone();
+        tree.append(Arc::new(Node::counted(entry, &self.prompt.counter)));
+        tree.clear(cleared, &self.prompt.counter);
         tree
     }
 
     /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last
     /// compaction.
     fn tokens_before(&self, counted: u64) -> u64 {
-        match self.ws.prompt.counter.estimator() {
+        match self.prompt.counter.estimator() {
             Estimator::Own => counted,
             Estimator::Pi => {
-                let remaining = remaining(self.ws.session.tree.path());
+                let remaining = remaining(self.session.tree.path());
                 let messages = pi::message::of_entries(remaining.into_iter().map(|(_, node)| &node.entry));
                 pi::usage::context_tokens(&messages).tokens
             }

@@ -1,6 +1,8 @@
 //! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees.
 //! The context is as it was, and everybody is told why and what it took.
 
+use crate::agent_loop::compaction::Compactor;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect,
     compaction::held::Source,
@@ -25,44 +27,6 @@ pub(in crate::agent_loop) struct Spent {
 }
 
 impl AgentLoop {
-    /// What a compaction took until now.
-    pub(in crate::agent_loop) fn spent(
-        &self,
-        basis: &Basis,
-        background: bool,
-        waited_since: Option<Timestamp>,
-    ) -> Spent {
-        Spent {
-            background,
-            duration_ms: basis.duration_ms(self.ws.now),
-            paused_ms: waited_since.map_or(0, |since| self.ws.now.millis_since(since)),
-            failed: basis.failed.clone(),
-            unused: None,
-        }
-    }
-
-    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
-    /// preview: what was told to have come to nothing is never committed.
-    pub(in crate::agent_loop) fn compaction_failed(&mut self, order: &Order, mut spent: Spent, error: ErrorBody) {
-        if self.ws.is_held(&order.job_id) {
-            spent.unused = self.ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
-        }
-        let _ = self.compaction.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
-        let failed = CompactionFailed {
-            job_id: order.job_id.clone(),
-            command_id: order.command_id.clone(),
-            trigger: Some(order.trigger),
-            background: spent.background,
-            failed_rungs: spent.failed,
-            duration_ms: spent.duration_ms,
-            paused_ms: spent.paused_ms,
-            unused_usage: spent.unused,
-            code: error.code,
-            message: error.message,
-        };
-        self.ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-    }
-
     /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns
     /// why it was done.
     pub(in crate::agent_loop) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
@@ -79,23 +43,20 @@ impl AgentLoop {
         if self.ws.stage.is(Stage::Compacting) {
             self.ws.stage.enter(Stage::Idle);
         }
-        self.cancel_compaction_hooks();
+        self.hooks.cancel_compaction_hooks(&mut self.ws);
         if let Some(Running { request, job, use_, background, waited_since, source, .. }) =
             self.compaction.running.take()
         {
             self.ws.out.push(Effect::CancelModel(request));
             match use_ {
-                Use::Preview(caller) => self.ws.reply(&caller, self.ending_or(error.clone())),
+                Use::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
                 Use::Commit { .. } => {
-                    self.compaction_failed(
-                        &job.order,
-                        self.spent(&job.basis(), background, waited_since),
-                        error.clone(),
-                    );
+                    let spent = self.ws.spent(&job.basis(), background, waited_since);
+                    self.compaction.compaction_failed(&mut self.ws, &job.order, spent, error.clone());
                 }
             }
             if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
-                self.keep_held_as_it_is();
+                self.ws.keep_held_as_it_is();
             }
             return Some(job.order.trigger);
         }
@@ -104,29 +65,77 @@ impl AgentLoop {
             // It stays held, and may be committed yet; whether it still can, `check_held` says.
             return Some(ready.basis.order.trigger);
         }
-        let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
-        self.compaction_failed(&ready.basis.order, spent, error.clone());
+        let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
+        self.compaction.compaction_failed(&mut self.ws, &ready.basis.order, spent, error.clone());
         Some(ready.basis.order.trigger)
+    }
+}
+
+impl Compactor {
+    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
+    /// preview: what was told to have come to nothing is never committed.
+    pub(in crate::agent_loop) fn compaction_failed(
+        &mut self,
+        ws: &mut Workspace,
+        order: &Order,
+        mut spent: Spent,
+        error: ErrorBody,
+    ) {
+        if ws.is_held(&order.job_id) {
+            spent.unused = ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
+        }
+        let _ = self.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
+        let failed = CompactionFailed {
+            job_id: order.job_id.clone(),
+            command_id: order.command_id.clone(),
+            trigger: Some(order.trigger),
+            background: spent.background,
+            failed_rungs: spent.failed,
+            duration_ms: spent.duration_ms,
+            paused_ms: spent.paused_ms,
+            unused_usage: spent.unused,
+            code: error.code,
+            message: error.message,
+        };
+        ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
     /// Tells everybody that a compaction that was held is not used.
-    pub(in crate::agent_loop) fn tell_dropped(&mut self, held: &Held, error: ErrorBody) {
+    pub(in crate::agent_loop) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
         let basis = held.basis();
-        let spent = Spent { unused: held.outcome.usage.clone(), ..self.spent(&basis, true, None) };
-        self.compaction_failed(&basis.order, spent, error);
+        let spent = Spent { unused: held.outcome.usage.clone(), ..ws.spent(&basis, true, None) };
+        self.compaction_failed(ws, &basis.order, spent, error);
     }
 
     /// The same of one whose record cannot be read.
-    pub(in crate::agent_loop) fn tell_unreadable(&mut self, job_id: JobId, error: ErrorBody) {
-        let order = Order::automatic(job_id, self.ws.manager.trigger());
+    pub(in crate::agent_loop) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
+        let order = Order::automatic(job_id, ws.manager.trigger());
         let spent = Spent { background: true, ..Spent::default() };
-        self.compaction_failed(&order, spent, error);
+        self.compaction_failed(ws, &order, spent, error);
     }
 
     /// A client takes its order back before it was begun.
-    pub(in crate::agent_loop) fn cancel_ordered(&mut self) {
-        if let Some(order) = self.compaction.carried.ordered.take() {
-            self.compaction_failed(&order, Spent::default(), cancelled());
+    pub(in crate::agent_loop) fn cancel_ordered(&mut self, ws: &mut Workspace) {
+        if let Some(order) = self.carried.ordered.take() {
+            self.compaction_failed(ws, &order, Spent::default(), cancelled());
+        }
+    }
+}
+
+impl Workspace {
+    /// What a compaction took until now.
+    pub(in crate::agent_loop) fn spent(
+        &self,
+        basis: &Basis,
+        background: bool,
+        waited_since: Option<Timestamp>,
+    ) -> Spent {
+        Spent {
+            background,
+            duration_ms: basis.duration_ms(self.now),
+            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
+            failed: basis.failed.clone(),
+            unused: None,
         }
     }
 }

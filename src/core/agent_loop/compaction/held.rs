@@ -61,10 +61,11 @@ impl AgentLoop {
         let read_before = outcome.first_kept.clone().filter(is_seen);
         let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
         let read = read_key(&context, read_before.as_ref(), last_read.as_ref());
-        let Some(read) = read.filter(|_| self.still_holds(&basis, &outcome)) else {
+        let Some(read) = read.filter(|_| self.ws.still_holds(&basis, &outcome)) else {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(&basis.order, self.spent(&basis, true, None), error.clone());
+            let spent = self.ws.spent(&basis, true, None);
+            self.compaction.compaction_failed(&mut self.ws, &basis.order, spent, error.clone());
             return Err(error);
         };
         let held = Held {
@@ -76,14 +77,14 @@ impl AgentLoop {
             read_before,
             last_read,
             read,
-            settings: self.made_with(),
+            settings: self.ws.made_with(),
             remade,
             wishes: basis.wishes,
             outcome: *outcome,
         };
         self.ws.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
         let count = self.ws.count(&self.ws.context());
-        let prepared = Box::new(self.prepared(&held, &count));
+        let prepared = Box::new(self.ws.prepared(&held, &count));
         self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
         let decision = self.ws.manager.before_request(&count, self.ws.window_tokens());
         if self.ws.stage.is(Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
@@ -92,31 +93,12 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// What is held, as it is told when it is made and to a client that joins.
-    pub(in crate::agent_loop) fn shown_held(&self) -> Option<CompactionPrepared> {
-        let held = self.ws.session.held.as_ref()?;
-        Some(self.prepared(held, &self.ws.count(&self.ws.context())))
-    }
-
-    fn prepared(&self, held: &Held, count: &RequestCount) -> CompactionPrepared {
-        CompactionPrepared {
-            job_id: held.job_id.clone(),
-            trigger: held.trigger,
-            rung: held.outcome.rung,
-            token_count: count.tokens,
-            new_token_count: self.after_held(held, count),
-            compact_at_tokens: self.ws.manager.compact_at_tokens(self.ws.window_tokens()),
-            duration_ms: held.basis().duration_ms(self.ws.now),
-            summary_usage: held.outcome.usage.clone(),
-        }
-    }
-
     /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
     pub(in crate::agent_loop) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return false };
         let before = self.ws.count(&self.ws.context());
-        let after = self.after_held(&held, &before);
+        let after = self.ws.after_held(&held, &before);
         if after >= before.tokens {
             return false;
         }
@@ -132,7 +114,7 @@ impl AgentLoop {
             self.ws.session.state.rest_tokens,
             need != Need::Due,
         );
-        let will_do = self.source_beside(&held, after, true).is_none()
+        let will_do = self.ws.source_beside(&held, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
             || leave != Leave::Free;
@@ -145,7 +127,9 @@ impl AgentLoop {
             basis.order.trigger = CompactionTrigger::Overflow;
         }
         let outcome = Box::new(held.outcome.clone());
-        self.commit(Ready { basis, outcome, background: true, waited_since: None, merged: false }).is_ok()
+        self.compaction
+            .commit(&mut self.ws, Ready { basis, outcome, background: true, waited_since: None, merged: false })
+            .is_ok()
     }
 
     /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`:
@@ -154,8 +138,8 @@ impl AgentLoop {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
         let before = self.ws.count(&self.ws.context());
-        let after = self.after_held(&held, &before);
-        self.source_beside(&held, after, is_due)
+        let after = self.ws.after_held(&held, &before);
+        self.ws.source_beside(&held, after, is_due)
     }
 
     /// From what the compaction is made that somebody waits for: what is held does not do, where something is.
@@ -165,14 +149,91 @@ impl AgentLoop {
 
     /// From what a compaction is made that a person ordered: from what is held where that needs merging.
     pub(in crate::agent_loop) fn source_of(&mut self, order: &Order) -> Source {
-        let merges = self.is_plain(order) && self.source(true) == Some(Source::Held);
+        let merges = self.ws.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
+    }
+
+    /// What is held, where it is what a person would get who asks for a compaction without saying more.
+    pub(in crate::agent_loop) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
+        self.check_held();
+        let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
+        let before = self.ws.count(&self.ws.context());
+        let after = self.ws.after_held(&held, &before);
+        let mut basis = held.basis();
+        basis.order.trigger = CompactionTrigger::Manual;
+        let will_do = self.ws.does(&basis, before.tokens, after)
+            && self.ws.reaches(&held.outcome, after, self.ws.window_tokens());
+        will_do.then(|| (basis, Box::new(held.outcome.clone())))
+    }
+
+    /// Drops what is held where what it has read, or what made it, has changed.
+    pub(in crate::agent_loop) fn check_held(&mut self) {
+        if self.ws.session.state.held.is_none() || self.ws.stage.is(Stage::Done) {
+            return;
+        }
+        let why = match &self.ws.session.held {
+            None => Some("its record is of a form that this version does not know"),
+            Some(held) if held.settings != self.ws.made_with() => {
+                Some("the settings that it was made with have changed")
+            }
+            Some(held) => {
+                let holds = held.still_reads(&self.ws.context()) && self.ws.still_holds(&held.basis(), &held.outcome);
+                (!holds).then_some("what it had read is no longer what the model sees")
+            }
+        };
+        if let Some(why) = why {
+            self.drop_held(unused(why));
+        }
+    }
+
+    /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
+    pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
+        let Some(held) = self.ws.session.state.held.clone() else { return };
+        let ordered = self.compaction.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
+        match (ordered, self.ws.session.held.clone()) {
+            (Some(ready), _) => {
+                let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
+                self.compaction.compaction_failed(&mut self.ws, &ready.basis.order, spent, error.clone());
+            }
+            (None, Some(held)) => self.compaction.tell_dropped(&mut self.ws, &held, error.clone()),
+            (None, None) => self.compaction.tell_unreadable(&mut self.ws, held.job_id, error.clone()),
+        }
+        let Some(running) = self.compaction.running.as_ref().filter(|running| running.source == Source::Held) else {
+            return;
+        };
+        let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
+        self.void_running("the compaction that it was to be merged with is not held any more");
+        if is_waited_for {
+            // Nothing is held any more, so this does not come here again.
+            self.without_compaction(trigger, error);
+        }
+    }
+}
+
+impl Workspace {
+    /// What is held, as it is told when it is made and to a client that joins.
+    pub(in crate::agent_loop) fn shown_held(&self) -> Option<CompactionPrepared> {
+        let held = self.session.held.as_ref()?;
+        Some(self.prepared(held, &self.count(&self.context())))
+    }
+
+    fn prepared(&self, held: &Held, count: &RequestCount) -> CompactionPrepared {
+        CompactionPrepared {
+            job_id: held.job_id.clone(),
+            trigger: held.trigger,
+            rung: held.outcome.rung,
+            token_count: count.tokens,
+            new_token_count: self.after_held(held, count),
+            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
+            duration_ms: held.basis().duration_ms(self.now),
+            summary_usage: held.outcome.usage.clone(),
+        }
     }
 
     fn source_beside(&self, held: &Held, after: u64, is_due: bool) -> Option<Source> {
         // Whoever gave a summary has decided.
         let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
-        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.ws.window_tokens()) {
+        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
             return None;
         }
         // Made again only where it is committed at once: until then still more may be said.
@@ -192,19 +253,6 @@ impl AgentLoop {
         steps.iter().any(|step| matches!(step, Step::Summarise(_)))
     }
 
-    /// What is held, where it is what a person would get who asks for a compaction without saying more.
-    pub(in crate::agent_loop) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
-        self.check_held();
-        let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
-        let before = self.ws.count(&self.ws.context());
-        let after = self.after_held(&held, &before);
-        let mut basis = held.basis();
-        basis.order.trigger = CompactionTrigger::Manual;
-        let will_do =
-            self.does(&basis, before.tokens, after) && self.reaches(&held.outcome, after, self.ws.window_tokens());
-        will_do.then(|| (basis, Box::new(held.outcome.clone())))
-    }
-
     /// Tokens of the next request if what is held were committed now.
     fn after_held(&self, held: &Held, before: &RequestCount) -> u64 {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
@@ -214,65 +262,24 @@ impl AgentLoop {
 
     /// The tree as it would be with what is held.
     pub(in crate::agent_loop) fn with_held(&self) -> Option<SessionTree> {
-        let held = self.ws.session.held.as_ref()?;
+        let held = self.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
         Some(self.with_compaction(entry, &outcome.cleared))
     }
 
-    /// Drops what is held where what it has read, or what made it, has changed.
-    pub(in crate::agent_loop) fn check_held(&mut self) {
-        if self.ws.session.state.held.is_none() || self.ws.stage.is(Stage::Done) {
-            return;
-        }
-        let why = match &self.ws.session.held {
-            None => Some("its record is of a form that this version does not know"),
-            Some(held) if held.settings != self.made_with() => Some("the settings that it was made with have changed"),
-            Some(held) => {
-                let holds = held.still_reads(&self.ws.context()) && self.still_holds(&held.basis(), &held.outcome);
-                (!holds).then_some("what it had read is no longer what the model sees")
-            }
-        };
-        if let Some(why) = why {
-            self.drop_held(unused(why));
-        }
-    }
-
-    /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
-    pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
-        let Some(held) = self.ws.session.state.held.clone() else { return };
-        let ordered = self.compaction.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
-        match (ordered, self.ws.session.held.clone()) {
-            (Some(ready), _) => {
-                let spent = self.spent(&ready.basis, ready.background, ready.waited_since);
-                self.compaction_failed(&ready.basis.order, spent, error.clone());
-            }
-            (None, Some(held)) => self.tell_dropped(&held, error.clone()),
-            (None, None) => self.tell_unreadable(held.job_id, error.clone()),
-        }
-        let Some(running) = self.compaction.running.as_ref().filter(|running| running.source == Source::Held) else {
-            return;
-        };
-        let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
-        self.void_running("the compaction that it was to be merged with is not held any more");
-        if is_waited_for {
-            // Nothing is held any more, so this does not come here again.
-            self.without_compaction(trigger, error);
-        }
-    }
-
     /// Making it again came to nothing: it is not tried once more.
     pub(in crate::agent_loop) fn keep_held_as_it_is(&mut self) {
-        let Some(held) = self.ws.session.held.as_ref().filter(|held| !held.remade) else { return };
+        let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
         let record = Held { remade: true, ..Held::clone(held) }.record();
-        self.ws.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
+        self.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
     }
 
     /// Fingerprint of the settings that decide what a compaction comes to. Those that decide when one is made, what a
     /// request holds beside its messages, or how long a model is waited for, are not among them.
     fn made_with(&self) -> String {
-        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.ws.deployment.summaries;
+        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.deployment.summaries;
         let Options {
             keep_recent_tokens,
             target,
@@ -286,12 +293,12 @@ impl AgentLoop {
             max_output_tokens: _,
             background: _,
             min_gain: _,
-        } = self.ws.manager.options();
+        } = self.manager.options();
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
-        let rule = format!("{:?} {:?}", self.ws.deployment.cut_rule, self.ws.deployment.file_tools);
-        let key = fingerprint_of(&(&self.ws.session.state.model, self.ws.manager.name(), summaries, options, rule));
+        let rule = format!("{:?} {:?}", self.deployment.cut_rule, self.deployment.file_tools);
+        let key = fingerprint_of(&(&self.session.state.model, self.manager.name(), summaries, options, rule));
         format!("{key:016x}")
     }
 }

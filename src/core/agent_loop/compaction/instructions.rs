@@ -1,13 +1,13 @@
 //! Instructions for summaries: whoever gives them, they are taken whole or refused.
 
-use crate::agent_loop::AgentLoop;
+use crate::agent_loop::workspace::Workspace;
 use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Which part of the summariser's window instructions may have: the rest is for the conversation and the summary.
 pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
 
-impl AgentLoop {
+impl Workspace {
     /// The instructions of a command, and whether they replace the server's own prompt.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl AgentLoop {
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
         (tokens > tokens_max).then(|| {
             // In the unit of every other count that this client sees.
-            let (tokens, tokens_max) = (self.ws.in_tokens(tokens), self.ws.in_tokens(tokens_max));
+            let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
             format!(
                 "`instructions` has about {tokens} tokens, it may have {tokens_max}, a quarter of the window of `{model}`, \
                  which summarises; shorten it"

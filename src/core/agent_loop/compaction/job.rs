@@ -2,7 +2,9 @@
 //!
 //! One is at work at a time. What nobody waits for is committed at the next place between two requests.
 
+use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::step::Step;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, CallModel, Effect, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source,
     stage::Stage,
@@ -91,17 +93,12 @@ impl AgentLoop {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
         match self.start_job(order.clone(), Use::Commit { background: false }, true, source) {
-            Ok(()) => self.is_held_up(),
+            Ok(()) => self.ws.is_held_up(),
             Err(error) => {
-                self.compaction_failed(&order, Spent::default(), error);
+                self.compaction.compaction_failed(&mut self.ws, &order, Spent::default(), error);
                 false
             }
         }
-    }
-
-    /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
-    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
-        matches!(self.ws.stage.get(), Stage::Compacting | Stage::Done)
     }
 
     /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
@@ -112,24 +109,6 @@ impl AgentLoop {
             (_, None, Some(order)) => Some(&order.job_id),
             (_, None, None) => self.compaction.ready.as_ref().map(|ready| &ready.basis.order.job_id),
         }
-    }
-
-    /// The compaction at work or ordered, as a client that joins is told of it; a preview is its client's own business.
-    pub(in crate::agent_loop) fn shown_compaction(&self) -> Option<RunningCompaction> {
-        let of = |order: &Order, phase: &str, background| RunningCompaction {
-            job_id: order.job_id.clone(),
-            phase: phase.to_owned(),
-            background,
-        };
-        if let Some(running) = &self.compaction.running {
-            let background = !self.ws.stage.is(Stage::Compacting);
-            let is_shown = matches!(running.use_, Use::Commit { .. });
-            return is_shown.then(|| of(&running.job.order, PHASE, background));
-        }
-        if let Some(ready) = &self.compaction.ready {
-            return Some(of(&ready.basis.order, "ready", true));
-        }
-        self.compaction.carried.ordered.as_ref().map(|order| of(order, "ordered", false))
     }
 
     /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
@@ -143,10 +122,6 @@ impl AgentLoop {
                 && self.compaction.carried.ordered.is_none()
                 && !self.ws.stage.is(Stage::Leaving);
         self.running_job().filter(|_| !aside)
-    }
-
-    pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
-        self.compaction.running.as_ref().is_some_and(|running| running.request == request)
     }
 
     /// Begins a staged job.
@@ -179,27 +154,27 @@ impl AgentLoop {
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
-                    running.request = self.ask_for_summary(&running.job, *body, PHASE);
+                    running.request = self.ws.ask_for_summary(&running.job, *body, PHASE);
                     if !running.background && !self.ws.stage.is(Stage::Done) {
                         self.ws.stage.enter(Stage::Compacting);
                     }
                     self.compaction.running = Some(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.judge(&running.job.basis(), &outcome, &before) {
+                Next::Offer(outcome) => match self.ws.judge(&running.job.basis(), &outcome, &before) {
                     Ok(()) => return self.made(running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
                 Next::Exhausted => {
                     // Where nothing gets down to the target, the most that is gained is better than nothing.
                     let best = running.job.best();
-                    let gains = best.filter(|(tokens, _)| self.does(&running.job.basis(), before.tokens, *tokens));
+                    let gains = best.filter(|(tokens, _)| self.ws.does(&running.job.basis(), before.tokens, *tokens));
                     return match gains {
                         Some((_, outcome)) => self.made(running, outcome),
                         None => {
                             let error = gains_nothing(before.tokens, running.job.failed());
-                            self.futile(&running, before.tokens);
-                            self.fail(running, error)
+                            self.compaction.futile(&mut self.ws, &running, before.tokens);
+                            self.compaction.fail(&mut self.ws, running, error)
                         }
                     };
                 }
@@ -207,64 +182,10 @@ impl AgentLoop {
         }
     }
 
-    /// Whether what a job offers does; otherwise why not, and what it would leave.
-    fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
-        let entry = "preview".parse::<EntryId>().expect("a word is an id");
-        let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
-        if outcome.rung == CompactionRung::HookSummary {
-            // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
-            return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
-        }
-        if !self.does(basis, before.tokens, after) {
-            let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
-            return Err((why, after));
-        }
-        let window = self.planning_window(basis.order.trigger, || before.tokens);
-        if outcome.any_gain || basis.order.trigger == CompactionTrigger::Manual || self.reaches(outcome, after, window)
-        {
-            return Ok(());
-        }
-        Err(("too_little", after))
-    }
-
-    /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
-    pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
-        let target = self.ws.manager.target_tokens(window_tokens);
-        let least = self.ws.in_tokens(
-            self.ws.prompt.compiled.fixed.system + self.ws.prompt.compiled.fixed.tools + outcome.allowed_tokens,
-        );
-        outcome.allowed_tokens > 0 && after <= least || after <= target
-    }
-
-    /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
-    pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
-        let fits = || after <= before.max(self.ws.manager.target_tokens(self.ws.window_tokens()));
-        self.is_gain(before, after) || basis.is_rebuild && fits()
-    }
-
-    fn is_gain(&self, before: u64, after: u64) -> bool {
-        let least = crate::context::strategy::share(before, self.ws.manager.options().min_gain).max(1);
-        after.saturating_add(least) <= before
-    }
-
-    /// Asks for a job's next summary and tells how far it is.
-    pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
-        let (done, total) = job.progress();
-        self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
-            job_id: job.order.job_id.clone(),
-            phase: phase.to_owned(),
-            done,
-            total,
-        })));
-        let request = self.ws.next_request_id();
-        self.ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
-        request
-    }
-
     pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
         let Some(mut running) = self.compaction.running.take() else { return };
         running.job.take(answer);
-        self.note_tried(&mut running.job);
+        self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
         self.after(advanced);
     }
@@ -297,12 +218,12 @@ impl AgentLoop {
                 self.compaction.carried.guards.failed(self.ws.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
-                self.fail(running, error);
+                self.compaction.fail(&mut self.ws, running, error);
                 return;
             }
             code => running.job.fall_back(code.as_str()),
         }
-        self.note_tried(&mut running.job);
+        self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
         self.after(advanced);
     }
@@ -320,22 +241,13 @@ impl AgentLoop {
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
                 self.ws.deployment.summaries.timeout_ms
             );
-            self.fail(running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
             return;
         }
         running.job.out_of_time();
-        self.note_tried(&mut running.job);
+        self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
         self.after(advanced);
-    }
-
-    /// Tells the breaker what came of asking the model, wherever that happened.
-    fn note_tried(&mut self, job: &mut Job) {
-        match job.tried() {
-            Some(Tried::Failed) => self.compaction.carried.guards.failed(self.ws.now),
-            Some(Tried::Summarised) => self.compaction.carried.guards.summarised(),
-            None => {}
-        }
     }
 
     /// What a job came to does.
@@ -343,7 +255,7 @@ impl AgentLoop {
         let Running { job, use_, background, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let Use::Preview(caller) = use_ {
-            self.show_preview(&caller, basis, outcome, merges);
+            self.compaction.show_preview(&mut self.ws, &caller, basis, outcome, merges);
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
@@ -360,31 +272,9 @@ impl AgentLoop {
             self.compaction.ready = Some(Box::new(ready));
             return Advanced::Made;
         }
-        match self.commit(ready) {
+        match self.compaction.commit(&mut self.ws, ready) {
             Ok(()) => Advanced::Made,
             Err(error) => Advanced::Failed(trigger, error),
-        }
-    }
-
-    /// The job came to nothing.
-    pub(in crate::agent_loop) fn fail(&mut self, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, background, waited_since, source, .. } = running;
-        if let Use::Preview(caller) = use_ {
-            self.ws.reply(&caller, Reply::Error(error));
-            return Advanced::Made;
-        }
-        // Not tried again before the turn is over.
-        self.compaction.gave_up |= self.ws.session.state.turn.is_some();
-        self.compaction_failed(&job.order, self.spent(&job.basis(), background, waited_since), error.clone());
-        if source != Source::Seen {
-            self.keep_held_as_it_is();
-        }
-        Advanced::Failed(job.order.trigger, error)
-    }
-
-    fn futile(&mut self, running: &Running, tokens: u64) {
-        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
-            self.compaction.carried.guards.gained(false, tokens, self.ws.window_tokens());
         }
     }
 
@@ -413,26 +303,141 @@ impl AgentLoop {
         self.ws.stage.enter(Stage::Compacting);
         true
     }
+}
+
+impl Compactor {
+    /// The compaction at work or ordered, as a client that joins is told of it; a preview is its client's own business.
+    pub(in crate::agent_loop) fn shown_compaction(&self, ws: &Workspace) -> Option<RunningCompaction> {
+        let of = |order: &Order, phase: &str, background| RunningCompaction {
+            job_id: order.job_id.clone(),
+            phase: phase.to_owned(),
+            background,
+        };
+        if let Some(running) = &self.running {
+            let background = !ws.stage.is(Stage::Compacting);
+            let is_shown = matches!(running.use_, Use::Commit { .. });
+            return is_shown.then(|| of(&running.job.order, PHASE, background));
+        }
+        if let Some(ready) = &self.ready {
+            return Some(of(&ready.basis.order, "ready", true));
+        }
+        self.carried.ordered.as_ref().map(|order| of(order, "ordered", false))
+    }
+
+    pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
+        self.running.as_ref().is_some_and(|running| running.request == request)
+    }
+
+    /// Tells the breaker what came of asking the model, wherever that happened.
+    fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
+        match job.tried() {
+            Some(Tried::Failed) => self.carried.guards.failed(ws.now),
+            Some(Tried::Summarised) => self.carried.guards.summarised(),
+            None => {}
+        }
+    }
+
+    /// The job came to nothing.
+    pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
+        let Running { job, use_, background, waited_since, source, .. } = running;
+        if let Use::Preview(caller) = use_ {
+            ws.reply(&caller, Reply::Error(error));
+            return Advanced::Made;
+        }
+        // Not tried again before the turn is over.
+        self.gave_up |= ws.session.state.turn.is_some();
+        self.compaction_failed(ws, &job.order, ws.spent(&job.basis(), background, waited_since), error.clone());
+        if source != Source::Seen {
+            ws.keep_held_as_it_is();
+        }
+        Advanced::Failed(job.order.trigger, error)
+    }
+
+    fn futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
+        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
+            self.carried.guards.gained(false, tokens, ws.window_tokens());
+        }
+    }
 
     /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
     pub(in crate::agent_loop) fn overflowed(&mut self) {
-        if let Some(running) = &mut self.compaction.running {
+        if let Some(running) = &mut self.running {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Nobody waits for the job at work any more.
     pub(in crate::agent_loop) fn wait_no_more(&mut self) {
-        if let Some(running) = &mut self.compaction.running {
+        if let Some(running) = &mut self.running {
             running.waited_since = None;
         }
     }
 
     /// Somebody's input waits for the job at work.
-    pub(in crate::agent_loop) fn waits_from_now(&mut self) {
-        if let Some(running) = self.compaction.running.as_mut().filter(|_| self.ws.stage.is(Stage::Compacting)) {
-            running.waited_since.get_or_insert(self.ws.now);
+    pub(in crate::agent_loop) fn waits_from_now(&mut self, ws: &mut Workspace) {
+        if let Some(running) = self.running.as_mut().filter(|_| ws.stage.is(Stage::Compacting)) {
+            running.waited_since.get_or_insert(ws.now);
         }
+    }
+}
+
+impl Workspace {
+    /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
+    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
+        matches!(self.stage.get(), Stage::Compacting | Stage::Done)
+    }
+
+    /// Whether what a job offers does; otherwise why not, and what it would leave.
+    fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
+        let entry = "preview".parse::<EntryId>().expect("a word is an id");
+        let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
+        if outcome.rung == CompactionRung::HookSummary {
+            // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
+            return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
+        }
+        if !self.does(basis, before.tokens, after) {
+            let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
+            return Err((why, after));
+        }
+        let window = self.planning_window(basis.order.trigger, || before.tokens);
+        if outcome.any_gain || basis.order.trigger == CompactionTrigger::Manual || self.reaches(outcome, after, window)
+        {
+            return Ok(());
+        }
+        Err(("too_little", after))
+    }
+
+    /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
+    pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+        let target = self.manager.target_tokens(window_tokens);
+        let least = self
+            .in_tokens(self.prompt.compiled.fixed.system + self.prompt.compiled.fixed.tools + outcome.allowed_tokens);
+        outcome.allowed_tokens > 0 && after <= least || after <= target
+    }
+
+    /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
+    pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
+        let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
+        self.is_gain(before, after) || basis.is_rebuild && fits()
+    }
+
+    fn is_gain(&self, before: u64, after: u64) -> bool {
+        let least = crate::context::strategy::share(before, self.manager.options().min_gain).max(1);
+        after.saturating_add(least) <= before
+    }
+
+    /// Asks for a job's next summary and tells how far it is.
+    pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
+        let (done, total) = job.progress();
+        self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
+            job_id: job.order.job_id.clone(),
+            phase: phase.to_owned(),
+            done,
+            total,
+        })));
+        let request = self.next_request_id();
+        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
+        request
     }
 }
 

@@ -1,5 +1,7 @@
 //! What stays and what comes back: pins, and taking a compaction back.
 
+use crate::agent_loop::compaction::Compactor;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect,
     commands::Caller,
@@ -68,19 +70,6 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(in crate::agent_loop) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
-        let id = &pin.entry_id;
-        let mut pins = self.ws.session.state.pins.clone();
-        let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
-            let message = format!("entry `{id}` is not pinned");
-            return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
-        };
-        let pinned = found.with.clone().unwrap_or_else(|| id.clone());
-        pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
-        self.ws.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        Ok(())
-    }
-
     pub(in crate::agent_loop) fn on_undo_compaction(
         &mut self,
         caller: &Caller,
@@ -104,7 +93,7 @@ impl AgentLoop {
             entry_id: found,
             command_id: Some(caller.id.clone()),
             generation: self.ws.generation + 1,
-            context_info: self.context_info_undone(),
+            context_info: self.compaction.context_info_undone(&self.ws),
         };
         let mut events = Vec::new();
         if pins != self.ws.session.state.pins {
@@ -118,13 +107,28 @@ impl AgentLoop {
     }
 }
 
-impl AgentLoop {
+impl Compactor {
     /// How full the window is once the compaction is undone: of the next generation, and left alone until more is said.
-    fn context_info_undone(&self) -> ContextInfo {
-        let info = self.context_info();
+    fn context_info_undone(&self, ws: &Workspace) -> ContextInfo {
+        let info = self.context_info(ws);
         let rest = rest_after_undo(&info);
-        let breaker = self.compaction.carried.guards.breaker(self.ws.now, info.token_count, Some(rest));
-        ContextInfo { generation: self.ws.generation + 1, breaker, ..info }
+        let breaker = self.carried.guards.breaker(ws.now, info.token_count, Some(rest));
+        ContextInfo { generation: ws.generation + 1, breaker, ..info }
+    }
+}
+
+impl Workspace {
+    pub(in crate::agent_loop) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
+        let id = &pin.entry_id;
+        let mut pins = self.session.state.pins.clone();
+        let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
+            let message = format!("entry `{id}` is not pinned");
+            return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
+        };
+        let pinned = found.with.clone().unwrap_or_else(|| id.clone());
+        pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
+        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        Ok(())
     }
 }
 

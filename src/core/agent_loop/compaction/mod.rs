@@ -26,7 +26,7 @@ use preview::Prepared;
 
 /// The compaction at work, and what is known of compactions.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Compaction {
+pub(in crate::agent_loop) struct Compactor {
     pub(in crate::agent_loop) carried: Carried,
     /// The job at work, whether anybody waits for it or not.
     pub(in crate::agent_loop) running: Option<Running>,
@@ -61,7 +61,7 @@ pub(in crate::agent_loop) struct Seen {
     pub(in crate::agent_loop) too_large_tokens: Option<u64>,
 }
 
-impl Compaction {
+impl Compactor {
     pub(in crate::agent_loop) fn new(carried: Carried) -> Self {
         Self { carried, running: None, ready: None, gave_up: false }
     }

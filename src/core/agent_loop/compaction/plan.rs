@@ -84,7 +84,7 @@ impl AgentLoop {
                 let use_ = Use::Commit { background: false };
                 let started = self.start_job(order, use_, leave == Leave::Free, source);
                 match started {
-                    Ok(()) => self.is_held_up(),
+                    Ok(()) => self.ws.is_held_up(),
                     // What cannot be made again is committed as it is.
                     Err(_) => source != Source::Seen && self.commit_held(Need::Room),
                 }
@@ -92,6 +92,43 @@ impl AgentLoop {
         }
     }
 
+    /// Stages a compaction and takes its first step.
+    ///
+    /// # Errors
+    /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
+    pub(in crate::agent_loop) fn start_job(
+        &mut self,
+        order: Order,
+        use_: Use,
+        asks_model: bool,
+        source: Source,
+    ) -> Result<(), ErrorBody> {
+        let merging = source == Source::Held;
+        let with_held = if merging { self.ws.with_held() } else { None };
+        let tree = with_held.as_ref().unwrap_or(&self.ws.session.tree);
+        let context = tree.context();
+        let mut steps = self.ws.steps(tree, &context, &order)?;
+        if merging {
+            steps.retain(|step| matches!(step, Step::Summarise(_)));
+        }
+        if steps.is_empty() {
+            if source != Source::Seen {
+                self.ws.keep_held_as_it_is();
+            }
+            let message = "too few tokens are older than the last turn";
+            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
+        }
+        let path = tree.path().to_vec();
+        let mut job = self.ws.stage_job(order, &path, &context, steps, asks_model);
+        if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
+            job.merge(held);
+        }
+        let _ = self.begin(Box::new(job), use_, source);
+        Ok(())
+    }
+}
+
+impl Workspace {
     /// The steps by which a compaction would make room now; none where there is nothing to gain.
     ///
     /// # Errors
@@ -104,25 +141,25 @@ impl AgentLoop {
     ) -> Result<Vec<Step>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
-                let settings = self.ws.session.state.settings.strategy_settings.as_ref();
-                Some(self.ws.deployment.strategies.make(name, settings, &self.ws.strategy_options())?)
+                let settings = self.session.state.settings.strategy_settings.as_ref();
+                Some(self.deployment.strategies.make(name, settings, &self.strategy_options())?)
             }
             None => None,
         };
-        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.ws.manager);
-        if self.ws.deployment.cut_rule == CutRule::Pi {
-            let keep = self.ws.in_estimates(manager.keep_tokens(self.ws.window_tokens()));
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
+        if self.deployment.cut_rule == CutRule::Pi {
+            let keep = self.in_estimates(manager.keep_tokens(self.window_tokens()));
             let cut = pi_cut(tree.path(), context, keep);
             return Ok(cut.map(Step::Summarise).into_iter().collect());
         }
         let structure = Structure::of(context);
-        let window = self.planning_window(order.trigger, || self.ws.count(context).tokens);
+        let window = self.planning_window(order.trigger, || self.count(context).tokens);
         let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
-        let fixed = self.ws.prompt.compiled.fixed;
+        let fixed = self.prompt.compiled.fixed;
         let fixed = fixed.system + fixed.tools;
-        let target_tokens = self.ws.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
+        let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
         let keep = Keep {
-            tokens: self.ws.in_estimates(manager.keep_tokens(window)),
+            tokens: self.in_estimates(manager.keep_tokens(window)),
             tokens_max: target_tokens.saturating_sub(summary_tokens),
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
@@ -131,7 +168,7 @@ impl AgentLoop {
         // stays.
         let has_room = order.trigger == CompactionTrigger::Threshold
             && manager.summarises()
-            && self.ws.count(context).tokens <= share(window, manager.options().target);
+            && self.count(context).tokens <= share(window, manager.options().target);
         if planning.meets_target() || has_room {
             // Nothing is dropped without a summary below the target, whatever a strategy of a program's own says.
             steps.retain(|step| !matches!(step, Step::Truncate(_)));
@@ -161,43 +198,8 @@ impl AgentLoop {
         trigger: CompactionTrigger,
         tokens: impl FnOnce() -> u64,
     ) -> u64 {
-        let window = self.ws.window_tokens();
+        let window = self.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
-    }
-
-    /// Stages a compaction and takes its first step.
-    ///
-    /// # Errors
-    /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
-    pub(in crate::agent_loop) fn start_job(
-        &mut self,
-        order: Order,
-        use_: Use,
-        asks_model: bool,
-        source: Source,
-    ) -> Result<(), ErrorBody> {
-        let merging = source == Source::Held;
-        let with_held = if merging { self.with_held() } else { None };
-        let tree = with_held.as_ref().unwrap_or(&self.ws.session.tree);
-        let context = tree.context();
-        let mut steps = self.steps(tree, &context, &order)?;
-        if merging {
-            steps.retain(|step| matches!(step, Step::Summarise(_)));
-        }
-        if steps.is_empty() {
-            if source != Source::Seen {
-                self.keep_held_as_it_is();
-            }
-            let message = "too few tokens are older than the last turn";
-            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
-        }
-        let path = tree.path().to_vec();
-        let mut job = self.stage_job(order, &path, &context, steps, asks_model);
-        if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
-            job.merge(held);
-        }
-        let _ = self.begin(Box::new(job), use_, source);
-        Ok(())
     }
 
     /// Stages the summary of a branch that is left.
@@ -213,19 +215,19 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
-            counted_by: self.ws.prompt.counter.method(),
+            counted_by: self.prompt.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.ws.deployment.summaries.answer_tokens_max,
+            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: None,
             details: Some(files),
-            file_tools: self.ws.deployment.file_tools.clone(),
-            now: self.ws.now,
-            deadline: self.ws.now.plus_millis(self.ws.deployment.summaries.timeout_ms),
-            delimiter: self.ws.ids.next_text(),
+            file_tools: self.deployment.file_tools.clone(),
+            now: self.now,
+            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
+            delimiter: self.ids.next_text(),
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
-            prices: self.ws.deployment.prices.clone(),
+            prices: self.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.rules(),
         };
@@ -240,9 +242,9 @@ impl AgentLoop {
         steps: Vec<Step>,
         asks_model: bool,
     ) -> Job {
-        let delimiter = self.ws.ids.next_text();
+        let delimiter = self.ids.next_text();
         let (model, window_tokens, counter) = self.summariser();
-        let base = self.ws.compaction_in_effect().map(|(id, _)| id.clone());
+        let base = self.compaction_in_effect().map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
@@ -250,19 +252,19 @@ impl AgentLoop {
             model: &model,
             window_tokens,
             counter,
-            counted_by: self.ws.prompt.counter.method(),
+            counted_by: self.prompt.counter.method(),
             summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.ws.deployment.summaries.answer_tokens_max,
+            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: compaction_in(path).map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
-            file_tools: self.ws.deployment.file_tools.clone(),
-            now: self.ws.now,
-            deadline: self.ws.now.plus_millis(self.ws.deployment.summaries.timeout_ms),
+            file_tools: self.deployment.file_tools.clone(),
+            now: self.now,
+            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
             delimiter,
             asks_model,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: self.conversation(context),
-            prices: self.ws.deployment.prices.clone(),
+            prices: self.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.rules(),
         };
@@ -271,47 +273,47 @@ impl AgentLoop {
 
     /// The model that summarises, its window in units of our estimates, and how its texts are counted.
     pub(in crate::agent_loop) fn summariser(&self) -> (String, u64, Counter) {
-        let own = &self.ws.session.state.model;
-        match self.ws.deployment.summaries.model.as_ref().filter(|model| *model != own) {
+        let own = &self.session.state.model;
+        match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
-                let counter = Counter::chosen(self.ws.deployment.estimator, model);
-                (model.clone(), self.ws.deployment.windows.tokens(model), counter)
+                let counter = Counter::chosen(self.deployment.estimator, model);
+                (model.clone(), self.deployment.windows.tokens(model), counter)
             }
-            None => (own.clone(), self.ws.in_estimates(self.ws.window_tokens()), self.ws.prompt.counter),
+            None => (own.clone(), self.in_estimates(self.window_tokens()), self.prompt.counter),
         }
     }
 
     /// Most tokens of a summary, in units of the estimate.
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
-        self.ws.in_estimates(summary_tokens_max(self.ws.window_tokens().min(summariser_window)))
+        self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
     }
 
     /// Most tokens of the facts that are put back into a summary: a tenth of what a compaction gets down to.
     fn restored_tokens_max(&self) -> u64 {
-        self.ws.in_estimates(self.ws.manager.target_tokens(self.ws.window_tokens()) / 10)
+        self.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
     }
 
     /// What the conversation would send, where its own model summarises behind it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
-        let summaries = &self.ws.deployment.summaries;
-        let own = summaries.model.as_ref().is_none_or(|model| *model == self.ws.session.state.model);
+        let summaries = &self.deployment.summaries;
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
         let rides = match summaries.request {
             SummaryRequest::Auto => self.was_cached(),
             SummaryRequest::CachedPrefix => true,
             SummaryRequest::Quoted => false,
         };
         (own && rides).then(|| ModelRequest {
-            model: self.ws.session.state.model.clone(),
-            envelope: self.ws.envelope(context, self.ws.estimate(context)),
+            model: self.session.state.model.clone(),
+            envelope: self.envelope(context, self.estimate(context)),
             purpose: Purpose::Turn,
         })
     }
 
     /// Returns true if the provider reported tokens from its cache for an answer of the session's model on this path.
     fn was_cached(&self) -> bool {
-        let model = &self.ws.session.state.model;
-        self.ws.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+        let model = &self.session.state.model;
+        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
             let cached = message
                 .usage
                 .as_ref()
@@ -322,13 +324,13 @@ impl AgentLoop {
 
     /// How summaries of this session are written.
     pub(in crate::agent_loop) fn writing(&self) -> Writing {
-        Writing { kind: self.ws.manager.options().summary_kind, ..self.ws.deployment.summaries.writing.clone() }
+        Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
     /// What the system prompt and the tools' descriptions say: constraints may come from there.
     fn rules(&self) -> Vec<String> {
-        let system = self.ws.prompt.compiled.system.compiled.clone();
-        let tools = self.ws.prompt.compiled.tools.iter().map(|tool| tool.description.clone());
+        let system = self.prompt.compiled.system.compiled.clone();
+        let tools = self.prompt.compiled.tools.iter().map(|tool| tool.description.clone());
         std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
     }
 }

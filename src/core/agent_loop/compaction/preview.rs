@@ -1,6 +1,8 @@
 //! Looking at a compaction before it is made: `preview_compact`, then `manual_compact { previewId }`.
 
+use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::step::Step;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
     commands::Caller,
@@ -69,13 +71,13 @@ impl AgentLoop {
             return self.apply_preview(caller, &preview);
         }
         let raw = place.filter(|_| rebuild == Some(true));
-        let wanted = self.wanted(instructions, replace_instructions)?;
-        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.is_plain(&order)
+        let wanted = self.ws.wanted(instructions, replace_instructions)?;
+        let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.ws.is_plain(&order)
             && let Some((mut basis, outcome)) = self.held_for_person()
         {
             self.void_running("the one that was prepared is committed");
-            self.answer_job(caller, basis.order.job_id.clone());
+            self.ws.answer_job(caller, basis.order.job_id.clone());
             self.compaction.carried.guards = self.compaction.carried.guards.ordered();
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.ready =
@@ -85,8 +87,8 @@ impl AgentLoop {
             }
             return Ok(());
         }
-        self.check_worth(&order)?;
-        self.answer_job(caller, order.job_id.clone());
+        self.compaction.check_worth(&self.ws, &order)?;
+        self.ws.answer_job(caller, order.job_id.clone());
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         self.compaction.carried.ordered = Some(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
@@ -108,127 +110,18 @@ impl AgentLoop {
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
         let raw = place.filter(|_| rebuild == Some(true));
-        let wanted = self.wanted(instructions, replace_instructions)?;
-        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.is_plain(&order)
+        let wanted = self.ws.wanted(instructions, replace_instructions)?;
+        let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.ws.is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.show_preview(caller, basis, outcome, false);
+            self.compaction.show_preview(&mut self.ws, caller, basis, outcome, false);
             return Ok(());
         }
-        self.check_worth(&order)?;
+        self.compaction.check_worth(&self.ws, &order)?;
         self.void_running("a preview was asked for");
         let source = self.source_of(&order);
         self.start_job(order, Use::Preview(caller.clone()), true, source)
-    }
-
-    fn ordered_by(
-        &mut self,
-        caller: &Caller,
-        (instructions, free_form): (Option<String>, bool),
-        strategy: Option<&str>,
-        raw: Option<Place>,
-    ) -> Result<Order, ErrorBody> {
-        let strategy = match strategy {
-            Some(name) => Some(self.ws.deployment.strategies.resolve(name, "strategy")?),
-            None => None,
-        };
-        // Naming the session's own strategy is naming none.
-        let strategy = strategy.filter(|name| *name != self.ws.manager.name());
-        Ok(Order {
-            command_id: Some(caller.id.clone()),
-            instructions,
-            free_form,
-            strategy,
-            rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
-            ..Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Manual)
-        })
-    }
-
-    /// Whether an order asks for nothing but a compaction: what is held is one.
-    pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
-        let own_strategy = order.strategy.is_none_or(|name| name == self.ws.manager.name());
-        own_strategy && order.instructions.is_none() && order.rebuild.is_none()
-    }
-
-    fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
-        let context = self.ws.context();
-        if self.steps(&self.ws.session.tree, &context, order)?.is_empty() {
-            let tokens = self.context_info().token_count;
-            let message =
-                format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
-            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
-        }
-        Ok(())
-    }
-
-    fn answer_job(&mut self, caller: &Caller, job_id: JobId) {
-        let mut reply = done(Some(self.ws.session.state.seq));
-        if let Reply::Ok(done) = &mut reply {
-            done.job_id = Some(job_id);
-        }
-        self.ws.append(Vec::new(), vec![caller.mark(reply)]);
-    }
-
-    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
-    /// now.
-    pub(in crate::agent_loop) fn show_preview(
-        &mut self,
-        caller: &Caller,
-        basis: Basis,
-        outcome: Box<Outcome>,
-        merges: bool,
-    ) {
-        let mut as_of_now = Outcome::clone(&outcome);
-        self.keep_what_came(&basis, &mut as_of_now);
-        let context = self.ws.context();
-        let before = self.ws.count(&context);
-        let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = self.would_be(&basis, &as_of_now, &entry, before.tokens);
-        let expires_at = self.ws.now.plus_millis(PREVIEW_MILLIS);
-        let (dropped, kept) = self.parted(&context, &as_of_now);
-        let shown = CompactionPreview {
-            preview_id: basis.order.job_id.clone(),
-            expires_at,
-            summary: as_of_now.summary,
-            form: as_of_now.form,
-            rung: as_of_now.rung,
-            failed_rungs: as_of_now.failed,
-            cut_entry_id: as_of_now.first_kept,
-            kept_entry_ids: as_of_now.kept,
-            cleared_entry_ids: as_of_now.cleared,
-            dropped,
-            kept,
-            old_token_count: before.tokens,
-            new_token_count: after.tokens,
-            retained: as_of_now.retained,
-            cost: as_of_now.usage,
-        };
-        let held = self.ws.session.state.held.as_ref().filter(|_| merges);
-        let merges = held.map(|held| held.job_id.clone());
-        self.compaction.carried.preview =
-            Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
-        self.ws.reply(caller, Reply::CompactionPreview(Box::new(shown)));
-    }
-
-    /// What the model would not see any more, and what it would, the summaries left out.
-    fn parted(&self, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
-        let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
-        let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
-        let mut in_tail = false;
-        for counted in context.messages.iter().filter(|counted| counted.kind != Kind::Summary) {
-            let id = counted.entry_id.as_ref();
-            in_tail |= id.is_some() && id == outcome.first_kept.as_ref();
-            let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
-            let stretch = if stays { &mut kept } else { &mut dropped };
-            stretch.count += 1;
-            stretch.tokens += self.ws.in_tokens(counted.tokens.total());
-            if let Some(id) = id {
-                stretch.from.get_or_insert_with(|| id.clone());
-                stretch.to = Some(id.clone());
-            }
-        }
-        (dropped, kept)
     }
 
     fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
@@ -237,12 +130,12 @@ impl AgentLoop {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
-        if !self.still_holds(&prepared.basis, &prepared.outcome) {
+        if !self.ws.still_holds(&prepared.basis, &prepared.outcome) {
             let message = "the history moved on since the preview: what it shows is no longer what the model sees";
             return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
         }
         self.void_running("a preview is applied");
-        self.answer_job(caller, prepared.id().clone());
+        self.ws.answer_job(caller, prepared.id().clone());
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
         // Its cost holds that of what it was made from, unless that was told to be unused meanwhile.
@@ -265,8 +158,121 @@ impl AgentLoop {
     pub fn answers_late(&self) -> Vec<CommandId> {
         let preview =
             self.compaction.running.as_ref().and_then(crate::agent_loop::compaction::job::Running::preview_of);
-        let looked_at = self.results_looked_at().chain(self.inputs_waiting()).cloned();
+        let looked_at = self.hooks.results_looked_at().chain(self.hooks.inputs_waiting()).cloned();
         self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
+    }
+}
+
+impl Compactor {
+    fn check_worth(&self, ws: &Workspace, order: &Order) -> Result<(), ErrorBody> {
+        let context = ws.context();
+        if ws.steps(&ws.session.tree, &context, order)?.is_empty() {
+            let tokens = self.context_info(ws).token_count;
+            let message =
+                format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
+            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
+        }
+        Ok(())
+    }
+
+    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
+    /// now.
+    pub(in crate::agent_loop) fn show_preview(
+        &mut self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        basis: Basis,
+        outcome: Box<Outcome>,
+        merges: bool,
+    ) {
+        let mut as_of_now = Outcome::clone(&outcome);
+        ws.keep_what_came(&basis, &mut as_of_now);
+        let context = ws.context();
+        let before = ws.count(&context);
+        let entry: EntryId = "preview".parse().expect("a word is an id");
+        let (_, after) = ws.would_be(&basis, &as_of_now, &entry, before.tokens);
+        let expires_at = ws.now.plus_millis(PREVIEW_MILLIS);
+        let (dropped, kept) = ws.parted(&context, &as_of_now);
+        let shown = CompactionPreview {
+            preview_id: basis.order.job_id.clone(),
+            expires_at,
+            summary: as_of_now.summary,
+            form: as_of_now.form,
+            rung: as_of_now.rung,
+            failed_rungs: as_of_now.failed,
+            cut_entry_id: as_of_now.first_kept,
+            kept_entry_ids: as_of_now.kept,
+            cleared_entry_ids: as_of_now.cleared,
+            dropped,
+            kept,
+            old_token_count: before.tokens,
+            new_token_count: after.tokens,
+            retained: as_of_now.retained,
+            cost: as_of_now.usage,
+        };
+        let held = ws.session.state.held.as_ref().filter(|_| merges);
+        let merges = held.map(|held| held.job_id.clone());
+        self.carried.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
+        ws.reply(caller, Reply::CompactionPreview(Box::new(shown)));
+    }
+}
+
+impl Workspace {
+    fn ordered_by(
+        &mut self,
+        caller: &Caller,
+        (instructions, free_form): (Option<String>, bool),
+        strategy: Option<&str>,
+        raw: Option<Place>,
+    ) -> Result<Order, ErrorBody> {
+        let strategy = match strategy {
+            Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
+            None => None,
+        };
+        // Naming the session's own strategy is naming none.
+        let strategy = strategy.filter(|name| *name != self.manager.name());
+        Ok(Order {
+            command_id: Some(caller.id.clone()),
+            instructions,
+            free_form,
+            strategy,
+            rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
+            ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
+        })
+    }
+
+    /// Whether an order asks for nothing but a compaction: what is held is one.
+    pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
+        let own_strategy = order.strategy.is_none_or(|name| name == self.manager.name());
+        own_strategy && order.instructions.is_none() && order.rebuild.is_none()
+    }
+
+    fn answer_job(&mut self, caller: &Caller, job_id: JobId) {
+        let mut reply = done(Some(self.session.state.seq));
+        if let Reply::Ok(done) = &mut reply {
+            done.job_id = Some(job_id);
+        }
+        self.append(Vec::new(), vec![caller.mark(reply)]);
+    }
+
+    /// What the model would not see any more, and what it would, the summaries left out.
+    fn parted(&self, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
+        let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
+        let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
+        let mut in_tail = false;
+        for counted in context.messages.iter().filter(|counted| counted.kind != Kind::Summary) {
+            let id = counted.entry_id.as_ref();
+            in_tail |= id.is_some() && id == outcome.first_kept.as_ref();
+            let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
+            let stretch = if stays { &mut kept } else { &mut dropped };
+            stretch.count += 1;
+            stretch.tokens += self.in_tokens(counted.tokens.total());
+            if let Some(id) = id {
+                stretch.from.get_or_insert_with(|| id.clone());
+                stretch.to = Some(id.clone());
+            }
+        }
+        (dropped, kept)
     }
 }
 

@@ -23,7 +23,9 @@ impl AgentLoop {
             due.is_some_and(|due| self.ws.in_tokens(tokens + fixed.system + fixed.tools) >= due)
         };
         match input {
-            Input::Answered { request, .. } | Input::Failed { request, .. } => self.is_running(*request) || is_near(),
+            Input::Answered { request, .. } | Input::Failed { request, .. } => {
+                self.compaction.is_running(*request) || is_near()
+            }
             Input::Tick | Input::HookAnswered { .. } => self.compaction.running.is_some() || is_near(),
             Input::Command { command, .. } => {
                 let orders =

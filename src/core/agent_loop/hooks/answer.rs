@@ -6,6 +6,8 @@ use super::{
     Subject,
     request::ANOTHER_ROLE,
 };
+use crate::agent_loop::turn::Turn;
+use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason,
@@ -173,20 +175,20 @@ impl AgentLoop {
             self.ws.append(events, Vec::new());
             self.look_at_calls(Calls { to_do: called, done: Vec::new(), tools });
         } else {
-            self.begin_calls(events, leaf, called.into());
+            self.turn.begin_calls(&mut self.ws, events, leaf, called.into());
             if too_many {
                 let rounds = self.ws.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
                 self.fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message));
             } else {
-                self.after_results();
+                self.ws.after_results();
             }
         }
     }
 
     /// The turn has its answer: it ends, once its last hooks were asked.
     pub(in crate::agent_loop) fn answered(&mut self, stop_reason: StopReason) {
-        if !self.before_the_end(stop_reason) {
+        if !self.ws.before_the_end(stop_reason) {
             self.finish_turn(TurnStatus::Completed, Some(stop_reason), None, Vec::new());
         }
     }
@@ -209,8 +211,8 @@ impl AgentLoop {
         }
         if calls.to_do.is_empty() {
             if let Some(leaf) = self.ws.session.state.leaf.clone() {
-                self.begin_calls(Vec::new(), leaf, calls.done);
-                self.after_results();
+                self.turn.begin_calls(&mut self.ws, Vec::new(), leaf, calls.done);
+                self.ws.after_results();
             }
         } else {
             self.ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
@@ -221,7 +223,36 @@ impl AgentLoop {
         calls.done.extend(calls.to_do.pop_front());
         self.look_at_calls(calls);
     }
+}
 
+impl Turn {
+    /// Tells the client of the calls that are made, and the model why the others are not.
+    fn begin_calls(&mut self, ws: &mut Workspace, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
+        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
+        let mut leaf = leaf;
+        self.deadlines.clear();
+        for Called { call_id, name, arguments, verdict } in called {
+            match verdict {
+                Ok(timeout_ms) => {
+                    let timeout_ms = timeout_ms.unwrap_or(ws.deployment.tool_timeout_ms);
+                    let deadline = Deadline::after(ws.now, timeout_ms);
+                    self.deadlines.insert(call_id.clone(), deadline);
+                    let turn_id = turn_id.clone();
+                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
+                }
+                Err(why) => {
+                    let result = ws.result_entry(Some(leaf), call_id, why, true);
+                    leaf = result.entry_id.clone();
+                    events.push(appended(result, Some(turn_id.clone()), None));
+                }
+            }
+        }
+        ws.append(events, Vec::new());
+        ws.stage.enter(Stage::AwaitingTools);
+    }
+}
+
+impl Workspace {
     pub(super) fn take_call(&self, calls: &mut Calls, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(called) = calls.to_do.front_mut() else { return Ok(false) };
         if answer.block == Some(true) {
@@ -235,38 +266,13 @@ impl AgentLoop {
             let message = format!("its arguments have {} bytes, they may have {ARGUMENTS_BYTES_MAX}", arguments.len());
             return Err(HookFault::failed(message));
         }
-        let Ok(timeout_ms) = self.ws.prompt.carried.tools.check_call(&calls.tools, &called.name, &arguments) else {
+        let Ok(timeout_ms) = self.prompt.carried.tools.check_call(&calls.tools, &called.name, &arguments) else {
             return Err(HookFault::failed("its arguments do not fit the tool's schema"));
         };
         called.verdict = Ok(timeout_ms);
         let changed = arguments != called.arguments;
         called.arguments = arguments;
         Ok(changed)
-    }
-
-    /// Tells the client of the calls that are made, and the model why the others are not.
-    fn begin_calls(&mut self, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
-        let Some(turn_id) = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
-        let mut leaf = leaf;
-        self.turn.deadlines.clear();
-        for Called { call_id, name, arguments, verdict } in called {
-            match verdict {
-                Ok(timeout_ms) => {
-                    let timeout_ms = timeout_ms.unwrap_or(self.ws.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(self.ws.now, timeout_ms);
-                    self.turn.deadlines.insert(call_id.clone(), deadline);
-                    let turn_id = turn_id.clone();
-                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
-                }
-                Err(why) => {
-                    let result = self.ws.result_entry(Some(leaf), call_id, why, true);
-                    leaf = result.entry_id.clone();
-                    events.push(appended(result, Some(turn_id.clone()), None));
-                }
-            }
-        }
-        self.ws.append(events, Vec::new());
-        self.ws.stage.enter(Stage::AwaitingTools);
     }
 
     /// The turn ends while hooks look at its calls: none of them is made.
@@ -277,10 +283,10 @@ impl AgentLoop {
 
     /// The process died while hooks looked at the calls of an answer: none of them was made.
     pub(in crate::agent_loop) fn drop_unmade_calls(&mut self) {
-        let path = self.ws.session.tree.path();
+        let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
-        let is_turns = self.ws.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
+        let is_turns = self.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
         if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
             // A branch may begin between two results: what is missing there was never this turn's.
             return;
@@ -293,7 +299,7 @@ impl AgentLoop {
                 _ => None,
             })
             .collect();
-        let is_made = |id: &CallId| self.ws.session.state.pending.iter().any(|call| call.call_id == *id);
+        let is_made = |id: &CallId| self.session.state.pending.iter().any(|call| call.call_id == *id);
         let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
         let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
         if !unmade.is_empty() {
@@ -302,15 +308,15 @@ impl AgentLoop {
     }
 
     fn answer_unmade(&mut self, calls: Vec<CallId>) {
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let mut leaf = self.ws.session.state.leaf.clone();
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut leaf = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(calls.len());
         for call_id in calls {
             let why = "The turn ended before the tool was called.".to_owned();
-            let entry = self.ws.result_entry(leaf, call_id, why, true);
+            let entry = self.result_entry(leaf, call_id, why, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, turn_id.clone(), None));
         }
-        self.ws.append(events, Vec::new());
+        self.append(events, Vec::new());
     }
 }

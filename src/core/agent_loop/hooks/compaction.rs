@@ -12,6 +12,9 @@ use super::{
     Subject,
     request::refused,
 };
+use crate::agent_loop::compaction::Compactor;
+use crate::agent_loop::hooks::Hooks;
+use crate::agent_loop::workspace::Workspace;
 use crate::{
     context::{
         compaction::{Given, Wishes},
@@ -91,12 +94,52 @@ pub(super) fn check_summary(
 }
 
 impl AgentLoop {
+    /// The hooks before a compaction were asked: it begins as they wish.
+    pub(super) fn compaction_decided(&mut self, decision: Decision) {
+        let Some(mut running) = self.compaction.running.take() else { return };
+        let advanced = if let Some(hook) = decision.cancelled_by {
+            let tokens = self.ws.count(&self.ws.context()).tokens;
+            self.compaction.carried.guards.declined(tokens);
+            let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
+            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
+        } else {
+            self.ws.follow(&mut running, decision.given);
+            // Its time begins now: hooks have their own limits.
+            let hooks_took_ms = self.ws.now.millis_since(running.job.started_at);
+            running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
+            self.advance(running)
+        };
+        self.after(advanced);
+    }
+
+    /// When the compaction at work has taken too long; never while hooks look at it.
+    pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
+        let is_looked_at = self.hooks.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
+        self.compaction.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
+    }
+
+    /// A hook that is required could not look at the compaction: it is not made.
+    pub(super) fn uncompacted(&mut self, error: ErrorBody) {
+        let Some(running) = self.compaction.running.take() else { return };
+        let advanced = self.compaction.fail(&mut self.ws, running, error);
+        self.after(advanced);
+    }
+}
+
+impl Hooks {
+    /// The compaction at work ends: its hooks are asked no more.
+    pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
+        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
+    }
+}
+
+impl AgentLoop {
     /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the
     /// place of the one that is held is made as they wished when that was prepared: they are asked once.
     pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
-            self.follow(&mut running, Given { wishes, ..Given::default() });
+            self.ws.follow(&mut running, Given { wishes, ..Given::default() });
             return Some(running);
         }
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
@@ -114,9 +157,11 @@ impl AgentLoop {
         self.tell_hooks(&Subject::Compaction(Decision::default()));
         self.compaction.running.take()
     }
+}
 
-    pub(super) fn compaction_event(&self, decision: &Decision) -> HookEvent {
-        let window_tokens = self.ws.window_tokens();
+impl Compactor {
+    pub(super) fn compaction_event(&self, ws: &Workspace, decision: &Decision) -> HookEvent {
+        let window_tokens = ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
@@ -130,21 +175,21 @@ impl AgentLoop {
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
-            tokens_before: self.ws.count(&self.ws.context()).tokens,
+            tokens_before: ws.count(&ws.context()).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
-                strategy: self.ws.manager.name().to_owned(),
-                model: wishes.model.as_ref().map_or_else(|| self.summariser().0, |(_, model)| model.clone()),
+                strategy: ws.manager.name().to_owned(),
+                model: wishes.model.as_ref().map_or_else(|| ws.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
-                reserve_tokens: self.ws.manager.reserved_tokens(window_tokens),
-                keep_recent_tokens: self.ws.manager.keep_tokens(window_tokens),
-                target_tokens: self.ws.manager.target_tokens(window_tokens),
+                reserve_tokens: ws.manager.reserved_tokens(window_tokens),
+                keep_recent_tokens: ws.manager.keep_tokens(window_tokens),
+                target_tokens: ws.manager.target_tokens(window_tokens),
             },
-            branch_entries: self.ws.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
-            leaf_id: self.ws.session.state.leaf.clone(),
+            branch_entries: ws.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
+            leaf_id: ws.session.state.leaf.clone(),
         };
-        if let Some(running) = &self.compaction.running {
+        if let Some(running) = &self.running {
             let order = &running.job.order;
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
@@ -161,36 +206,37 @@ impl AgentLoop {
 
     pub(super) fn take_decision(
         &self,
+        ws: &Workspace,
         decision: &mut Decision,
         hook: &str,
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         if let Some(model) = &answer.model
-            && !self.ws.deployment.windows.knows(model)
+            && !ws.deployment.windows.knows(model)
         {
             let message = "the window of the model that it names is not known; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
         }
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
-        if let Some(message) = answer.instructions.as_deref().and_then(|text| self.too_long(text)) {
+        if let Some(message) = answer.instructions.as_deref().and_then(|text| ws.too_long(text)) {
             return Err(HookFault::failed(format!("its {message}")));
         }
         let instructions = answer.instructions.as_ref().or(decision.given.wishes.instructions.as_ref());
         check_replaced(instructions.map(String::as_str), answer.replace_instructions).map_err(refused)?;
         let first_kept = answer.first_kept_entry_id.as_ref().filter(|_| answer.cancel != Some(true));
         let has_summary = answer.summary.is_some() || decision.given.summary.is_some();
-        let cut = first_kept.map(|id| self.cut_at(id, has_summary)).transpose()?;
+        let cut = first_kept.map(|id| self.cut_at(ws, id, has_summary)).transpose()?;
         decision.take(hook, answer, cut)
     }
 
     /// The cut of the compaction at work whose tail begins with this entry.
-    fn cut_at(&self, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
+    fn cut_at(&self, ws: &Workspace, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
         }
-        let context = self.ws.context();
+        let context = ws.context();
         let structure = Structure::of(&context);
-        let known = self.compaction.running.as_ref().map_or(0, |running| running.job.messages_read());
+        let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
         let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
         let Some((unit, at)) = unit.map(|at| (&structure.units[at], at)) else {
@@ -209,25 +255,9 @@ impl AgentLoop {
             HookFault::failed(format!("too little stands before `{first_kept}` for a summary to take its place"))
         })
     }
+}
 
-    /// The hooks before a compaction were asked: it begins as they wish.
-    pub(super) fn compaction_decided(&mut self, decision: Decision) {
-        let Some(mut running) = self.compaction.running.take() else { return };
-        let advanced = if let Some(hook) = decision.cancelled_by {
-            let tokens = self.ws.count(&self.ws.context()).tokens;
-            self.compaction.carried.guards.declined(tokens);
-            let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
-            self.fail(running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
-        } else {
-            self.follow(&mut running, decision.given);
-            // Its time begins now: hooks have their own limits.
-            let hooks_took_ms = self.ws.now.millis_since(running.job.started_at);
-            running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
-            self.advance(running)
-        };
-        self.after(advanced);
-    }
-
+impl Workspace {
     /// Has a compaction made as hooks wish.
     fn follow(&self, running: &mut Running, given: Given) {
         let Wishes { model, instructions, replaces, details: _ } = given.wishes.clone();
@@ -236,32 +266,13 @@ impl AgentLoop {
         }
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
         // After a restart its window may not be known any more.
-        if let Some(model) = other.filter(|model| self.ws.deployment.windows.knows(model)) {
-            let own = model == self.ws.session.state.model;
-            let counter =
-                if own { self.ws.prompt.counter } else { Counter::chosen(self.ws.deployment.estimator, &model) };
-            let window_tokens = self.ws.deployment.windows.tokens(&model);
-            let window_tokens = if own { self.ws.in_estimates(self.ws.window_tokens()) } else { window_tokens };
+        if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
+            let own = model == self.session.state.model;
+            let counter = if own { self.prompt.counter } else { Counter::chosen(self.deployment.estimator, &model) };
+            let window_tokens = self.deployment.windows.tokens(&model);
+            let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
             running.job.ask_instead(model, window_tokens, counter);
         }
         running.job.give(given);
-    }
-
-    /// When the compaction at work has taken too long; never while hooks look at it.
-    pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
-        let is_looked_at = self.hooks.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
-        self.compaction.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
-    }
-
-    /// A hook that is required could not look at the compaction: it is not made.
-    pub(super) fn uncompacted(&mut self, error: ErrorBody) {
-        let Some(running) = self.compaction.running.take() else { return };
-        let advanced = self.fail(running, error);
-        self.after(advanced);
-    }
-
-    /// The compaction at work ends: its hooks are asked no more.
-    pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self) {
-        let _ = self.cancel_hooks(|subject| matches!(subject, Subject::Compaction(_)));
     }
 }

@@ -22,7 +22,7 @@ impl AgentLoop {
             self.ws.stage.enter(Stage::Idle);
         }
         match subject {
-            Subject::Input(offered) => self.refuse_input(&offered, error),
+            Subject::Input(offered) => self.ws.refuse_input(&offered, error),
             // An answer that nobody has seen is gone with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
@@ -30,7 +30,7 @@ impl AgentLoop {
             | Subject::TurnEnd(_)
             | Subject::Answer(_) => self.fail_turn(error),
             Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
-                self.drop_uncalled(*calls);
+                self.ws.drop_uncalled(*calls);
                 self.fail_turn(error);
             }
             Subject::Calls(mut calls) => {
@@ -44,7 +44,7 @@ impl AgentLoop {
                 self.ws.remember(&given.caller.without_content("tool_result"));
                 let why =
                     format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
-                self.drop_result(&given.call, why);
+                self.turn.drop_result(&mut self.ws, &given.call, why);
                 self.fail_turn(error);
             }
             Subject::Compaction(_) => self.uncompacted(error),

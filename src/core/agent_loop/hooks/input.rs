@@ -16,6 +16,8 @@ use super::{
     Chain, Subject,
     request::{ANOTHER_ROLE, refused},
 };
+use crate::agent_loop::hooks::Hooks;
+use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::input::is_picture_address};
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role,
@@ -73,23 +75,6 @@ impl Offered {
 }
 
 impl AgentLoop {
-    /// Whether hooks are looking at an input.
-    pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
-        self.hooks.chains.iter().any(Chain::is_of_input)
-    }
-
-    /// Tells the roster which inputs are not accepted yet.
-    pub(super) fn note_waiting(&mut self) {
-        let waiting = self.inputs_waiting().cloned().collect();
-        self.ws.roster.note_waiting(waiting);
-    }
-
-    /// The input that hooks look at, and those behind it.
-    pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
-        let asked = self.hooks.chains.iter().filter_map(Chain::input_id);
-        asked.chain(self.hooks.line.iter().map(|waiting| &waiting.caller.id))
-    }
-
     /// Puts a command in line that comes while hooks look at an input, or hands back one that need not wait.
     ///
     /// # Errors
@@ -102,7 +87,7 @@ impl AgentLoop {
         // A hook that looks at an input would wait for itself.
         let waits =
             matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
-        if !waits || !self.looks_at_input() {
+        if !waits || !self.hooks.looks_at_input() {
             return Ok(Some(command));
         }
         if let Command::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
@@ -118,19 +103,95 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.hooks.line.push_back(InLine { caller: caller.clone(), command });
-        self.note_waiting();
+        self.hooks.note_waiting(&mut self.ws);
         Ok(None)
     }
 
+    /// All hooks have seen an input: it is accepted as they made it.
+    pub(super) fn input_seen(&mut self, offered: Offered) {
+        let Offered { caller, entry_id, parts, what, holds: _ } = offered;
+        let taken = match (self.ws.holding, what) {
+            (true, _) => Err(stopping()),
+            (false, What::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
+            (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
+        };
+        if let Err(error) = taken {
+            self.ws.reply(&caller, Reply::Error(error));
+        }
+        self.ws.then(Step::AfterInput);
+    }
+}
+
+impl Hooks {
+    /// Whether hooks are looking at an input.
+    pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
+        self.chains.iter().any(Chain::is_of_input)
+    }
+
+    /// Tells the roster which inputs are not accepted yet.
+    pub(super) fn note_waiting(&mut self, ws: &mut Workspace) {
+        let waiting = self.inputs_waiting().cloned().collect();
+        ws.roster.note_waiting(waiting);
+    }
+
+    /// The input that hooks look at, and those behind it.
+    pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
+        let asked = self.chains.iter().filter_map(Chain::input_id);
+        asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
+    }
+
+    /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
+    pub(in crate::agent_loop) fn next_in_line(&mut self, ws: &mut Workspace) {
+        if ws.stage.is(Stage::Done) || self.looks_at_input() {
+            return;
+        }
+        let Some(InLine { caller, command }) = self.line.pop_front() else { return };
+        self.note_waiting(ws);
+        ws.then(Step::Command(caller, Box::new(command)));
+        ws.then(Step::NextInLine);
+    }
+
+    /// The user does not want the input that hooks look at. Those behind it are looked at next.
+    pub(in crate::agent_loop) fn withdraw_input(&mut self, ws: &mut Workspace) {
+        for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
+            if subject.holds_the_stage() {
+                ws.stage.enter(Stage::Idle);
+            }
+            if let Subject::Input(offered) = subject {
+                let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
+                ws.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
+            }
+        }
+    }
+
+    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
+    pub(in crate::agent_loop) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
+        let line = std::mem::take(&mut self.line);
+        self.note_waiting(ws);
+        for waiting in line {
+            ws.reply(&waiting.caller, Reply::Error(error.clone()));
+        }
+        for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
+            if subject.holds_the_stage() {
+                ws.stage.enter(Stage::Idle);
+            }
+            if let Subject::Input(offered) = subject {
+                ws.reply(&offered.caller, Reply::Error(error.clone()));
+            }
+        }
+    }
+}
+
+impl Workspace {
     /// Asks the hooks about what a user says.
     pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
         let entry_id = match &what {
-            What::Said(_) => self.ws.ids.next_id(),
+            What::Said(_) => self.ids.next_id(),
             What::Custom(custom) => custom.entry_id.clone(),
         };
-        let holds = self.ws.stage.is(Stage::Idle);
+        let holds = self.stage.is(Stage::Idle);
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
-        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
+        self.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
 
     pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -150,7 +211,7 @@ impl AgentLoop {
         if !message.content.iter().any(says_something) {
             return Err(HookFault::failed("its message has no text and no picture"));
         }
-        self.ws.check_fits(&message.content).map_err(refused)?;
+        self.check_fits(&message.content).map_err(refused)?;
         let changed = message.content != offered.parts;
         if changed {
             // Also what the command is remembered by says nothing of what it said.
@@ -160,77 +221,22 @@ impl AgentLoop {
         Ok(changed)
     }
 
-    /// All hooks have seen an input: it is accepted as they made it.
-    pub(super) fn input_seen(&mut self, offered: Offered) {
-        let Offered { caller, entry_id, parts, what, holds: _ } = offered;
-        let taken = match (self.ws.holding, what) {
-            (true, _) => Err(stopping()),
-            (false, What::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
-            (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
-        };
-        if let Err(error) = taken {
-            self.ws.reply(&caller, Reply::Error(error));
-        }
-        self.ws.then(Step::AfterInput);
-    }
-
     /// A required hook could not look at an input: it is refused, and nothing of it is kept.
     pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
-        self.ws.reply(&offered.caller, Reply::Error(error));
-        self.ws.then(Step::AfterInput);
+        self.reply(&offered.caller, Reply::Error(error));
+        self.then(Step::AfterInput);
     }
 
     /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
     pub(in crate::agent_loop) fn go_on_after_input(&mut self) {
-        if self.ws.stage.is(Stage::Idle) {
-            self.ws.then(Step::Proceed);
+        if self.stage.is(Stage::Idle) {
+            self.then(Step::Proceed);
         }
-        self.ws.then(Step::NextInLine);
-    }
-
-    /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
-    pub(in crate::agent_loop) fn next_in_line(&mut self) {
-        if self.ws.stage.is(Stage::Done) || self.looks_at_input() {
-            return;
-        }
-        let Some(InLine { caller, command }) = self.hooks.line.pop_front() else { return };
-        self.note_waiting();
-        self.ws.then(Step::Command(caller, Box::new(command)));
-        self.ws.then(Step::NextInLine);
-    }
-
-    /// The user does not want the input that hooks look at. Those behind it are looked at next.
-    pub(in crate::agent_loop) fn withdraw_input(&mut self) {
-        for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
-            if subject.holds_the_stage() {
-                self.ws.stage.enter(Stage::Idle);
-            }
-            if let Subject::Input(offered) = subject {
-                let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
-                self.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
-            }
-        }
-    }
-
-    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
-    pub(in crate::agent_loop) fn refuse_inputs(&mut self, error: &ErrorBody) {
-        let line = std::mem::take(&mut self.hooks.line);
-        self.note_waiting();
-        for waiting in line {
-            self.ws.reply(&waiting.caller, Reply::Error(error.clone()));
-        }
-        for subject in self.cancel_hooks(|subject| matches!(subject, Subject::Input(_))) {
-            if subject.holds_the_stage() {
-                self.ws.stage.enter(Stage::Idle);
-            }
-            if let Subject::Input(offered) = subject {
-                self.ws.reply(&offered.caller, Reply::Error(error.clone()));
-            }
-        }
+        self.then(Step::NextInLine);
     }
 
     pub(super) fn refuse_unseen(&mut self, caller: &Caller) {
-        self.ws.reply(caller, self.ending_or(stopping()));
+        self.reply(caller, self.ending_or(stopping()));
     }
 }
 

@@ -25,6 +25,8 @@ mod result;
 mod roster;
 mod subject;
 
+use crate::agent_loop::turn::Turn;
+use crate::agent_loop::workspace::Workspace;
 pub(super) use added::Added;
 pub(super) use answer::Whole;
 pub(super) use input::{InLine, What};
@@ -102,48 +104,11 @@ struct Open {
 }
 
 impl AgentLoop {
-    pub(super) fn on_register_hooks(&mut self, caller: &Caller, offers: Vec<HookOffer>) -> Result<(), ErrorBody> {
-        // What is being asked now goes on: the new ones are asked from the next question on.
-        self.ws.roster.offer(check_hooks(offers)?.into());
-        self.ws.keep_hooks_of_work();
-        self.ws.reply(caller, done(None));
-        let gone: Vec<CallId> =
-            self.hooks.chains.iter().filter(|chain| self.has_left(chain)).map(Chain::call_id).collect();
-        for call_id in gone {
-            let fault = HookFault::unavailable("its client offers it no more");
-            self.ws.then(Step::HookLate { call_id, is_sent: false, fault });
-        }
-        Ok(())
-    }
-
-    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away.
-    /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
-    /// its own.
-    pub(super) fn ask_again(&mut self, only_away: bool) {
-        for chain in &mut self.hooks.chains {
-            let open = &mut chain.open;
-            let is_offered = self.ws.roster.is_offered(&open.spec);
-            if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
-                continue;
-            }
-            open.returns(self.ws.now);
-            open.is_sent = true;
-            let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
-            let place = HookPlace::Client;
-            self.ws.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
-        }
-    }
-
-    fn has_left(&self, chain: &Chain) -> bool {
-        self.ws.roster.is_gone(chain.open.place, &chain.open.spec)
-    }
-
     pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
         let (call_id, answer) = result.into_answer();
-        let is_open =
-            self.hooks.chains.iter().any(|chain| {
-                chain.call_id() == call_id && chain.open.place == HookPlace::Client && !self.has_left(chain)
-            });
+        let is_open = self.hooks.chains.iter().any(|chain| {
+            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws)
+        });
         if !is_open {
             let message = format!("no hook call `{call_id}` waits for an answer");
             return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
@@ -153,21 +118,11 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
-    pub(super) fn on_hook_progress(&mut self, call_id: &CallId) -> Option<Timestamp> {
-        let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
-        let chain = self.hooks.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
-        // Who says so is here again.
-        chain.open.returns(self.ws.now);
-        chain.open.deadline = chain.open.deadline.moved(self.ws.now);
-        Some(chain.open.deadline.at)
-    }
-
     /// Calls to the client's hooks that are waited for and that the client which is here could answer.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
         let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
-        let of_client = of_client.filter(|chain| !self.has_left(chain));
+        let of_client = of_client.filter(|chain| !chain.has_left(&self.ws));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
@@ -232,11 +187,11 @@ impl AgentLoop {
             let (call, is_sent) = (Box::new(call), !is_gone);
             let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
             if is_gone && !open.spec.required {
-                self.note_run(&subject, &open, HookOutcome::Skipped, None);
+                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
                 continue;
             }
             self.hooks.chains.push(Chain { subject, rest, open });
-            self.note_waiting();
+            self.hooks.note_waiting(&mut self.ws);
             return;
         }
         self.ws.then(Step::Hooked(subject));
@@ -300,11 +255,11 @@ impl AgentLoop {
             }
         }
         let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
-        self.note_waiting();
+        self.hooks.note_waiting(&mut self.ws);
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
-            self.note_run(&subject, &open, HookOutcome::Skipped, None);
+            self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
             self.walk(subject, rest);
             return;
         }
@@ -315,58 +270,20 @@ impl AgentLoop {
         match taken {
             Ok(changed) => {
                 let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
-                self.note_run(&subject, &open, outcome, None);
+                self.turn.note_run(&mut self.ws, &subject, &open, outcome, None);
                 // What is decided for good is nobody else's business.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
                 self.walk(subject, rest);
             }
             Err(fault) => {
-                self.note_run(&subject, &open, HookOutcome::Failed, Some(fault.code));
-                self.report_hook(&open, &fault);
+                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Failed, Some(fault.code));
+                self.ws.report_hook(&open, &fault);
                 if open.spec.required {
                     self.hook_failed(subject, &open, &fault);
                 } else {
                     self.walk(subject, rest);
                 }
             }
-        }
-    }
-
-    fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
-        if !subject.is_of_request() || self.turn.of(&self.ws.session.state).runs.len() >= RUNS_MAX {
-            return;
-        }
-        self.turn.of(&self.ws.session.state).runs.push(HookRun {
-            hook: open.spec.name.clone(),
-            event: subject.event().to_owned(),
-            outcome,
-            duration_ms: self.ws.now.millis_since(open.asked_at),
-            code,
-        });
-    }
-
-    fn report_hook(&mut self, open: &Open, fault: &HookFault) {
-        self.ws.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
-            hook: open.spec.name.clone(),
-            event: open.spec.point,
-            turn_id: open.call.turn_id.clone(),
-            code: fault.code,
-            message: fault.message.clone(),
-        })));
-    }
-
-    /// When the next hook's time is over.
-    pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
-        self.hooks.chains.iter().map(|chain| chain.open.due()).min()
-    }
-
-    /// Hooks whose time is over have failed.
-    pub(super) fn on_hook_tick(&mut self) {
-        let over = |chain: &&Chain| chain.open.due() <= self.ws.now;
-        let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
-        let over: Vec<(CallId, bool, HookFault)> = self.hooks.chains.iter().filter(over).map(told).collect();
-        for (call_id, is_sent, fault) in over {
-            self.ws.then(Step::HookLate { call_id, is_sent, fault });
         }
     }
 
@@ -377,18 +294,102 @@ impl AgentLoop {
         }
         self.on_hook_answer(&call_id, Err(fault));
     }
+}
+
+impl Turn {
+    fn note_run(
+        &mut self,
+        ws: &mut Workspace,
+        subject: &Subject,
+        open: &Open,
+        outcome: HookOutcome,
+        code: Option<ErrorCode>,
+    ) {
+        if !subject.is_of_request() || self.of(&ws.session.state).runs.len() >= RUNS_MAX {
+            return;
+        }
+        self.of(&ws.session.state).runs.push(HookRun {
+            hook: open.spec.name.clone(),
+            event: subject.event().to_owned(),
+            outcome,
+            duration_ms: ws.now.millis_since(open.asked_at),
+            code,
+        });
+    }
+}
+
+impl Hooks {
+    pub(super) fn on_register_hooks(
+        &mut self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        offers: Vec<HookOffer>,
+    ) -> Result<(), ErrorBody> {
+        // What is being asked now goes on: the new ones are asked from the next question on.
+        ws.roster.offer(check_hooks(offers)?.into());
+        ws.keep_hooks_of_work();
+        ws.reply(caller, done(None));
+        let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(ws)).map(Chain::call_id).collect();
+        for call_id in gone {
+            let fault = HookFault::unavailable("its client offers it no more");
+            ws.then(Step::HookLate { call_id, is_sent: false, fault });
+        }
+        Ok(())
+    }
+
+    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away.
+    /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
+    /// its own.
+    pub(super) fn ask_again(&mut self, ws: &mut Workspace, only_away: bool) {
+        for chain in &mut self.chains {
+            let open = &mut chain.open;
+            let is_offered = ws.roster.is_offered(&open.spec);
+            if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
+                continue;
+            }
+            open.returns(ws.now);
+            open.is_sent = true;
+            let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
+            let place = HookPlace::Client;
+            ws.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
+        }
+    }
+
+    /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
+    pub(super) fn on_hook_progress(&mut self, ws: &mut Workspace, call_id: &CallId) -> Option<Timestamp> {
+        let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
+        let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
+        // Who says so is here again.
+        chain.open.returns(ws.now);
+        chain.open.deadline = chain.open.deadline.moved(ws.now);
+        Some(chain.open.deadline.at)
+    }
+
+    /// When the next hook's time is over.
+    pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
+        self.chains.iter().map(|chain| chain.open.due()).min()
+    }
+
+    /// Hooks whose time is over have failed.
+    pub(super) fn on_hook_tick(&mut self, ws: &mut Workspace) {
+        let over = |chain: &&Chain| chain.open.due() <= ws.now;
+        let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
+        let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
+        for (call_id, is_sent, fault) in over {
+            ws.then(Step::HookLate { call_id, is_sent, fault });
+        }
+    }
 
     /// Asks those hooks no more whose subject is such, and hands back what they were asked about.
-    pub(super) fn cancel_hooks(&mut self, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
-        let (gone, rest) =
-            std::mem::take(&mut self.hooks.chains).into_iter().partition(|chain| is_such(&chain.subject));
-        self.hooks.chains = rest;
-        self.note_waiting();
+    pub(super) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
+        let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
+        self.chains = rest;
+        self.note_waiting(ws);
         let gone: Vec<Chain> = gone;
         gone.into_iter()
             .map(|chain| {
                 if chain.open.is_sent {
-                    self.ws.out.push(Effect::CancelHook(chain.call_id()));
+                    ws.out.push(Effect::CancelHook(chain.call_id()));
                 }
                 chain.subject
             })
@@ -396,21 +397,38 @@ impl AgentLoop {
     }
 
     /// The hooks that the turn, or the session, waits for are asked no more.
-    pub(super) fn cancel_stage_hooks(&mut self) {
-        for subject in self.cancel_hooks(Subject::holds_the_stage) {
+    pub(super) fn cancel_stage_hooks(&mut self, ws: &mut Workspace) {
+        for subject in self.cancel_hooks(ws, Subject::holds_the_stage) {
             match subject {
-                Subject::Calls(calls) => self.drop_uncalled(*calls),
-                Subject::Navigation(wish) => self.stay_here(&wish),
-                Subject::Input(offered) => self.refuse_unseen(&offered.caller),
+                Subject::Calls(calls) => ws.drop_uncalled(*calls),
+                Subject::Navigation(wish) => ws.stay_here(&wish),
+                Subject::Input(offered) => ws.refuse_unseen(&offered.caller),
                 _ => {}
             }
         }
     }
 }
 
+impl Workspace {
+    fn report_hook(&mut self, open: &Open, fault: &HookFault) {
+        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+            hook: open.spec.name.clone(),
+            event: open.spec.point,
+            turn_id: open.call.turn_id.clone(),
+            code: fault.code,
+            message: fault.message.clone(),
+        })));
+    }
+}
+
 impl Chain {
     fn call_id(&self) -> CallId {
         self.open.call.call_id.clone()
+    }
+
+    /// Returns true if its client offers the hook no more.
+    fn has_left(&self, ws: &Workspace) -> bool {
+        ws.roster.is_gone(self.open.place, &self.open.spec)
     }
 
     pub(super) fn is_of_input(&self) -> bool {

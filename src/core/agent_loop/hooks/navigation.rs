@@ -9,6 +9,8 @@ use super::{
     compaction::check_summary,
     request::refused,
 };
+use crate::agent_loop::hooks::Hooks;
+use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::Place};
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode,
@@ -121,20 +123,6 @@ impl AgentLoop {
         }
     }
 
-    /// The move that hooks are asked about.
-    pub(in crate::agent_loop) fn wished(&self) -> Option<&Wish> {
-        self.hooks.chains.iter().find_map(|chain| match &chain.subject {
-            Subject::Navigation(wish) => Some(&**wish),
-            _ => None,
-        })
-    }
-
-    /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
-    pub(super) fn stay_here(&mut self, wish: &Wish) {
-        let message = "the hooks before the move were not waited for; the session stands where it stood";
-        self.ws.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
-    }
-
     /// Commands that wait for hooks: they are answered after later ones.
     pub(in crate::agent_loop) fn waiting_for_hooks(chains: &mut [Chain]) -> impl Iterator<Item = &mut Caller> {
         chains.iter_mut().filter_map(|chain| match &mut chain.subject {
@@ -143,5 +131,23 @@ impl AgentLoop {
             Subject::Input(offered) => Some(&mut offered.caller),
             _ => None,
         })
+    }
+}
+
+impl Hooks {
+    /// The move that hooks are asked about.
+    pub(in crate::agent_loop) fn wished(&self) -> Option<&Wish> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Navigation(wish) => Some(&**wish),
+            _ => None,
+        })
+    }
+}
+
+impl Workspace {
+    /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
+    pub(super) fn stay_here(&mut self, wish: &Wish) {
+        let message = "the hooks before the move were not waited for; the session stands where it stood";
+        self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 }

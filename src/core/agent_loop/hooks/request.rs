@@ -5,6 +5,8 @@ use super::{
     super::{AgentLoop, stage::Stage, turn::appended},
     Added, Subject,
 };
+use crate::agent_loop::turn::Turn;
+use crate::agent_loop::workspace::Workspace;
 use crate::{
     agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, turn::queue::custom_parts},
     context::{
@@ -67,133 +69,6 @@ pub(in crate::agent_loop) struct Ended {
 }
 
 impl AgentLoop {
-    /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
-    /// was gone on with.
-    pub(in crate::agent_loop) fn before_request(&mut self) -> bool {
-        let starts = !std::mem::replace(&mut self.turn.of(&self.ws.session.state).started, true);
-        if starts && self.ws.has_hooks(HookPoint::BeforeAgentStart, None) {
-            let start = self.start_subject();
-            self.ws.then(Step::Ask(Subject::Start(Box::new(start))));
-            return true;
-        }
-        let is_next = !std::mem::replace(&mut self.turn.of(&self.ws.session.state).before_request, true);
-        if is_next && self.ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
-            self.ws.then(Step::Ask(Subject::BeforeRequest));
-            return true;
-        }
-        false
-    }
-
-    /// Asks the hooks that add to the request alone. `true`: as above.
-    pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
-        let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
-        if asks {
-            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.ws.context() };
-            self.ws.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
-        } else {
-            self.ws.prompt.carried.added = Added::default();
-        }
-        asks
-    }
-
-    /// Asks the hooks at the end of a turn. `true`: as above.
-    pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
-        let asks = self.ws.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
-        if asks {
-            self.ws.then(Step::Ask(Subject::TurnEnd(Ended { finish_reason })));
-        }
-        asks
-    }
-
-    fn start_subject(&self) -> Start {
-        let said = self.trailing_input().next_back();
-        let input = said.and_then(|id| {
-            let node = self.ws.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
-            node.message.as_ref().map(|message| message.content.clone())
-        });
-        Start {
-            system_prompt: self.ws.prompt.parts.iter().map(|part| part.text.as_str()).collect(),
-            input: input.unwrap_or_default(),
-            prompt_by: None,
-            adds: Vec::new(),
-        }
-    }
-
-    /// What was said since the model's last word, oldest first.
-    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
-        let path = self.ws.session.tree.path();
-        let answered = |role: Role| role == Role::Assistant;
-        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
-        let said = path[since.map_or(0, |at| at + 1)..].iter();
-        let said: Vec<EntryId> = said
-            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
-            .map(|node| node.id().clone())
-            .collect();
-        said.into_iter()
-    }
-
-    pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
-        HookEvent::Context { reason, envelope: Box::new(self.ws.shown_envelope(context)) }
-    }
-
-    pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
-        let adds = start.adds.len();
-        if let Some(message) = answer.custom_message {
-            check_custom_type(&message.custom_type).map_err(refused)?;
-            let content = custom_parts(message.content).map_err(refused)?;
-            self.ws.check_fits(&content).map_err(refused)?;
-            let (custom_type, display) = (message.custom_type, message.display);
-            start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
-        }
-        for entry in answer.entries.unwrap_or_default() {
-            check_custom_type(&entry.custom_type).map_err(refused)?;
-            let bytes = entry.data.to_string().len();
-            if bytes > ENTRY_BYTES_MAX {
-                let message = format!("the data of an entry has {bytes} bytes, it may have {ENTRY_BYTES_MAX}");
-                return Err(HookFault::failed(message));
-            }
-            let data = Some(entry.data).filter(|data| !data.is_null());
-            start.adds.push(EntryData::Custom(Custom { custom_type: entry.custom_type, data }));
-        }
-        if start.adds.len() > ENTRIES_MAX {
-            let message =
-                format!("a turn begins with at most {ENTRIES_MAX} entries of hooks, not {}", start.adds.len());
-            return Err(HookFault::failed(message));
-        }
-        if let Some(system_prompt) = answer.system_prompt {
-            if self.ws.prompt.counter.system(&system_prompt) > self.ws.window_tokens() / 2 {
-                return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
-            }
-            if system_prompt != start.system_prompt {
-                start.prompt_by = Some(hook.to_owned());
-            }
-            start.system_prompt = system_prompt;
-        }
-        Ok(start.prompt_by.is_some() || start.adds.len() > adds)
-    }
-
-    /// The turn begins as its hooks wish.
-    pub(super) fn started(&mut self, start: Start) {
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let mut parent = self.ws.session.state.leaf.clone();
-        let mut events = Vec::with_capacity(start.adds.len());
-        for data in start.adds {
-            let id: EntryId = self.ws.ids.next_id();
-            let mut entry = self.ws.entry(id.clone(), data);
-            entry.parent_id = parent.replace(id);
-            events.push(appended(entry, turn_id.clone(), None));
-        }
-        if !events.is_empty() {
-            self.ws.append(events, Vec::new());
-        }
-        if let Some(hook) = start.prompt_by {
-            self.ws.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
-            self.ws.prompt.carried.of_turn = Some(TurnPrompt { text: start.system_prompt, hook });
-            self.ws.refresh_fixed();
-        }
-        self.ws.then(Step::Proceed);
-    }
-
     pub(super) fn take_transform(
         &mut self,
         hook: &str,
@@ -231,7 +106,7 @@ impl AgentLoop {
         if is_sent_next {
             says_something(&context)?;
         }
-        self.check_lasting(&context)?;
+        self.ws.check_lasting(&context)?;
         let transform = ContextTransform {
             schema_version: PATCH_VERSION,
             transformer_name: name.to_owned(),
@@ -263,50 +138,6 @@ impl AgentLoop {
         }
     }
 
-    /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no
-    /// compaction takes a system prompt or tools out.
-    fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
-        let (half, now) = (self.ws.window_tokens() / 2, self.ws.context());
-        let fixed = |context: &Context| {
-            let fixed = self.ws.compiled(context).fixed;
-            self.ws.in_tokens(fixed.system + fixed.tools)
-        };
-        let (before, after) = (fixed(&now), fixed(patched));
-        if after > half && after > before {
-            let message = format!(
-                "with its patch the system prompt and the tools have about {after} tokens, more than half of the \
-                 model's window"
-            );
-            return Err(HookFault::failed(message));
-        }
-        let added = self.ws.count(patched).tokens.saturating_sub(self.ws.count(&now).tokens);
-        if added > half {
-            let message = format!("its patch adds about {added} tokens, more than half of the model's window");
-            return Err(HookFault::failed(message));
-        }
-        Ok(())
-    }
-
-    pub(super) fn take_overlay(
-        &mut self,
-        overlay: &mut Overlay,
-        hook: &str,
-        answer: HookAnswer,
-    ) -> Result<bool, HookFault> {
-        let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
-        let transformer_name = transformer_name(answer.transformer_name, hook)?;
-        if ops.is_empty() {
-            return Ok(false);
-        }
-        let around = self.ws.around();
-        let mut context = overlay.context.clone();
-        let applied = context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
-        says_something(&context)?;
-        overlay.context = context;
-        overlay.changes.push(EphemeralChange { transformer_name, patch: applied.ops });
-        Ok(true)
-    }
-
     /// The request as its hooks wish it: logged, counted again, and sent.
     pub(super) fn overlaid(&mut self, overlay: Overlay) {
         let now_seen = self.ws.context();
@@ -333,7 +164,7 @@ impl AgentLoop {
             })
             .collect();
         if events.is_empty() {
-            self.send(&context);
+            self.turn.send(&mut self.ws, &context);
             return;
         }
         self.ws.append(events, Vec::new());
@@ -349,7 +180,7 @@ impl AgentLoop {
             self.fail_turn(ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details));
             return;
         }
-        self.send(&context);
+        self.turn.send(&mut self.ws, &context);
     }
 
     /// The turn's hooks have seen its end.
@@ -361,6 +192,181 @@ impl AgentLoop {
     pub(super) fn fail_turn(&mut self, error: ErrorBody) {
         self.ws.stage.enter(Stage::Idle);
         self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
+    }
+}
+
+impl Turn {
+    /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
+    /// was gone on with.
+    pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
+        let starts = !std::mem::replace(&mut self.of(&ws.session.state).started, true);
+        if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
+            let start = ws.start_subject();
+            ws.then(Step::Ask(Subject::Start(Box::new(start))));
+            return true;
+        }
+        let is_next = !std::mem::replace(&mut self.of(&ws.session.state).before_request, true);
+        if is_next && ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
+            ws.then(Step::Ask(Subject::BeforeRequest));
+            return true;
+        }
+        false
+    }
+}
+
+impl Workspace {
+    /// Asks the hooks that add to the request alone. `true`: as above.
+    pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
+        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
+        if asks {
+            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
+            self.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
+        } else {
+            self.prompt.carried.added = Added::default();
+        }
+        asks
+    }
+
+    /// Asks the hooks at the end of a turn. `true`: as above.
+    pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
+        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
+        if asks {
+            self.then(Step::Ask(Subject::TurnEnd(Ended { finish_reason })));
+        }
+        asks
+    }
+
+    fn start_subject(&self) -> Start {
+        let said = self.trailing_input().next_back();
+        let input = said.and_then(|id| {
+            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
+            node.message.as_ref().map(|message| message.content.clone())
+        });
+        Start {
+            system_prompt: self.prompt.parts.iter().map(|part| part.text.as_str()).collect(),
+            input: input.unwrap_or_default(),
+            prompt_by: None,
+            adds: Vec::new(),
+        }
+    }
+
+    /// What was said since the model's last word, oldest first.
+    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
+        let path = self.session.tree.path();
+        let answered = |role: Role| role == Role::Assistant;
+        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
+        let said = path[since.map_or(0, |at| at + 1)..].iter();
+        let said: Vec<EntryId> = said
+            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
+            .map(|node| node.id().clone())
+            .collect();
+        said.into_iter()
+    }
+
+    pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
+        HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
+    }
+
+    pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+        let adds = start.adds.len();
+        if let Some(message) = answer.custom_message {
+            check_custom_type(&message.custom_type).map_err(refused)?;
+            let content = custom_parts(message.content).map_err(refused)?;
+            self.check_fits(&content).map_err(refused)?;
+            let (custom_type, display) = (message.custom_type, message.display);
+            start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
+        }
+        for entry in answer.entries.unwrap_or_default() {
+            check_custom_type(&entry.custom_type).map_err(refused)?;
+            let bytes = entry.data.to_string().len();
+            if bytes > ENTRY_BYTES_MAX {
+                let message = format!("the data of an entry has {bytes} bytes, it may have {ENTRY_BYTES_MAX}");
+                return Err(HookFault::failed(message));
+            }
+            let data = Some(entry.data).filter(|data| !data.is_null());
+            start.adds.push(EntryData::Custom(Custom { custom_type: entry.custom_type, data }));
+        }
+        if start.adds.len() > ENTRIES_MAX {
+            let message =
+                format!("a turn begins with at most {ENTRIES_MAX} entries of hooks, not {}", start.adds.len());
+            return Err(HookFault::failed(message));
+        }
+        if let Some(system_prompt) = answer.system_prompt {
+            if self.prompt.counter.system(&system_prompt) > self.window_tokens() / 2 {
+                return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
+            }
+            if system_prompt != start.system_prompt {
+                start.prompt_by = Some(hook.to_owned());
+            }
+            start.system_prompt = system_prompt;
+        }
+        Ok(start.prompt_by.is_some() || start.adds.len() > adds)
+    }
+
+    /// The turn begins as its hooks wish.
+    pub(super) fn started(&mut self, start: Start) {
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let mut parent = self.session.state.leaf.clone();
+        let mut events = Vec::with_capacity(start.adds.len());
+        for data in start.adds {
+            let id: EntryId = self.ids.next_id();
+            let mut entry = self.entry(id.clone(), data);
+            entry.parent_id = parent.replace(id);
+            events.push(appended(entry, turn_id.clone(), None));
+        }
+        if !events.is_empty() {
+            self.append(events, Vec::new());
+        }
+        if let Some(hook) = start.prompt_by {
+            self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
+            self.prompt.carried.of_turn = Some(TurnPrompt { text: start.system_prompt, hook });
+            self.refresh_fixed();
+        }
+        self.then(Step::Proceed);
+    }
+
+    /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no
+    /// compaction takes a system prompt or tools out.
+    fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
+        let (half, now) = (self.window_tokens() / 2, self.context());
+        let fixed = |context: &Context| {
+            let fixed = self.compiled(context).fixed;
+            self.in_tokens(fixed.system + fixed.tools)
+        };
+        let (before, after) = (fixed(&now), fixed(patched));
+        if after > half && after > before {
+            let message = format!(
+                "with its patch the system prompt and the tools have about {after} tokens, more than half of the \
+                 model's window"
+            );
+            return Err(HookFault::failed(message));
+        }
+        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
+        if added > half {
+            let message = format!("its patch adds about {added} tokens, more than half of the model's window");
+            return Err(HookFault::failed(message));
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_overlay(
+        &mut self,
+        overlay: &mut Overlay,
+        hook: &str,
+        answer: HookAnswer,
+    ) -> Result<bool, HookFault> {
+        let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
+        let transformer_name = transformer_name(answer.transformer_name, hook)?;
+        if ops.is_empty() {
+            return Ok(false);
+        }
+        let around = self.around();
+        let mut context = overlay.context.clone();
+        let applied = context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
+        says_something(&context)?;
+        overlay.context = context;
+        overlay.changes.push(EphemeralChange { transformer_name, patch: applied.ops });
+        Ok(true)
     }
 }
 

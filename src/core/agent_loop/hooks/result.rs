@@ -2,11 +2,14 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, commands::Caller, prompt::done, turn::appended},
+    super::{commands::Caller, prompt::done, turn::appended},
     Subject,
     answer::MESSAGE_BYTES_MAX,
     request::ANOTHER_ROLE,
 };
+use crate::agent_loop::hooks::Hooks;
+use crate::agent_loop::turn::Turn;
+use crate::agent_loop::workspace::Workspace;
 use crate::hook::HookFault;
 use reseed_protocol::{
     CallId, CommandId, EntryId, Message, Part, Role,
@@ -88,73 +91,71 @@ impl Given {
     }
 }
 
-impl AgentLoop {
-    /// Whether hooks are looking at this call's answer.
-    pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
-        self.hooks
-            .chains
-            .iter()
-            .any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
-    }
-
-    /// The commands whose answers hooks are looking at.
-    pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
-        self.hooks.chains.iter().filter_map(|chain| match &chain.subject {
-            Subject::Result(given) => Some(&given.caller.id),
-            _ => None,
-        })
-    }
-
+impl Turn {
     /// A tool has answered: its hooks look at it, then those of messages.
-    pub(in crate::agent_loop) fn look_at_result(&mut self, mut given: Given) {
+    pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: Given) {
         // The tool has answered: how long hooks take is no business of its limit.
-        self.turn.deadlines.remove(&given.call.call_id);
-        if !self.ws.has_hooks(HookPoint::ToolResult, None) {
-            given.as_message = Some(self.ws.ids.next_id());
+        self.deadlines.remove(&given.call.call_id);
+        if !ws.has_hooks(HookPoint::ToolResult, None) {
+            given.as_message = Some(ws.ids.next_id());
         }
-        self.ws.then(Step::Ask(Subject::Result(Box::new(given))));
+        ws.then(Step::Ask(Subject::Result(Box::new(given))));
     }
 
-    pub(super) fn result_seen(&mut self, mut given: Given) {
-        if given.as_message.is_none() && self.ws.has_hooks(HookPoint::Message, None) {
-            given.as_message = Some(self.ws.ids.next_id());
-            self.ws.then(Step::Ask(Subject::Result(Box::new(given))));
+    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut given: Given) {
+        if given.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
+            given.as_message = Some(ws.ids.next_id());
+            ws.then(Step::Ask(Subject::Result(Box::new(given))));
         } else {
-            self.write_result(given);
+            self.write_result(ws, given);
         }
     }
 
     /// Writes a tool's answer, and goes on once all calls have theirs.
-    pub(in crate::agent_loop) fn write_result(&mut self, given: Given) {
+    pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, given: Given) {
         let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
-        let output = self.fitting_output(output);
-        let mut entry =
-            self.ws.result_entry(self.ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let output = ws.fitting_output(output);
+        let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
             Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
         ];
-        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
-        self.turn.deadlines.remove(&call.call_id);
-        self.ws.append(events, vec![mark]);
-        self.turn.meter_due = true;
-        self.after_results();
+        let mark = caller.mark(done(Some(ws.session.state.seq)));
+        self.deadlines.remove(&call.call_id);
+        ws.append(events, vec![mark]);
+        self.meter_due = true;
+        ws.after_results();
     }
 
     /// A call whose tool has answered gets this result in place of the answer.
-    pub(super) fn drop_result(&mut self, call: &PendingCall, why: String) {
-        let entry = self.ws.result_entry(self.ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
+    pub(super) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
+        let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
-        self.turn.deadlines.remove(&call.call_id);
-        self.ws.append(events, Vec::new());
+        self.deadlines.remove(&call.call_id);
+        ws.append(events, Vec::new());
+    }
+}
+
+impl Hooks {
+    /// Whether hooks are looking at this call's answer.
+    pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
+        self.chains.iter().any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
+    }
+
+    /// The commands whose answers hooks are looking at.
+    pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
+        self.chains.iter().filter_map(|chain| match &chain.subject {
+            Subject::Result(given) => Some(&given.caller.id),
+            _ => None,
+        })
     }
 
     /// The turn ends: answers that hooks still look at came too late, as those to calls that were dropped.
-    pub(in crate::agent_loop) fn drop_looked_at(&mut self) -> Vec<Caller> {
-        let dropped = self.cancel_hooks(|subject| matches!(subject, Subject::Result(_)));
+    pub(in crate::agent_loop) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<Caller> {
+        let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
             // What it brought is kept nowhere, and its mark says nothing of it.
             Subject::Result(given) => Some(given.caller.without_content("tool_result")),

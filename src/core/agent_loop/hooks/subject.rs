@@ -93,13 +93,13 @@ impl AgentLoop {
         match subject {
             Subject::Start(start) => start.event(),
             Subject::Input(offered) => offered.event(),
-            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.ws.context()),
-            Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.ws.context()),
+            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
+            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
+            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(given) => given.event(),
-            Subject::Compaction(decision) => self.compaction_event(decision),
+            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
             Subject::Navigation(wish) => wish.event(self),
         }
     }
@@ -112,17 +112,17 @@ impl AgentLoop {
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         match subject {
-            Subject::Start(start) => self.take_start(start, &open.spec.name, answer),
-            Subject::Input(offered) => self.take_input_answer(offered, answer),
+            Subject::Start(start) => self.ws.take_start(start, &open.spec.name, answer),
+            Subject::Input(offered) => self.ws.take_input_answer(offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
                 self.take_transform(&open.spec.name, answer, is_sent_next)
             }
-            Subject::Ephemeral(overlay) => self.take_overlay(overlay, &open.spec.name, answer),
+            Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => self.take_call(calls, answer),
+            Subject::Calls(calls) => self.ws.take_call(calls, answer),
             Subject::Result(given) => given.take(answer),
-            Subject::Compaction(decision) => self.take_decision(decision, &open.spec.name, answer),
+            Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
             Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
         }
     }
@@ -133,14 +133,14 @@ impl AgentLoop {
             self.ws.stage.enter(Stage::Idle);
         }
         match subject {
-            Subject::Start(start) => self.started(*start),
+            Subject::Start(start) => self.ws.started(*start),
             Subject::Input(offered) => self.input_seen(*offered),
             Subject::BeforeRequest => self.ws.then(Step::Proceed),
             Subject::Ephemeral(overlay) => self.overlaid(*overlay),
             Subject::TurnEnd(ended) => self.ended(ended),
             Subject::Answer(whole) => self.on_whole_answer(*whole),
             Subject::Calls(calls) => self.next_call(*calls),
-            Subject::Result(given) => self.result_seen(*given),
+            Subject::Result(given) => self.turn.result_seen(&mut self.ws, *given),
             Subject::Compaction(decision) => self.compaction_decided(decision),
             Subject::Navigation(wish) => self.navigate_as_wished(*wish),
         }

@@ -5,6 +5,7 @@
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
 use crate::agent_loop::step::Step;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect, RequestId,
     annotate::check_name,
@@ -97,7 +98,7 @@ impl AgentLoop {
             _ => navigate.entry_id.clone(),
         };
         let wish = Wish::new(caller.clone(), navigate, place, target, label);
-        self.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
+        self.ws.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
         self.wish_to_move(wish)
     }
 
@@ -127,7 +128,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
         let caller = &caller;
-        let (instructions, free_form) = self.wanted(navigate.instructions, navigate.replace_instructions)?;
+        let (instructions, free_form) = self.ws.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&place.left, &self.ws.deployment.file_tools);
             let to = Goal { place, target, label, ask };
@@ -151,7 +152,7 @@ impl AgentLoop {
         let Some((context, cut)) = branch::to_summarise(&left, budget, &self.ws.prompt.counter) else {
             return self.arrive(caller, Goal { place, target, label, ask }, None);
         };
-        let job = self.branch_job(order, &context, cut, branch::files(&left, &self.ws.deployment.file_tools));
+        let job = self.ws.branch_job(order, &context, cut, branch::files(&left, &self.ws.deployment.file_tools));
         self.void_running("the session is moving to another place");
         let to = Goal { place, target, label, ask };
         let leaving = Box::new(Move { caller: caller.clone(), job, to });
@@ -163,7 +164,7 @@ impl AgentLoop {
     fn next_branch_summary(&mut self, mut leaving: Box<Move>) {
         match leaving.job.advance() {
             Next::Ask(body) => {
-                let request = self.ask_for_summary(&leaving.job, *body, PHASE);
+                let request = self.ws.ask_for_summary(&leaving.job, *body, PHASE);
                 self.navigation.leaving = Some((request, leaving));
                 self.ws.stage.enter(Stage::Leaving);
             }
@@ -208,33 +209,8 @@ impl AgentLoop {
         let message = format!("the branch could not be summarised, and nothing has moved: {}", fault.message);
         let mut error = ErrorBody::new(fault.code, message);
         error.retry_after_ms = fault.retry_after_ms;
-        self.stay(&leaving, error);
+        self.ws.stay(&leaving, error);
         self.ws.then(Step::Proceed);
-    }
-
-    /// The summary of the branch is stopped; the session stays where it is.
-    pub(in crate::agent_loop) fn cancel_move(&mut self) {
-        let Some((request, leaving)) = self.navigation.leaving.take() else { return };
-        self.ws.out.push(Effect::CancelModel(request));
-        let message = "the summary of the branch was cancelled; the session stands where it stood";
-        self.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
-    }
-
-    fn stay(&mut self, leaving: &Move, error: ErrorBody) {
-        let failed = CompactionFailed {
-            job_id: leaving.job.order.job_id.clone(),
-            command_id: Some(leaving.caller.id.clone()),
-            trigger: None,
-            background: false,
-            failed_rungs: leaving.job.failed().to_vec(),
-            duration_ms: self.ws.now.millis_since(leaving.job.started_at),
-            paused_ms: 0,
-            unused_usage: None,
-            code: error.code,
-            message: error.message.clone(),
-        };
-        self.ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-        self.ws.reply(&leaving.caller, self.ending_or(error));
     }
 
     /// Writes the move in one step, with the turn that begins there, and ends this loop.
@@ -302,7 +278,7 @@ impl AgentLoop {
                 Reply::Accepted(Accepted { entry_id, turn_id, queued: false, as_of_seq, duplicate: None })
             }
         };
-        events.extend(self.released());
+        events.extend(self.ws.released());
         self.ws.session.tree = tree;
         // It was read before the summary was made: what was pinned meanwhile is pinned there too.
         self.ws.session.tree.mark(&self.ws.session.state);
@@ -318,7 +294,7 @@ impl AgentLoop {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.navigation.leaving {
             Some((_, leaving)) => is_retry(&leaving.to.ask),
-            None => self.wished().is_some_and(|wish| is_retry(&wish.ask)),
+            None => self.hooks.wished().is_some_and(|wish| is_retry(&wish.ask)),
         };
         self.leaving_by().filter(|_| !retries)
     }
@@ -328,7 +304,7 @@ impl AgentLoop {
     pub fn leaving_by(&self) -> Option<CommandId> {
         match &self.navigation.leaving {
             Some((_, leaving)) => Some(leaving.caller.id.clone()),
-            None => self.wished().map(|wish| wish.caller.id.clone()),
+            None => self.hooks.wished().map(|wish| wish.caller.id.clone()),
         }
     }
 
@@ -353,6 +329,35 @@ impl AgentLoop {
         let error = ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id");
         self.ws.reply(caller, Reply::Error(error));
         true
+    }
+}
+
+impl Navigation {
+    /// The summary of the branch is stopped; the session stays where it is.
+    pub(in crate::agent_loop) fn cancel_move(&mut self, ws: &mut Workspace) {
+        let Some((request, leaving)) = self.leaving.take() else { return };
+        ws.out.push(Effect::CancelModel(request));
+        let message = "the summary of the branch was cancelled; the session stands where it stood";
+        ws.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
+    }
+}
+
+impl Workspace {
+    fn stay(&mut self, leaving: &Move, error: ErrorBody) {
+        let failed = CompactionFailed {
+            job_id: leaving.job.order.job_id.clone(),
+            command_id: Some(leaving.caller.id.clone()),
+            trigger: None,
+            background: false,
+            failed_rungs: leaving.job.failed().to_vec(),
+            duration_ms: self.now.millis_since(leaving.job.started_at),
+            paused_ms: 0,
+            unused_usage: None,
+            code: error.code,
+            message: error.message.clone(),
+        };
+        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+        self.reply(&leaving.caller, self.ending_or(error));
     }
 }
 

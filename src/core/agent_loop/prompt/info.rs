@@ -1,6 +1,8 @@
 //! The meter, the report and the snapshot: all from the one count.
 
 use super::super::{AgentLoop, Effect, stage::Stage};
+use crate::agent_loop::compaction::Compactor;
+use crate::agent_loop::workspace::Workspace;
 use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
     EntryId, Timestamp, TurnId,
@@ -59,11 +61,10 @@ pub struct Snapshot {
 }
 
 impl AgentLoop {
-    /// How full the window is, counted over the next request.
+    /// Returns how full the window is, counted over the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
-        let count = self.ws.count(&self.ws.context());
-        self.context_info_of(&count, self.ws.window_tokens())
+        self.compaction.context_info(&self.ws)
     }
 
     /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results
@@ -81,47 +82,12 @@ impl AgentLoop {
         if self.turn.metered.is_some_and(too_soon) {
             return;
         }
-        let (turn_id, context_info) = (turn.turn_id.clone(), self.context_info());
+        let (turn_id, context_info) = (turn.turn_id.clone(), self.compaction.context_info(&self.ws));
         let tokens = context_info.token_count;
         if self.turn.metered.is_none_or(|(told, _)| told != tokens) {
             self.turn.metered = Some((tokens, self.ws.now));
             let updated = ContextUpdated { turn_id, context_info };
             self.ws.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
-        }
-    }
-
-    pub(in crate::agent_loop) fn context_info_of(&self, count: &RequestCount, window: u64) -> ContextInfo {
-        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
-        let ratio = count.tokens as f64 / window.max(1) as f64;
-        let compact_at_tokens = self.ws.manager.compact_at_tokens(window);
-        ContextInfo {
-            token_count: count.tokens,
-            usage_percent: usage_percent(count.tokens, window),
-            transcript_length: count.messages,
-            max_tokens: window,
-            strategy: self.ws.manager.name().to_owned(),
-            warning: warning(count.tokens, window, compact_at_tokens),
-            usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
-            source: count.source,
-            usage_tokens: count.usage_tokens,
-            trailing_tokens: count.trailing_tokens,
-            last_usage_entry_id: count.last_usage_entry_id.clone(),
-            error_bound_tokens: count.error_bound_tokens,
-            reserved_tokens: self.ws.manager.reserved_tokens(window),
-            compact_at_tokens,
-            compact_at_rule: self.ws.manager.compact_at_rule(window),
-            prepare_at_tokens: self.ws.manager.prepare_at_tokens(window),
-            cached_tokens: count.cached_tokens,
-            generation: self.ws.generation,
-            compactions: self.ws.session.state.compactions,
-            session_id: self.ws.session.id.clone(),
-            leaf_id: self.ws.session.state.leaf.clone(),
-            breaker: self.compaction.carried.guards.breaker(
-                self.ws.now,
-                count.tokens,
-                self.ws.session.state.rest_tokens,
-            ),
-            breakdown: count.breakdown,
         }
     }
 
@@ -154,7 +120,7 @@ impl AgentLoop {
                 phase: super::super::navigation::PHASE.to_owned(),
                 background: false,
             }),
-            None => self.shown_compaction(),
+            None => self.compaction.shown_compaction(&self.ws),
         };
         Snapshot {
             seq: state.seq,
@@ -165,17 +131,62 @@ impl AgentLoop {
             model: state.model.clone(),
             strategy: state.strategy.clone(),
             settings: state.settings.clone(),
-            context_info: self.context_info(),
+            context_info: self.compaction.context_info(&self.ws),
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
             unanswered_turns: state.unanswered_turns.clone(),
             failed_compactions: state.failed_compactions.clone(),
             compaction,
-            held: self.shown_held(),
+            held: self.ws.shown_held(),
             queue: state.queue.clone(),
             pending: state.pending.clone(),
             pins: state.pins.clone(),
             undone: state.undone.clone(),
+        }
+    }
+}
+
+impl Compactor {
+    /// How full the window is, counted over the next request.
+    #[must_use]
+    pub(crate) fn context_info(&self, ws: &Workspace) -> ContextInfo {
+        let count = ws.count(&ws.context());
+        self.context_info_of(ws, &count, ws.window_tokens())
+    }
+
+    pub(in crate::agent_loop) fn context_info_of(
+        &self,
+        ws: &Workspace,
+        count: &RequestCount,
+        window: u64,
+    ) -> ContextInfo {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
+        let ratio = count.tokens as f64 / window.max(1) as f64;
+        let compact_at_tokens = ws.manager.compact_at_tokens(window);
+        ContextInfo {
+            token_count: count.tokens,
+            usage_percent: usage_percent(count.tokens, window),
+            transcript_length: count.messages,
+            max_tokens: window,
+            strategy: ws.manager.name().to_owned(),
+            warning: warning(count.tokens, window, compact_at_tokens),
+            usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
+            source: count.source,
+            usage_tokens: count.usage_tokens,
+            trailing_tokens: count.trailing_tokens,
+            last_usage_entry_id: count.last_usage_entry_id.clone(),
+            error_bound_tokens: count.error_bound_tokens,
+            reserved_tokens: ws.manager.reserved_tokens(window),
+            compact_at_tokens,
+            compact_at_rule: ws.manager.compact_at_rule(window),
+            prepare_at_tokens: ws.manager.prepare_at_tokens(window),
+            cached_tokens: count.cached_tokens,
+            generation: ws.generation,
+            compactions: ws.session.state.compactions,
+            session_id: ws.session.id.clone(),
+            leaf_id: ws.session.state.leaf.clone(),
+            breaker: self.carried.guards.breaker(ws.now, count.tokens, ws.session.state.rest_tokens),
+            breakdown: count.breakdown,
         }
     }
 }

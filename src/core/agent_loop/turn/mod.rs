@@ -114,33 +114,10 @@ impl Turn {
 }
 
 impl AgentLoop {
-    /// Writes what the user said and begins a turn on it.
-    pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
-        let turn_id: TurnId = self.ws.ids.next_id();
-        let as_of_seq = self.ws.session.state.seq;
-        let Said { entry_id, parts } = said;
-        let name = self.ws.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.ws.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
-        let reply = Reply::Accepted(Accepted {
-            entry_id: Some(entry.entry_id.clone()),
-            turn_id: Some(turn_id.clone()),
-            queued: false,
-            as_of_seq,
-            duplicate: None,
-        });
-        let mut events = vec![
-            appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
-            self.ws.turn_started(turn_id, vec![caller.id.clone()]),
-        ];
-        events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
-        self.ws.append(events, vec![caller.mark(reply)]);
-        self.ws.then(Step::Proceed);
-    }
-
     /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
     pub(in crate::agent_loop) fn request(&mut self) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        if self.before_request() {
+        if self.turn.before_request(&mut self.ws) {
             return;
         }
         let context = self.ws.context();
@@ -175,55 +152,18 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
         let Counted { context, count, is_due } = counted;
         // Where what is held cannot be made again it is committed as it is.
-        if self.is_held_up() || is_due && self.compaction.running.is_none() && self.commit_held(Need::Due) {
+        if self.ws.is_held_up() || is_due && self.compaction.running.is_none() && self.commit_held(Need::Due) {
             return;
         }
         let window = self.ws.window_tokens();
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.does_not_fit(&count, window);
+            let error = self.compaction.does_not_fit(&self.ws, &count, window);
             self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
             return;
         }
-        if !self.before_sending(&context) {
-            self.send(&context);
+        if !self.ws.before_sending(&context) {
+            self.turn.send(&mut self.ws, &context);
         }
-    }
-
-    /// Sends the next request of the running turn.
-    pub(in crate::agent_loop) fn send(&mut self, context: &Context) {
-        let Some(turn) = &self.ws.session.state.turn else { return };
-        // Between two rounds; how full it is before the first the end of the turn before has told.
-        self.turn.meter_due |= turn.answers > 0;
-        let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
-        let count = self.ws.count(context);
-        let request = self.ws.next_request_id();
-        let item: EntryId = self.ws.ids.next_id();
-        let body = ModelRequest {
-            model: self.ws.session.state.model.clone(),
-            envelope: self.ws.envelope(context, count.tokens),
-            purpose: Purpose::Turn,
-        };
-        let shown_as = Some((item.clone(), shown_as));
-        let withheld = self.ws.awaits_hooks(HookPoint::Message);
-        self.ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
-        self.ws.prompt.carried.receipts.failed();
-        let (envelope_key, receipt, sent, tools) = {
-            let compiled = self.ws.compiled(context);
-            let outgoing = self.ws.outgoing(&compiled, context, count.tokens);
-            let receipt = self.ws.prompt.carried.receipts.of(&outgoing, number, compiled.notes.clone());
-            (
-                sent_key(&compiled.key, context),
-                receipt,
-                outgoing.sent(),
-                self.ws.prompt.carried.tools.sent(&compiled.tools),
-            )
-        };
-        let (model, guards) = (self.ws.session.state.model.clone(), self.ws.roster.guards(&self.ws.session.state));
-        let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
-        self.ws.prompt.carried.receipts.sent(sent);
-        self.turn.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
-        self.ws.stage.enter(Stage::Asking);
-        self.turn.of(&self.ws.session.state).before_request = false;
     }
 
     fn warn(&mut self, count: &crate::context::RequestCount, window: u64) {
@@ -231,7 +171,7 @@ impl AgentLoop {
             return;
         }
         self.turn.warned = true;
-        let info = self.context_info_of(count, window);
+        let info = self.compaction.context_info_of(&self.ws, count, window);
         let message = info.warning.unwrap_or_default();
         self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning {
             usage_percent: info.usage_percent,
@@ -257,8 +197,8 @@ impl AgentLoop {
                 self.ws.remember_window(empty.max(earlier).saturating_sub(1));
             }
         }
-        self.warn_of_cut(&answer, &asked.model);
-        let message = self.answer_message(&answer, &asked);
+        self.ws.warn_of_cut(&answer, &asked.model);
+        let message = self.ws.answer_message(&answer, &asked);
         self.ws.prompt.carried.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {
             self.ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
@@ -278,34 +218,6 @@ impl AgentLoop {
         } else {
             self.on_whole_answer(whole);
         }
-    }
-
-    fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
-        let mut content = answer.parts.clone();
-        content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
-        for part in &mut content {
-            // Upstreams reuse their call ids from one answer to the next; ours name a call for ever.
-            if let Part::ToolCall { call_id, .. } = part {
-                *call_id = self.ws.ids.next_id();
-            }
-        }
-        let mut message = Message::new(Role::Assistant, content);
-        message.model = Some(asked.model.clone());
-        message.envelope_key = Some(asked.envelope_key.clone());
-        message.stop_reason = Some(answer.stop_reason);
-        let estimated = ReportedUsage {
-            input_tokens: asked.count.tokens,
-            output_tokens: self.ws.prompt.counter.message(&message).total(),
-            ..ReportedUsage::default()
-        };
-        let usage = match answer.usage {
-            Some(reported) => reported.usage(UsageSource::Reported),
-            None => estimated.usage(UsageSource::Estimated),
-        };
-        let prefix_tokens = Some(asked.receipt.prefix_tokens);
-        message.usage = Some(Usage { prefix_tokens, ..self.ws.deployment.prices.priced(&asked.model, usage) });
-        message.receipt = Some(Box::new(asked.receipt.clone()));
-        message
     }
 
     /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
@@ -358,13 +270,13 @@ impl AgentLoop {
         let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
         // A tool whose answer hooks look at has answered: it is not told.
         let withdrawn: Vec<PendingCall> =
-            withdrawn.into_iter().filter(|call| !self.is_looked_at(&call.call_id)).collect();
-        let late = self.drop_looked_at();
-        let dropped = self.drop_calls(&turn.turn_id);
+            withdrawn.into_iter().filter(|call| !self.hooks.is_looked_at(&call.call_id)).collect();
+        let late = self.hooks.drop_looked_at(&mut self.ws);
+        let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id);
         if !dropped.is_empty() {
             self.ws.append(dropped, Vec::new());
         }
-        withdrawn.into_iter().for_each(|call| self.withdraw(call, CallOutcome::Dropped));
+        withdrawn.into_iter().for_each(|call| self.ws.withdraw(call, CallOutcome::Dropped));
         late.iter().for_each(|caller| self.ws.remember(caller));
         let withheld_usage = self.turn.of(&self.ws.session.state).looked_at_usage.take();
         let usage = turn_usage(&self.ws.session.state.turn);
@@ -379,7 +291,7 @@ impl AgentLoop {
             error,
             usage,
             withheld_usage,
-            context_info: self.context_info(),
+            context_info: self.compaction.context_info(&self.ws),
         }));
         let own_prompt = self.ws.prompt.carried.of_turn.take();
         self.ws.append(vec![event], marks);
@@ -406,7 +318,7 @@ impl AgentLoop {
         }
         self.ws.roster.owe_what_was_kept(&self.ws.session.state);
         if self.ws.session.state.turn.is_some() {
-            self.drop_unmade_calls();
+            self.ws.drop_unmade_calls();
             self.end_turn(TurnStatus::Interrupted);
         } else {
             self.ws.then(Step::Proceed);
@@ -418,7 +330,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
         self.ws.holding = true;
         let held_by_input = self.ws.stage.is(Stage::Hooking);
-        self.refuse_inputs(error);
+        self.hooks.refuse_inputs(&mut self.ws, error);
         if held_by_input && self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
@@ -427,9 +339,9 @@ impl AgentLoop {
     /// The session ends what it does.
     pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
         self.ws.holding = true;
-        self.refuse_inputs(&error);
+        self.hooks.refuse_inputs(&mut self.ws, &error);
         self.ws.ending = Some(error);
-        self.cancel_ordered();
+        self.compaction.cancel_ordered(&mut self.ws);
         if self.compaction.ready.as_ref().is_some_and(|ready| self.ws.is_held(&ready.basis.order.job_id)) {
             // Whoever ordered it in the running turn finds it still held.
             self.compaction.ready = None;
@@ -438,11 +350,6 @@ impl AgentLoop {
             self.cancel_running();
         }
         self.stop_turn(TurnStatus::Interrupted);
-    }
-
-    /// What a command is told that is not waited for any more: why the session stops, else this.
-    pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
-        Reply::Error(self.ws.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Stops whatever the running turn is doing.
@@ -460,7 +367,7 @@ impl AgentLoop {
                 if self.compaction.running.as_ref().is_some_and(|running| running.background)
                     && status == TurnStatus::Cancelled
                 {
-                    self.wait_no_more();
+                    self.compaction.wait_no_more();
                 } else {
                     self.cancel_running();
                 }
@@ -470,7 +377,7 @@ impl AgentLoop {
             }
             Stage::Hooking => {
                 self.ws.stage.enter(Stage::Idle);
-                self.cancel_stage_hooks();
+                self.hooks.cancel_stage_hooks(&mut self.ws);
                 if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
                 } else {
@@ -483,10 +390,102 @@ impl AgentLoop {
             }
             Stage::Leaving => {
                 self.ws.stage.enter(Stage::Idle);
-                self.cancel_move();
+                self.navigation.cancel_move(&mut self.ws);
             }
             Stage::Idle | Stage::Stopping | Stage::Done => {}
         }
+    }
+}
+
+impl Turn {
+    /// Sends the next request of the running turn.
+    pub(in crate::agent_loop) fn send(&mut self, ws: &mut Workspace, context: &Context) {
+        let Some(turn) = &ws.session.state.turn else { return };
+        // Between two rounds; how full it is before the first the end of the turn before has told.
+        self.meter_due |= turn.answers > 0;
+        let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
+        let count = ws.count(context);
+        let request = ws.next_request_id();
+        let item: EntryId = ws.ids.next_id();
+        let body = ModelRequest {
+            model: ws.session.state.model.clone(),
+            envelope: ws.envelope(context, count.tokens),
+            purpose: Purpose::Turn,
+        };
+        let shown_as = Some((item.clone(), shown_as));
+        let withheld = ws.awaits_hooks(HookPoint::Message);
+        ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        ws.prompt.carried.receipts.failed();
+        let (envelope_key, receipt, sent, tools) = {
+            let compiled = ws.compiled(context);
+            let outgoing = ws.outgoing(&compiled, context, count.tokens);
+            let receipt = ws.prompt.carried.receipts.of(&outgoing, number, compiled.notes.clone());
+            (sent_key(&compiled.key, context), receipt, outgoing.sent(), ws.prompt.carried.tools.sent(&compiled.tools))
+        };
+        let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
+        let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
+        ws.prompt.carried.receipts.sent(sent);
+        self.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
+        ws.stage.enter(Stage::Asking);
+        self.of(&ws.session.state).before_request = false;
+    }
+}
+
+impl Workspace {
+    /// Writes what the user said and begins a turn on it.
+    pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
+        let turn_id: TurnId = self.ids.next_id();
+        let as_of_seq = self.session.state.seq;
+        let Said { entry_id, parts } = said;
+        let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
+        let entry = self.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
+        let reply = Reply::Accepted(Accepted {
+            entry_id: Some(entry.entry_id.clone()),
+            turn_id: Some(turn_id.clone()),
+            queued: false,
+            as_of_seq,
+            duplicate: None,
+        });
+        let mut events = vec![
+            appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
+            self.turn_started(turn_id, vec![caller.id.clone()]),
+        ];
+        events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
+        self.append(events, vec![caller.mark(reply)]);
+        self.then(Step::Proceed);
+    }
+
+    fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
+        let mut content = answer.parts.clone();
+        content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
+        for part in &mut content {
+            // Upstreams reuse their call ids from one answer to the next; ours name a call for ever.
+            if let Part::ToolCall { call_id, .. } = part {
+                *call_id = self.ids.next_id();
+            }
+        }
+        let mut message = Message::new(Role::Assistant, content);
+        message.model = Some(asked.model.clone());
+        message.envelope_key = Some(asked.envelope_key.clone());
+        message.stop_reason = Some(answer.stop_reason);
+        let estimated = ReportedUsage {
+            input_tokens: asked.count.tokens,
+            output_tokens: self.prompt.counter.message(&message).total(),
+            ..ReportedUsage::default()
+        };
+        let usage = match answer.usage {
+            Some(reported) => reported.usage(UsageSource::Reported),
+            None => estimated.usage(UsageSource::Estimated),
+        };
+        let prefix_tokens = Some(asked.receipt.prefix_tokens);
+        message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
+        message.receipt = Some(Box::new(asked.receipt.clone()));
+        message
+    }
+
+    /// What a command is told that is not waited for any more: why the session stops, else this.
+    pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
+        Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
 
+use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect,
@@ -45,14 +46,14 @@ impl AgentLoop {
             && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
         self.compaction.carried.seen.empty_tokens = suspect.then_some(count.tokens);
         if overflow {
-            self.learn_window(fault, &asked, window);
+            self.ws.learn_window(fault, &asked, window);
         }
         if (overflow || suspect) && self.ws.manager.is_automatic() && !turn.overflowed {
             if self.commit_held(Need::Refused) {
                 return;
             }
             if self.wait_for_running() {
-                self.overflowed();
+                self.compaction.overflowed();
                 return;
             }
             let order = Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Overflow);
@@ -60,71 +61,42 @@ impl AgentLoop {
             let (use_, source) = (Use::Commit { background: false }, self.source_now());
             if leave != Leave::Rest
                 && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
-                && self.is_held_up()
+                && self.ws.is_held_up()
             {
                 return;
             }
         }
         let mut error = if overflow {
-            self.does_not_fit(count, self.ws.window_tokens())
+            self.compaction.does_not_fit(&self.ws, count, self.ws.window_tokens())
         } else {
             ErrorBody::new(fault.code, fault.message.clone())
         };
         error.retry_after_ms = fault.retry_after_ms;
         self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
     }
+}
 
-    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its
-    /// window, the refused request itself is the proof, in its units or else in ours.
-    fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
-        if asked.model != self.ws.session.state.model {
-            return;
-        }
-        // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
-        let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
-        if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
-            self.ws.calibrate(&asked.model, asked.count.basis.report(refused));
-        }
-        let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
-        self.ws.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
-    }
-
-    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
-    /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
-    pub(in crate::agent_loop) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
-        let window = self.ws.window_tokens();
-        let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
-            return;
-        };
-        let message = format!(
-            "the server of `{model}` read {} tokens, its window is told to be {window}: it may have left out the beginning \
-             of the conversation; where its window is larger, MODEL_WINDOWS or CONTEXT_WINDOW says so",
-            usage.input_tokens
-        );
-        let usage_percent = usage_percent(usage.input_tokens, window);
-        self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
-    }
-
+impl Compactor {
     /// Why a request cannot be sent, which parts take how many tokens, and what would help.
-    pub(in crate::agent_loop) fn does_not_fit(&self, count: &RequestCount, window: u64) -> ErrorBody {
-        let context = self.ws.context();
+    pub(in crate::agent_loop) fn does_not_fit(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ErrorBody {
+        let context = ws.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);
         let last = structure.last_input(&context);
         let cost = |is_part: &dyn Fn(usize) -> bool| {
             let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
-            self.ws.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
+            ws.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let fixed = self.ws.prompt.compiled.fixed;
-        let (system, tools) = (self.ws.in_tokens(fixed.system), self.ws.in_tokens(fixed.tools));
+        let fixed = ws.prompt.compiled.fixed;
+        let (system, tools) = (ws.in_tokens(fixed.system), ws.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
-        } else if self.compaction.gave_up {
+        } else if self.gave_up {
             "compacting it failed just before; send retry_turn to try again, or manual_compact"
-        } else if self.ws.manager.is_automatic() {
+        } else if ws.manager.is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
@@ -143,6 +115,39 @@ impl AgentLoop {
             "lastInput": last_input,
             "rest": rest,
         }))
+    }
+}
+
+impl Workspace {
+    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its
+    /// window, the refused request itself is the proof, in its units or else in ours.
+    fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
+        if asked.model != self.session.state.model {
+            return;
+        }
+        // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
+        let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
+        if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
+            self.calibrate(&asked.model, asked.count.basis.report(refused));
+        }
+        let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
+        self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
+    }
+
+    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
+    /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
+    pub(in crate::agent_loop) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
+        let window = self.window_tokens();
+        let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
+            return;
+        };
+        let message = format!(
+            "the server of `{model}` read {} tokens, its window is told to be {window}: it may have left out the beginning \
+             of the conversation; where its window is larger, MODEL_WINDOWS or CONTEXT_WINDOW says so",
+            usage.input_tokens
+        );
+        let usage_percent = usage_percent(usage.input_tokens, window);
+        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
     }
 }
 

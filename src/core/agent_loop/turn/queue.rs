@@ -6,6 +6,7 @@
 //! or someone has edited the queue.
 
 use crate::agent_loop::step::Step;
+use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Origin, commands::Caller, hooks::What, navigation::Ask, prompt::done, stage::Stage, turn::appended,
 };
@@ -82,7 +83,7 @@ impl AgentLoop {
             let message = "`summarize` is for input that goes on elsewhere; send `parentId` with it";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
-        self.wanted(command.instructions.clone(), command.replace_instructions)?;
+        self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
         let how = How {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
@@ -98,14 +99,14 @@ impl AgentLoop {
         }
         // Hooks are not asked about what is refused anyway.
         self.check_input(&how)?;
-        self.look_at_input(caller, parts, What::Said(Box::new(how)));
+        self.ws.look_at_input(caller, parts, What::Said(Box::new(how)));
         Ok(())
     }
 
     /// Whether an input may come now: begin a turn, or wait for one.
     pub(in crate::agent_loop) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
-            self.check_leaf(expected.as_ref())?;
+            self.ws.check_leaf(expected.as_ref())?;
         }
         if !self.keeps_waiting() {
             return Ok(());
@@ -124,7 +125,9 @@ impl AgentLoop {
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
         let is_at_rest = self.ws.stage.is(Stage::Idle) && self.ws.session.state.turn.is_none();
-        !is_at_rest || self.looks_at_input() || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
+        !is_at_rest
+            || self.hooks.looks_at_input()
+            || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
     }
 
     /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
@@ -137,7 +140,7 @@ impl AgentLoop {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
             let Some(place) = how.place.take() else {
-                self.start_turn(caller.clone(), said);
+                self.ws.start_turn(caller.clone(), said);
                 return Ok(());
             };
             let navigate = how.navigate(place.leaf.clone());
@@ -169,32 +172,16 @@ impl AgentLoop {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
-        if self.ws.session.state.turn.is_none() && self.looks_at_input() {
+        if self.ws.session.state.turn.is_none() && self.hooks.looks_at_input() {
             let message = format!("{what}; hooks look at an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
-        if self.ws.session.state.turn.is_none() && self.wished().is_some() {
+        if self.ws.session.state.turn.is_none() && self.hooks.wished().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
         let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
         ErrorBody::new(ErrorCode::TurnRunning, message)
-    }
-
-    /// Refuses input whose sender has not seen all that was said.
-    fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
-        let path = self.ws.session.tree.path();
-        let said_since = match expected {
-            None => path,
-            Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
-                Some(at) => &path[at + 1..],
-                None => return Err(leaf_moved(format!("`{expected}` is not on the path that the session is on"))),
-            },
-        };
-        match said_since.iter().rev().find(|node| is_message(&node.entry)) {
-            None => Ok(()),
-            Some(node) => Err(leaf_moved(format!("message `{}` was appended meanwhile", node.id()))),
-        }
     }
 
     /// Puts an item in line: a steered one behind the others that are steered, any other at the end.
@@ -214,7 +201,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.ws.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
-        self.waits_from_now();
+        self.compaction.waits_from_now(&mut self.ws);
         Ok(())
     }
 
@@ -273,7 +260,7 @@ impl AgentLoop {
         if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
-        self.look_at_input(caller, parts, What::Custom(Box::new(custom)));
+        self.ws.look_at_input(caller, parts, What::Custom(Box::new(custom)));
         Ok(())
     }
 
@@ -298,16 +285,34 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let event = self.delivered(item, None, self.ws.session.state.leaf.clone());
+        let event = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
         self.ws.append(vec![event], vec![caller.mark(reply)]);
         Ok(())
+    }
+}
+
+impl Workspace {
+    /// Refuses input whose sender has not seen all that was said.
+    fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
+        let path = self.session.tree.path();
+        let said_since = match expected {
+            None => path,
+            Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
+                Some(at) => &path[at + 1..],
+                None => return Err(leaf_moved(format!("`{expected}` is not on the path that the session is on"))),
+            },
+        };
+        match said_since.iter().rev().find(|node| is_message(&node.entry)) {
+            None => Ok(()),
+            Some(node) => Err(leaf_moved(format!("message `{}` was appended meanwhile", node.id()))),
+        }
     }
 
     /// What waited becomes an entry.
     fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
         let (entry_id, data) = match item.custom {
             None => {
-                let entry_id = item.entry_id.unwrap_or_else(|| self.ws.ids.next_id());
+                let entry_id = item.entry_id.unwrap_or_else(|| self.ids.next_id());
                 (entry_id, EntryData::Message(Message::new(Role::User, item.content)))
             }
             Some(QueuedCustom { entry_id, custom_type, display, details }) => {
@@ -315,21 +320,21 @@ impl AgentLoop {
                 (entry_id, EntryData::CustomMessage(CustomMessage { custom_type, content, display, details }))
             }
         };
-        let mut entry = self.ws.entry(entry_id, data);
+        let mut entry = self.entry(entry_id, data);
         entry.parent_id = parent_id;
         appended(entry, turn_id, Some(item.command_id))
     }
 
     /// Tells the model, with the next request of the running turn, what was steered to it.
     pub(in crate::agent_loop) fn deliver_steered(&mut self) {
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let due = self.ws.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
 
     /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
     pub(in crate::agent_loop) fn deliver_custom(&mut self) {
-        let ready = self.ws.session.state.queue.iter().filter(|item| item.after.is_none());
+        let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
         self.deliver(None, due);
     }
@@ -341,9 +346,9 @@ impl AgentLoop {
             return;
         }
         let mut rest = Vec::new();
-        let mut parent = self.ws.session.state.leaf.clone();
+        let mut parent = self.session.state.leaf.clone();
         let mut entries = Vec::with_capacity(due);
-        for item in self.ws.session.state.queue.clone() {
+        for item in self.session.state.queue.clone() {
             if item.after.is_some() || entries.len() == due {
                 rest.push(item);
                 continue;
@@ -354,25 +359,25 @@ impl AgentLoop {
         }
         let mut events = vec![Event::QueueChanged(QueueChanged { items: rest })];
         events.append(&mut entries);
-        self.ws.append(events, Vec::new());
+        self.append(events, Vec::new());
     }
 
     /// Begins a turn on the first input that waits for its turn alone, if there is one.
     pub(in crate::agent_loop) fn start_queued(&mut self) {
-        let mut items = self.ws.session.state.queue.clone();
+        let mut items = self.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
         let first = items.remove(at);
-        let turn_id: TurnId = self.ws.ids.next_id();
+        let turn_id: TurnId = self.ids.next_id();
         let command_id = first.command_id.clone();
-        let entry = self.delivered(first, Some(turn_id.clone()), self.ws.session.state.leaf.clone());
-        let started = self.ws.turn_started(turn_id, vec![command_id]);
-        self.ws.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
-        self.ws.then(Step::Proceed);
+        let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
+        let started = self.turn_started(turn_id, vec![command_id]);
+        self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
+        self.then(Step::Proceed);
     }
 
     /// The queue once a move has arrived: what was said while it was made may now be asked.
     pub(in crate::agent_loop) fn released(&self) -> Option<Event> {
-        let mut items = self.ws.session.state.queue.clone();
+        let mut items = self.session.state.queue.clone();
         let held = items.iter().any(|item| item.after.is_some());
         items.iter_mut().for_each(|item| item.after = None);
         held.then_some(Event::QueueChanged(QueueChanged { items }))

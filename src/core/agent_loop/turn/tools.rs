@@ -1,6 +1,7 @@
 //! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
 
 use crate::agent_loop::step::Step;
+use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{AgentLoop, commands::Caller, hooks::Given, prompt::done, stage::Stage, turn::appended};
 use crate::{
@@ -120,24 +121,10 @@ impl Tools {
 }
 
 impl AgentLoop {
-    pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
-        match check_offers(offers) {
-            Ok(tools) => {
-                if tools.definitions() != self.ws.prompt.carried.tools.definitions() {
-                    self.ws.prompt.carried.receipts.because(Cause::Tools);
-                }
-                self.ws.prompt.carried.tools = tools;
-                self.ws.refresh_fixed();
-                self.ws.reply(caller, done(None));
-            }
-            Err(error) => self.ws.reply(caller, Reply::Error(error)),
-        }
-    }
-
     pub(in crate::agent_loop) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
         let call = self.ws.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
-            if self.was_answered(&result.call_id) {
+            if self.ws.was_answered(&result.call_id) {
                 // Remembered under this id too: once the call has left the path, it is answered all the same.
                 self.ws.remember(caller);
             } else {
@@ -147,46 +134,21 @@ impl AgentLoop {
             }
             return;
         };
-        if self.is_looked_at(&call.call_id) {
+        if self.hooks.is_looked_at(&call.call_id) {
             let message = format!("hooks are looking at an answer to `{}` already", call.call_id);
             self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
         let given = Given::new(caller.clone(), call, result.output, result.is_error);
         if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
-            self.look_at_result(given);
+            self.turn.look_at_result(&mut self.ws, given);
         } else {
-            self.write_result(given);
+            self.turn.write_result(&mut self.ws, given);
         }
-    }
-
-    /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
-    /// beginning and the end are kept, with a note between them.
-    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
-        let tokens_max = (self.ws.window_tokens() / 4).max(1);
-        let tokens = self.ws.prompt.calibration.tokens(&Mix::of_text(&self.ws.prompt.counter.scripts(&output)));
-        if tokens <= tokens_max {
-            return output;
-        }
-        let chars = output.chars().count() as u64;
-        let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
-        clip(&output, chars_max).into_owned()
-    }
-
-    pub(in crate::agent_loop) fn after_results(&mut self) {
-        if self.ws.stage.is(Stage::AwaitingTools) && self.ws.session.state.pending.is_empty() {
-            self.ws.then(Step::Proceed);
-        }
-    }
-
-    fn was_answered(&self, call: &CallId) -> bool {
-        self.ws.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
-            message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
-        })
     }
 
     pub(in crate::agent_loop) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
-        if let Some(deadline) = self.on_hook_progress(&progress.call_id) {
+        if let Some(deadline) = self.hooks.on_hook_progress(&mut self.ws, &progress.call_id) {
             let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
             self.ws.reply(caller, done(None));
             self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
@@ -205,62 +167,100 @@ impl AgentLoop {
 
     /// Time has passed.
     pub(in crate::agent_loop) fn on_tick(&mut self) {
-        self.on_hook_tick();
+        self.hooks.on_hook_tick(&mut self.ws);
         self.ws.then(Step::CompactionTick);
         self.ws.then(Step::ToolsTick);
     }
+}
 
+impl Turn {
     /// Calls whose time is over get a result that says so.
-    pub(in crate::agent_loop) fn on_tools_tick(&mut self) {
-        if !self.ws.stage.is(Stage::AwaitingTools) {
+    pub(in crate::agent_loop) fn on_tools_tick(&mut self, ws: &mut Workspace) {
+        if !ws.stage.is(Stage::AwaitingTools) {
             return;
         }
-        let over: Vec<CallId> = self
-            .turn
-            .deadlines
-            .iter()
-            .filter(|(_, deadline)| deadline.at <= self.ws.now)
-            .map(|(id, _)| id.clone())
-            .collect();
+        let over: Vec<CallId> =
+            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= ws.now).map(|(id, _)| id.clone()).collect();
         if over.is_empty() {
             return;
         }
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         for call_id in over {
-            let limit_ms = self.turn.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
+            let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = self.ws.result_entry(self.ws.session.state.leaf.clone(), call_id.clone(), output, true);
-            let call = self.ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
+            let entry = ws.result_entry(ws.session.state.leaf.clone(), call_id.clone(), output, true);
+            let call = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
-            self.ws.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
-            call.into_iter().for_each(|call| self.withdraw(call, CallOutcome::TimedOut));
+            ws.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
+            call.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::TimedOut));
         }
-        self.turn.meter_due = true;
-        self.after_results();
-    }
-
-    /// Tells the client that hosts a tool that nobody waits for its answer any more.
-    pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
-        let PendingCall { call_id, name, turn_id, .. } = call;
-        let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
-        self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
+        self.meter_due = true;
+        ws.after_results();
     }
 
     /// Results for the calls that are still open when their turn ends.
-    pub(in crate::agent_loop) fn drop_calls(&mut self, turn_id: &TurnId) -> Vec<Event> {
-        self.turn.deadlines.clear();
-        let mut leaf = self.ws.session.state.leaf.clone();
-        let pending = self.ws.session.state.pending.clone();
+    pub(in crate::agent_loop) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
+        self.deadlines.clear();
+        let mut leaf = ws.session.state.leaf.clone();
+        let pending = ws.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
             let output = "The turn ended before the tool answered.".to_owned();
-            let entry = self.ws.result_entry(leaf, call.call_id.clone(), output, true);
+            let entry = ws.result_entry(leaf, call.call_id.clone(), output, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
             events
                 .push(Event::RequestResolved(RequestResolved { call_id: call.call_id, outcome: CallOutcome::Dropped }));
         }
         events
+    }
+}
+
+impl Workspace {
+    pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
+        match check_offers(offers) {
+            Ok(tools) => {
+                if tools.definitions() != self.prompt.carried.tools.definitions() {
+                    self.prompt.carried.receipts.because(Cause::Tools);
+                }
+                self.prompt.carried.tools = tools;
+                self.refresh_fixed();
+                self.reply(caller, done(None));
+            }
+            Err(error) => self.reply(caller, Reply::Error(error)),
+        }
+    }
+
+    /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
+    /// beginning and the end are kept, with a note between them.
+    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
+        let tokens_max = (self.window_tokens() / 4).max(1);
+        let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
+        if tokens <= tokens_max {
+            return output;
+        }
+        let chars = output.chars().count() as u64;
+        let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
+        clip(&output, chars_max).into_owned()
+    }
+
+    pub(in crate::agent_loop) fn after_results(&mut self) {
+        if self.stage.is(Stage::AwaitingTools) && self.session.state.pending.is_empty() {
+            self.then(Step::Proceed);
+        }
+    }
+
+    fn was_answered(&self, call: &CallId) -> bool {
+        self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
+            message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
+        })
+    }
+
+    /// Tells the client that hosts a tool that nobody waits for its answer any more.
+    pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
+        let PendingCall { call_id, name, turn_id, .. } = call;
+        let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
+        self.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
     }
 }
 
