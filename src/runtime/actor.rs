@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{AgentLoop, Append, Effect, Input, Mark, Seed},
+        agent_loop::{AgentLoop, Append, CallHook, Effect, Input, Mark, Seed},
         context::counter::Counter,
         hook::HookPlace,
         session::{Session, SessionTree},
@@ -30,7 +30,7 @@ use reseed_protocol::{
     CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
     reply::{Reply, SessionState},
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::mpsc,
@@ -271,10 +271,11 @@ impl Actor {
         }
     }
 
+    /// Executes effects in order, each to its end.
     async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {
         // Effects can cause inputs (a cancelled request, a new loop), and those more effects: use a queue, not
         // recursion.
-        let mut waiting: std::collections::VecDeque<Effect> = effects.into();
+        let mut waiting: VecDeque<Effect> = effects.into();
         while let Some(effect) = waiting.pop_front() {
             let now = self.shared.clock.now();
             match effect {
@@ -286,48 +287,59 @@ impl Actor {
                         append.events.extend(next.events);
                         append.marks.extend(next.marks);
                     }
-                    let append = Effect::Append(append);
-                    self.effects.carry_out(now, append, asker).await.map_err(End::Close)?;
+                    self.effects.append(now, append, asker).await.map_err(End::Close)?;
                 }
-                Effect::Reseed => {
-                    let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
-                    let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
-                    let mut seed = old.into_seed();
-                    if is_stale {
-                        seed.session.tree = path_of(&*self.shared.store, &seed.session).await?;
-                    }
-                    seed.calibration = self.shared.calibration_of(&seed.session);
-                    tracing::debug!(session = %self.id, generation, "loop seeded");
-                    let mut agent = Box::new(AgentLoop::seeded(generation, seed));
-                    waiting.extend(handled(&mut agent, now, Input::Seeded));
-                    self.agent = Some(agent);
-                }
+                Effect::Reply { origin, id, reply } => self.effects.reply(asker, origin, id, reply),
+                Effect::Emit(event) => self.effects.emit(&event),
+                Effect::CallModel(call) => self.effects.call_model(*call),
                 Effect::CancelModel(request) => {
                     let shown = self.effects.cancel(request);
                     if let Some(agent) = &mut self.agent {
                         waiting.extend(handled(agent, now, Input::Cancelled { request, shown }));
                     }
                 }
-                Effect::CallHook(call) if call.place == HookPlace::Client => {
-                    let call_id = call.call.call_id.clone();
-                    if let Some(input) = self.call_client(*call)
-                        && let Some(agent) = &mut self.agent
-                    {
-                        waiting.extend(handled(agent, now, input));
-                        if !agent.waits_for_hook(&call_id) {
-                            self.passed_over(&call_id);
+                Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
+                Effect::CallHook(call) => {
+                    let CallHook { place, call, awaited } = *call;
+                    match place {
+                        HookPlace::Server(at) => self.effects.call_hook(at, call, awaited),
+                        HookPlace::Client => {
+                            let call_id = call.call_id.clone();
+                            if let Some(input) = self.call_client(call, awaited)
+                                && let Some(agent) = &mut self.agent
+                            {
+                                waiting.extend(handled(agent, now, input));
+                                if !agent.waits_for_hook(&call_id) {
+                                    self.passed_over(&call_id);
+                                }
+                            }
                         }
                     }
                 }
-                other => {
-                    if let Effect::CancelHook(call_id) = &other {
-                        self.call_off(now, call_id);
-                    }
-                    self.effects.carry_out(now, other, asker).await.map_err(End::Close)?;
+                Effect::CancelHook(call_id) => {
+                    self.call_off(now, &call_id);
+                    self.effects.cancel_hook(now, &call_id);
                 }
+                Effect::Reseed => waiting.extend(self.reseed(now).await?),
             }
         }
         Ok(())
+    }
+
+    /// Replaces the loop with one that is seeded from it. Returns the effects of the new one.
+    async fn reseed(&mut self, now: Timestamp) -> Result<Vec<Effect>, End> {
+        let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
+        let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
+        let mut seed = old.into_seed();
+        if is_stale {
+            seed.session.tree = path_of(&*self.shared.store, &seed.session).await?;
+        }
+        seed.calibration = self.shared.calibration_of(&seed.session);
+        tracing::debug!(session = %self.id, generation, "loop seeded");
+        let mut agent = Box::new(AgentLoop::seeded(generation, seed));
+        let effects = handled(&mut agent, now, Input::Seeded);
+        self.agent = Some(agent);
+        Ok(effects)
     }
 
     /// Returns the error for a command that is still queued when the session is closed with this code or leaves memory.

@@ -1,4 +1,4 @@
-//! Executes the agent loop's effects: appends and publishes events, calls the model and hooks, answers commands.
+//! How the agent loop's effects are executed: appends and publishes events, calls the model and hooks, answers commands.
 //!
 //! Persist, then publish: an event reaches the feed only after the store's acknowledgement, and the reply to the
 //! command that caused it is sent in between.
@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{Append, CallHook, CallModel, Effect, Input, Origin, RequestId},
-        hook::HookPlace,
+        agent_loop::{Append, CallModel, Input, Origin, RequestId},
         model::{Delta, ModelFault, Purpose},
         session::{SessionState, fingerprint::fingerprint},
     },
@@ -22,7 +21,10 @@ use crate::{
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp, context::BreakerReason, event::Event,
+    CallId, CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
+    context::BreakerReason,
+    event::{EphemeralEvent, Event},
+    hook::HookCall,
     reply::Reply,
 };
 use std::sync::Arc;
@@ -142,37 +144,16 @@ impl Effects {
         Ok(Some((mark.fingerprint, reply)))
     }
 
-    /// Executes one effect.
+    /// Appends one step, answers the commands that caused it, and publishes its events.
     ///
     /// # Errors
     /// The store could not write, or another writer has the session: the actor must end.
-    pub(super) async fn carry_out(
+    pub(super) async fn append(
         &mut self,
         now: Timestamp,
-        effect: Effect,
+        append: Append,
         asker: Option<Asker<'_>>,
     ) -> Result<(), CloseCode> {
-        match effect {
-            Effect::Append(append) => return self.append(now, append, asker).await,
-            Effect::Reply { origin, id, reply } => {
-                self.measure.replied(&reply);
-                self.answer(asker, origin, id, reply);
-            }
-            Effect::Emit(event) => {
-                self.measure.emitted(&event);
-                self.feed.emit(&event);
-            }
-            Effect::CallModel(call) => self.call_model(*call),
-            Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
-            Effect::CallHook(call) => self.call_hook(*call),
-            Effect::CancelHook(id) => self.hooks.cancel(now, &id),
-            // Executed by the actor.
-            Effect::CancelModel(_) | Effect::Reseed => {}
-        }
-        Ok(())
-    }
-
-    async fn append(&mut self, now: Timestamp, append: Append, asker: Option<Asker<'_>>) -> Result<(), CloseCode> {
         let Append { events, marks } = append;
         let first_seq = self.state.seq + 1;
         let mut records = Vec::with_capacity(events.len());
@@ -231,6 +212,18 @@ impl Effects {
         self.expected.is_none()
     }
 
+    /// Answers a command that wrote nothing.
+    pub(super) fn reply(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
+        self.measure.replied(&reply);
+        self.answer(asker, origin, id, reply);
+    }
+
+    /// Publishes an event that is not stored.
+    pub(super) fn emit(&mut self, event: &EphemeralEvent) {
+        self.measure.emitted(event);
+        self.feed.emit(event);
+    }
+
     fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
         let asker = asker.filter(|asker| asker.origin == origin);
         // A late reply to another connection's command with the same id does not answer this one.
@@ -264,7 +257,8 @@ impl Effects {
         self.measure.appended(now, event);
     }
 
-    fn call_model(&mut self, call: CallModel) {
+    /// Sends a request to the model, in a task of its own.
+    pub(super) fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld } = call;
         // What a hook may still change is not shown: clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
@@ -296,13 +290,14 @@ impl Effects {
         *slot = Some(Asking { request, item, model, task: task.abort_handle() });
     }
 
-    fn call_hook(&mut self, call: CallHook) {
-        let CallHook { place, call, awaited } = call;
-        match place {
-            HookPlace::Server(at) => self.hooks.ask(at, call, awaited),
-            // Executed by the actor, which knows the owner's connection.
-            HookPlace::Client => {}
-        }
+    /// Calls a hook of the server's.
+    pub(super) fn call_hook(&mut self, at: usize, call: HookCall, awaited: bool) {
+        self.hooks.ask(at, call, awaited);
+    }
+
+    /// Cancels a call to a hook of the server's.
+    pub(super) fn cancel_hook(&mut self, now: Timestamp, call_id: &CallId) {
+        self.hooks.cancel(now, call_id);
     }
 
     /// Records why a request of the running turn failed, for the log.
@@ -338,12 +333,8 @@ fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
 
 /// Marks a reply as the one to a repeated command.
 pub(super) fn mark_duplicate(reply: &mut Reply) {
-    match reply {
-        Reply::Accepted(accepted) => accepted.duplicate = Some(true),
-        Reply::Ok(done) => done.duplicate = Some(true),
-        Reply::Navigated(navigated) => navigated.duplicate = Some(true),
-        Reply::Forked(forked) => forked.duplicate = Some(true),
-        _ => {}
+    if let Some(duplicate) = reply.duplicate_mut() {
+        *duplicate = Some(true);
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{Input, Origin, io::CallHook},
+        agent_loop::{Input, Origin},
         hook::HookFault,
     },
     metrics::{
@@ -133,8 +133,7 @@ impl Actor {
     }
 
     /// Calls a client's hook, awaited or observing. Returns an input for the loop, if there is one.
-    pub(super) fn call_client(&mut self, call: CallHook) -> Option<Input> {
-        let CallHook { call, awaited, place: _ } = call;
+    pub(super) fn call_client(&mut self, call: HookCall, awaited: bool) -> Option<Input> {
         if awaited {
             return self.ask_client(call);
         }

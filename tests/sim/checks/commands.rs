@@ -125,14 +125,7 @@ fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
 /// Returns a successful reply without its duplicate mark, and whether it had one.
 fn done(reply: &Reply) -> Option<(Reply, bool)> {
     let mut plain = reply.clone();
-    let mark = match &mut plain {
-        Reply::Accepted(accepted) => &mut accepted.duplicate,
-        Reply::Navigated(navigated) => &mut navigated.duplicate,
-        Reply::Forked(forked) => &mut forked.duplicate,
-        Reply::Ok(ok) => &mut ok.duplicate,
-        _ => return None,
-    };
-    let repeated = mark.take() == Some(true);
+    let repeated = plain.duplicate_mut()?.take() == Some(true);
     Some((plain, repeated))
 }
 
