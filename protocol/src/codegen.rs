@@ -13,46 +13,6 @@ use serde_json::Value;
 /// The notice at the head of each generated file that can contain one.
 const NOTICE: &str = "Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.";
 
-/// The reply to each command that succeeds. A refused command is answered by `error`.
-pub const REPLIES: &[(&str, &str)] = &[
-    ("hello", "welcome"),
-    ("open_session", "session_opened"),
-    ("close_session", "ok"),
-    ("list_sessions", "sessions"),
-    ("rename_session", "ok"),
-    ("delete_session", "ok"),
-    ("get_entries", "entries"),
-    ("ping", "pong"),
-    ("user_input", "accepted"),
-    ("cancel_turn", "ok"),
-    ("retry_turn", "accepted"),
-    ("edit_queue", "ok"),
-    ("tool_result", "ok"),
-    ("call_progress", "ok"),
-    ("approval_response", "ok"),
-    ("navigate", "navigated"),
-    ("fork_session", "forked"),
-    ("get_tree", "tree"),
-    ("set_label", "ok"),
-    ("append_custom", "ok"),
-    ("append_custom_message", "ok"),
-    ("get_context_info", "context_info"),
-    ("get_context", "context"),
-    ("manual_compact", "ok"),
-    ("preview_compact", "compaction_preview"),
-    ("cancel_compaction", "ok"),
-    ("undo_compaction", "ok"),
-    ("pin_entry", "ok"),
-    ("unpin_entry", "ok"),
-    ("set_context_strategy", "ok"),
-    ("set_model", "ok"),
-    ("set_instructions", "ok"),
-    ("set_options", "ok"),
-    ("register_tools", "ok"),
-    ("register_hooks", "ok"),
-    ("hook_result", "ok"),
-];
-
 /// The kind of a frame's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

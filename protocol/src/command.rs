@@ -1,4 +1,5 @@
-//! What a v2 client sends. Each command gets exactly one reply, under the same `id`.
+//! What a v2 client sends. Each command gets exactly one reply, under the same `id`. Every command is declared once, in
+//! the table below.
 //!
 //! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
 
@@ -9,123 +10,89 @@ use crate::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
-macro_rules! commands {
-    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal, writes: $writes:literal;)*) => {
-        /// A command with its payload.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-        #[serde(tag = "type", content = "payload")]
-        pub enum Command {
-            $($(#[$doc])* #[serde(rename = $name)] $variant($payload),)*
-        }
+#[macro_use]
+mod table;
 
-        impl Command {
-            /// Every command's name, in the order of this file.
-            pub const NAMES: &'static [&'static str] = &[$($name,)*];
+pub use table::{Does, Scope, Sender, Spec};
 
-            /// The command's `type`.
-            #[must_use]
-            pub fn name(&self) -> &'static str {
-                match self { $(Self::$variant(_) => $name,)* }
-            }
-
-            /// Whether it changes something, and so is idempotent by its `id`.
-            #[must_use]
-            pub fn writes(&self) -> bool {
-                match self { $(Self::$variant(_) => $writes,)* }
-            }
-
-            /// Whether the command called `name` writes; `None` when there is no such command.
-            #[must_use]
-            pub fn name_writes(name: &str) -> Option<bool> {
-                match name { $($name => Some($writes),)* _ => None }
-            }
-
-            /// Reads the payload of the command called `name`; `None` when there is no such command.
-            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
-                match name {
-                    $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
+// The table of commands. After the payload and the name, a row says: the reply, where the command is carried out
+// (`Scope`), who may send it (`Sender`), and what it leaves behind (`Does`). Derived from it: the dispatch of commands
+// (`Command::route`), what observers are refused, which commands are idempotent and need a long `id`, the replies in
+// TypeScript, and the list of writing commands that TypeScript and the page have.
 commands! {
     /// Opts into v2. Answered by `welcome`.
-    Hello(Hello) = "hello", writes: false;
+    Hello(Hello) = "hello" => "welcome", Connection, Anyone, Transient;
     /// Makes a session or joins one. Answered by `session_opened`.
-    OpenSession(OpenSession) = "open_session", writes: false;
+    OpenSession(OpenSession) = "open_session" => "session_opened", Connection, Anyone, Transient;
     /// Leaves the session; it and a running turn live on. Answered by `ok`.
-    CloseSession(Empty) = "close_session", writes: false;
+    CloseSession(Empty) = "close_session" => "ok", Connection, Anyone, Transient;
     /// Lists this user's sessions, newest first. Answered by `sessions`.
-    ListSessions(ListSessions) = "list_sessions", writes: false;
+    ListSessions(ListSessions) = "list_sessions" => "sessions", Server, Anyone, Transient;
     /// Names a session. Answered by `ok`.
-    RenameSession(RenameSession) = "rename_session", writes: true;
+    RenameSession(RenameSession) = "rename_session" => "ok", Session, NonObserver, Writes;
     /// Deletes a session for good. Answered by `ok`.
-    DeleteSession(DeleteSession) = "delete_session", writes: false;
+    DeleteSession(DeleteSession) = "delete_session" => "ok", Server, NonObserver, Transient;
     /// Pages through a session's entries. Answered by `entries`.
-    GetEntries(GetEntries) = "get_entries", writes: false;
+    GetEntries(GetEntries) = "get_entries" => "entries", Server, Anyone, Transient;
     /// Asks whether this client has seen everything. Answered by `pong`.
-    Ping(Ping) = "ping", writes: false;
+    Ping(Ping) = "ping" => "pong", Connection, Anyone, Transient;
     /// Says something to the model. Answered by `accepted` once it is durable.
-    UserInput(UserInput) = "user_input", writes: true;
+    UserInput(UserInput) = "user_input" => "accepted", Session, Owner, Writes;
     /// Stops the running turn. Answered by `ok`.
-    CancelTurn(CancelTurn) = "cancel_turn", writes: true;
+    CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Owner, Cancels;
     /// Asks again after a turn that failed or was cancelled. Answered by `accepted`.
-    RetryTurn(RetryTurn) = "retry_turn", writes: true;
+    RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Owner, Writes;
     /// Takes waiting inputs out of the line, or puts them in another order. Answered by `ok`.
-    EditQueue(EditQueue) = "edit_queue", writes: true;
+    EditQueue(EditQueue) = "edit_queue" => "ok", Session, Owner, Writes;
     /// A tool's answer. Answered by `ok`, also when repeated.
-    ToolResult(ToolResult) = "tool_result", writes: true;
+    ToolResult(ToolResult) = "tool_result" => "ok", Session, Owner, Ends;
     /// Says that a tool, or a hook, is still at work; resets its time limit. Answered by `ok`.
-    CallProgress(CallProgress) = "call_progress", writes: false;
+    CallProgress(CallProgress) = "call_progress" => "ok", Session, Owner, Transient;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
-    ApprovalResponse(ApprovalResponse) = "approval_response", writes: true;
+    ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Owner, Writes;
     /// Moves to another place of the tree. Answered by `navigated`, after the summary of the branch that is left.
-    Navigate(Navigate) = "navigate", writes: true;
+    Navigate(Navigate) = "navigate" => "navigated", Session, Owner, Writes;
     /// Makes a session of its own out of the path to an entry. Answered by `forked`.
-    ForkSession(ForkSession) = "fork_session", writes: true;
+    ForkSession(ForkSession) = "fork_session" => "forked", Server, Owner, Writes;
     /// Shows the tree, or the part of it below an entry. Answered by `tree`.
-    GetTree(GetTree) = "get_tree", writes: false;
+    GetTree(GetTree) = "get_tree" => "tree", Server, Anyone, Transient;
     /// Names an entry, or takes its name away. Answered by `ok { entryId }`.
-    SetLabel(SetLabel) = "set_label", writes: true;
+    SetLabel(SetLabel) = "set_label" => "ok", Session, Owner, Writes;
     /// Keeps data of the client's in the history; the model never sees it. Answered by `ok { entryId }`.
-    AppendCustom(AppendCustom) = "append_custom", writes: true;
+    AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Owner, Writes;
     /// Tells the model something in the user's place, without asking for an answer. Answered by `ok { entryId }`.
-    AppendCustomMessage(AppendCustomMessage) = "append_custom_message", writes: true;
+    AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Owner, Writes;
     /// Asks how full the window is. Answered by `context_info`.
-    GetContextInfo(Empty) = "get_context_info", writes: false;
+    GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Anyone, Transient;
     /// Asks for exactly what the next request would send. Answered by `context`.
-    GetContext(GetContext) = "get_context", writes: false;
+    GetContext(GetContext) = "get_context" => "context", Session, Anyone, Transient;
     /// Compacts now, also where automatic compaction rests. Answered by `ok { jobId }`; the outcome is an event.
-    ManualCompact(ManualCompact) = "manual_compact", writes: true;
+    ManualCompact(ManualCompact) = "manual_compact" => "ok", Session, Owner, Writes;
     /// Makes the compaction that `manual_compact` would make and changes nothing. Answered by `compaction_preview` once
     /// its summary is made.
-    PreviewCompact(PreviewCompact) = "preview_compact", writes: false;
+    PreviewCompact(PreviewCompact) = "preview_compact" => "compaction_preview", Session, Owner, Previews;
     /// Stops a compaction; the context is as it was. Answered by `ok`.
-    CancelCompaction(CancelCompaction) = "cancel_compaction", writes: true;
+    CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Owner, Cancels;
     /// Brings back what a compaction took out of the model's sight, with what was said since. Answered by `ok`.
-    UndoCompaction(UndoCompaction) = "undo_compaction", writes: true;
+    UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Owner, Writes;
     /// Keeps an entry word for word through every compaction. Answered by `ok`.
-    PinEntry(PinEntry) = "pin_entry", writes: true;
+    PinEntry(PinEntry) = "pin_entry" => "ok", Session, Owner, Writes;
     /// Lets a pinned entry go. Answered by `ok`.
-    UnpinEntry(PinEntry) = "unpin_entry", writes: true;
+    UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Owner, Writes;
     /// Chooses the strategy for this session. Answered by `ok`.
-    SetContextStrategy(SetContextStrategy) = "set_context_strategy", writes: true;
+    SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Owner, Writes;
     /// Chooses the model for this session. Answered by `ok`.
-    SetModel(SetModel) = "set_model", writes: true;
+    SetModel(SetModel) = "set_model" => "ok", Session, Owner, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
-    SetInstructions(SetInstructions) = "set_instructions", writes: true;
+    SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Owner, Writes;
     /// Sets sampling and limits of this session's requests. Answered by `ok`.
-    SetOptions(SetOptions) = "set_options", writes: true;
+    SetOptions(SetOptions) = "set_options" => "ok", Session, Owner, Writes;
     /// Offers this client's tools to the model, in place of those it offered before. Answered by `ok`.
-    RegisterTools(RegisterTools) = "register_tools", writes: false;
+    RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Owner, Transient;
     /// Offers this client's hooks, in place of those it offered before. Answered by `ok`.
-    RegisterHooks(RegisterHooks) = "register_hooks", writes: false;
+    RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Owner, Transient;
     /// Answers a `hook_call`. Answered by `ok`.
-    HookResult(Box<HookResult>) = "hook_result", writes: false;
+    HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Owner, Transient;
 }
 
 /// No payload, or `{}`.

@@ -46,8 +46,8 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The mark of a reply to a command that was sent again. `None` for the replies that have none, which answer commands
-    /// that do not write.
+    /// Returns the mark that tells a reply to a command that was sent again. `None` for replies without it: those to
+    /// commands that do not write, and errors.
     pub fn duplicate_mut(&mut self) -> Option<&mut Option<bool>> {
         match self {
             Self::Accepted(accepted) => Some(&mut accepted.duplicate),

@@ -1,8 +1,8 @@
 //! The committed schema, TypeScript and error page match the types. `UPDATE=1` regenerates them.
 
 use reseed_protocol::{
-    codegen::{self, Kind, REPLIES},
-    command::Command,
+    codegen::{self, Kind},
+    command::{Command, Spec},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,8 +42,7 @@ fn the_committed_files_are_what_the_types_say() {
 #[test]
 fn every_command_has_a_reply_that_exists_and_its_description_names_it() {
     let messages = codegen::v2().messages;
-    assert_eq!(REPLIES.iter().map(|(command, _)| *command).collect::<Vec<_>>(), Command::NAMES);
-    for (command, reply) in REPLIES {
+    for Spec { name: command, reply, .. } in Command::TABLE {
         assert!(messages.iter().any(|m| m.kind == Kind::Reply && m.name == *reply), "`{reply}` is no reply");
         let message = messages.iter().find(|m| m.kind == Kind::Command && m.name == *command).unwrap();
         let says = message.description.split_once("Answered by `").unwrap().1.split(['`', ' ']).next().unwrap();
@@ -51,6 +50,16 @@ fn every_command_has_a_reply_that_exists_and_its_description_names_it() {
         let expected = if *command == "approval_response" { "error" } else { reply };
         assert_eq!(says, expected, "{command}");
     }
+}
+
+#[test]
+fn the_readme_names_the_commands_that_write() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, after) = readme.split_once("The writing commands are those that change a session:").unwrap();
+    let (list, _) = after.split_once("\n\n").unwrap();
+    let named: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    let writing = Command::TABLE.iter().filter(|spec| spec.does.writes()).map(|spec| spec.name);
+    assert_eq!(named, writing.collect());
 }
 
 #[test]

@@ -18,7 +18,10 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
-    command::{Command, ForkSession, Hello, OpenSession, Resume, SessionRole},
+    command::{
+        Command, ConnectionCommand, ForkSession, Hello, OpenSession, Resume, Routed, Sender, ServerCommand,
+        SessionCommand, SessionRole,
+    },
     event::{EphemeralEvent, RoleChanged},
     frame,
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
@@ -81,14 +84,13 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
         Err(refused) => return connection.refuse(refused.id.as_ref(), refused.error).await,
     };
     let name = command.name();
-    if let Command::Hello(hello) = command {
-        return greet(connection, &id, hello, greeted).await;
+    if !matches!(command, Command::Hello(_)) {
+        if !greeted {
+            let message = format!("send hello first; this is `{name}`");
+            return connection.refuse(Some(&id), ErrorBody::new(ErrorCode::NotGreeted, message)).await;
+        }
+        connection.good_frame();
     }
-    if !greeted {
-        let message = format!("send hello first; this is `{name}`");
-        return connection.refuse(Some(&id), ErrorBody::new(ErrorCode::NotGreeted, message)).await;
-    }
-    connection.good_frame();
     let (app, owner) = (connection.app.clone(), owner(connection));
     if let Some(error) = refuse_observer(connection, &command) {
         let reply = Reply::Error(error);
@@ -96,18 +98,24 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
         return connection.send(reply_frame(&id, &reply)).await;
     }
     let session = connection.joined.as_ref().map(|joined| joined.handle.id.clone());
-    let answered = match command {
-        Command::OpenSession(open) => {
+    let answered = match command.route() {
+        Routed::Connection(ConnectionCommand::Hello(hello)) => return greet(connection, &id, hello, greeted).await,
+        Routed::Connection(ConnectionCommand::OpenSession(open)) => {
             open_session(connection, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
         }
-        Command::CloseSession(_) => match connection.joined {
+        Routed::Connection(ConnectionCommand::CloseSession(_)) => match connection.joined {
             Some(_) => {
                 connection.leave().await;
                 Ok(Some(done()))
             }
             None => Err(no_session()),
         },
-        Command::ListSessions(list) => {
+        Routed::Connection(ConnectionCommand::Ping(ping)) => {
+            let seq = connection.joined.as_ref().map_or(0, |joined| joined.feed.seq());
+            let in_sync = ping.seq.is_none_or(|seen| seen == seq);
+            Ok(Some(Reply::Pong(Pong { seq, in_sync, server_time: sessions::now() })))
+        }
+        Routed::Server(ServerCommand::ListSessions(list)) => {
             let watch = list.watch;
             // Start the watch before reading the list: changes made meanwhile are reported after it.
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
@@ -117,25 +125,26 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
             }
             listed.map(Some)
         }
-        Command::DeleteSession(delete) => {
+        Routed::Server(ServerCommand::DeleteSession(delete)) => {
             if session.as_ref() == Some(&delete.session_id) {
                 connection.leave().await;
             }
             app.registry.delete(&delete.session_id, &owner).await.map(|()| Some(done()))
         }
-        Command::GetEntries(get) => sessions::entries(&asker(&app, &owner, session.as_ref()), get).await.map(Some),
-        Command::GetTree(get) => tree::get(&asker(&app, &owner, session.as_ref()), get).await.map(Some),
-        Command::Ping(ping) => {
-            let seq = connection.joined.as_ref().map_or(0, |joined| joined.feed.seq());
-            let in_sync = ping.seq.is_none_or(|seen| seen == seq);
-            Ok(Some(Reply::Pong(Pong { seq, in_sync, server_time: sessions::now() })))
+        Routed::Server(ServerCommand::GetEntries(get)) => {
+            sessions::entries(&asker(&app, &owner, session.as_ref()), get).await.map(Some)
         }
-        Command::RenameSession(rename) if other_session(connection, rename.session_id.as_ref()) => {
+        Routed::Server(ServerCommand::GetTree(get)) => {
+            tree::get(&asker(&app, &owner, session.as_ref()), get).await.map(Some)
+        }
+        Routed::Server(ServerCommand::ForkSession(fork)) => fork_session(connection, &id, fork).map(|()| None),
+        Routed::Session(SessionCommand::RenameSession(rename))
+            if other_session(connection, rename.session_id.as_ref()) =>
+        {
             let Some(session) = rename.session_id.clone() else { return Ok(()) };
             hand_to(connection, &session, &id, Command::RenameSession(rename)).await.map(|()| None)
         }
-        Command::ForkSession(fork) => fork_session(connection, &id, fork).map(|()| None),
-        command => hand_over(connection, &id, command).await.map(|()| None),
+        Routed::Session(command) => hand_over(connection, &id, command.into()).await.map(|()| None),
     };
     let reply = match answered {
         // The session answers through the connection's channel.
@@ -227,21 +236,10 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
     connection.send(reply_frame(id, &Reply::Welcome(welcome))).await
 }
 
-/// Refuses commands of observers that do more than read, whichever session they name.
+/// Refuses what the table of commands does not allow observers, whichever session a command names.
 fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBody> {
     let observes = connection.joined.as_ref().is_some_and(|joined| joined.role == SessionRole::Observer);
-    let reads = matches!(
-        command,
-        Command::GetContextInfo(_)
-            | Command::GetContext(_)
-            | Command::GetEntries(_)
-            | Command::GetTree(_)
-            | Command::ListSessions(_)
-            | Command::Ping(_)
-            | Command::OpenSession(_)
-            | Command::CloseSession(_)
-    );
-    (observes && !reads).then(|| {
+    (observes && command.spec().sender != Sender::Anyone).then(|| {
         let message = format!("only the owner may send `{}`; this connection is an observer", command.name());
         ErrorBody::new(ErrorCode::ReadOnly, message)
     })

@@ -2,7 +2,7 @@
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::provider::offline::{Offline, OfflineOptions};
-use reseed_protocol::{codegen::REPLIES, command::Command};
+use reseed_protocol::command::Command;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path};
 
@@ -67,7 +67,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
             payload = json!({});
         }
         let reply = client.ask(name, if payload.is_null() { json!({}) } else { payload }).await;
-        let promised = REPLIES.iter().find(|(command, _)| *command == name).unwrap().1;
+        let promised = Command::spec_of(name).unwrap().reply;
         match refused.iter().find(|(command, _)| *command == name) {
             Some((_, code)) => {
                 assert_eq!((&reply["type"], &reply["payload"]["code"]), (&json!("error"), &json!(code)), "{name}")

@@ -145,7 +145,7 @@ impl Document {
             return json!({ "type": "string", "pattern": "^s_", "description": "The server's own." });
         }
         if kind == Kind::Command {
-            let writes = self.closed && command::Command::name_writes(name) == Some(true);
+            let writes = self.closed && command::Command::spec_of(name).is_some_and(|spec| spec.does.writes());
             let (pattern, says) = match writes {
                 true => (WRITING_ID_PATTERN, "The client's own; the key under which the command is done once."),
                 false => (ID_PATTERN, "The client's own; the reply carries it."),

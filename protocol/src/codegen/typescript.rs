@@ -1,8 +1,9 @@
 //! TypeScript types, one file per module, and the frames that contain them.
 //!
-//! Invariants: types only, no code; every name except v1's is unique, so that `index.ts` can export all of them.
+//! Invariants: types only, and one constant in a file of its own; every name except v1's is unique, so that `index.ts` can
+//! export all of them.
 
-use super::{NOTICE, REPLIES, layout, schema};
+use super::{NOTICE, layout, schema};
 use crate::{
     Entry, command, event,
     hook::{self, HookPoint},
@@ -64,6 +65,7 @@ pub(super) fn files() -> Vec<(String, String)> {
         files.entry(*file).or_insert_with(|| types.file(file));
     }
     files.insert("frames", frames());
+    files.insert("writing-commands", writing_commands());
     files.insert("index", index());
     files.into_iter().map(|(name, text)| (format!("{name}.ts"), text)).collect()
 }
@@ -218,8 +220,8 @@ export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>
 export interface ReplyTypes {
 "#,
     );
-    for (command, reply) in REPLIES {
-        let _ = writeln!(out, "  {command}: \"{reply}\";");
+    for spec in command::Command::TABLE {
+        let _ = writeln!(out, "  {}: \"{}\";", spec.name, spec.reply);
     }
     out.push_str(
         r#"}
@@ -248,8 +250,27 @@ export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerField
     out
 }
 
+/// The writing commands, as a constant: a client that reconnects decides by it what to send again.
+fn writing_commands() -> String {
+    let mut out = format!("// {NOTICE}\n\nimport type {{ Command }} from \"./commands.js\";\n\n");
+    out.push_str(
+        "/** The commands that change a session. Each is done once by its `id`, so send it again if its reply got lost. */\n",
+    );
+    out.push_str("export const WRITING_COMMANDS = [\n");
+    for spec in command::Command::TABLE.iter().filter(|spec| spec.does.writes()) {
+        let _ = writeln!(out, "  \"{}\",", spec.name);
+    }
+    out.push_str(
+        "] as const satisfies readonly Command[\"type\"][];\n\n\
+         /** A command that changes a session. */\n\
+         export type WritingCommand = (typeof WRITING_COMMANDS)[number];\n",
+    );
+    out
+}
+
 fn index() -> String {
-    let mut out = format!("// {NOTICE}\n\nexport type * from \"./frames.js\";\n");
+    let mut out =
+        format!("// {NOTICE}\n\nexport type * from \"./frames.js\";\nexport * from \"./writing-commands.js\";\n");
     let mut seen = BTreeSet::from(["v1"]);
     for (_, file) in FILES {
         if seen.insert(file) {

@@ -14,7 +14,11 @@ use crate::{
         places::Places,
     },
 };
-use reseed_protocol::{CloseCode, CommandId, ErrorBody, ErrorCode, command::Command, reply::Reply};
+use reseed_protocol::{
+    CloseCode, CommandId, ErrorBody, ErrorCode,
+    command::{Command, Does, Sender},
+    reply::Reply,
+};
 use tokio::sync::mpsc;
 
 /// A command in relation to earlier copies of itself.
@@ -44,7 +48,7 @@ impl Actor {
             return Ok(());
         }
         let mut content = 0;
-        if command.writes() || matches!(command, Command::PreviewCompact(_)) {
+        if command.spec().does != Does::Transient {
             content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
             match self.met(&id, content, &command, outgoing).await {
                 Ok(Met::Nothing) => {}
@@ -93,24 +97,13 @@ impl Actor {
 
     /// Returns why this connection may not execute this command now.
     fn refusal(&self, origin: Origin, command: &Command) -> Option<ErrorBody> {
-        let ends_something =
-            matches!(command, Command::ToolResult(_) | Command::CancelTurn(_) | Command::CancelCompaction(_));
-        let begins_something = command.writes() && !ends_something;
+        let spec = command.spec();
+        let begins_something = spec.does == Does::Writes;
         if self.stopping && begins_something {
             return Some(stopping());
         }
         let owns = origin == Origin::HOOK || self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
-        // Any connection of the same owner may rename a session without opening it.
-        let is_owners = match command {
-            Command::RenameSession(_) => false,
-            Command::RegisterTools(_)
-            | Command::RegisterHooks(_)
-            | Command::HookResult(_)
-            | Command::CallProgress(_)
-            | Command::PreviewCompact(_) => true,
-            _ => command.writes(),
-        };
-        if is_owners && !owns {
+        if spec.sender == Sender::Owner && !owns {
             let message = "this connection no longer owns the session; open it again";
             return Some(ErrorBody::new(ErrorCode::ReadOnly, message));
         }
@@ -128,8 +121,8 @@ impl Actor {
         command: &Command,
         outgoing: &mpsc::Sender<Outgoing>,
     ) -> Result<Met, ErrorBody> {
-        let cancels = matches!(command, Command::CancelTurn(_) | Command::CancelCompaction(_));
-        let full = self.effects.late.is_full(outgoing).filter(|_| !cancels);
+        let does = command.spec().does;
+        let full = self.effects.late.is_full(outgoing).filter(|_| does != Does::Cancels);
         if self.effects.late.waits(id, content)
             && let Some(full) = full
         {
@@ -137,10 +130,10 @@ impl Actor {
         }
         match self.effects.late.join(id, content, outgoing) {
             late::Met::Itself => return Ok(Met::Waiting),
-            late::Met::Another if command.writes() => return Err(conflict(id)),
+            late::Met::Another if does.writes() => return Err(conflict(id)),
             late::Met::Another | late::Met::Nobody => {}
         }
-        if command.writes() {
+        if does.writes() {
             match self.effects.earlier(id).await? {
                 Some((earlier, _))
                     if earlier == withheld(command.name()) && self.effects.late.was_another(id, content) =>

@@ -1,0 +1,210 @@
+//! How the table of commands is read: what its columns mean, and what is derived from a row.
+
+use super::Command;
+
+/// One row of the table of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// The command's `type`.
+    pub name: &'static str,
+    /// The `type` of the reply to a command that was not refused. A refused one is answered by `error`.
+    pub reply: &'static str,
+    /// Where the command is carried out.
+    pub scope: Scope,
+    /// Who may send it.
+    pub sender: Sender,
+    /// What it leaves behind.
+    pub does: Does,
+}
+
+/// Where a command is carried out. [`Command::route`] sorts commands by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// On the connection that sent it.
+    Connection,
+    /// In the store and the registry of sessions, without the session's own loop.
+    Server,
+    /// In the loop of a session: the one that is open on the connection, unless the command names another.
+    Session,
+}
+
+/// Who may send a command, of the connections of a session's user. Operators look at sessions over HTTP; no command is
+/// reserved for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// Every connection, an observer's included.
+    Anyone,
+    /// Every connection that does not observe a session, whether it has opened one or not.
+    NonObserver,
+    /// The connection that owns the session.
+    Owner,
+}
+
+/// What a command leaves behind. Decides whether it is done once by its `id`, and when it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    /// Appends nothing to a session's log, and is not remembered: each copy is carried out.
+    Transient,
+    /// Appends nothing either, but takes long: a copy that arrives before the reply gets the same reply.
+    Previews,
+    /// Writes to the session, once for each `id`. Refused while the server stops or the session is damaged.
+    Writes,
+    /// Writes too, but helps what is running to its end, so it is accepted even then.
+    Ends,
+    /// As [`Does::Ends`]; accepted also while too many commands wait for their replies.
+    Cancels,
+}
+
+impl Does {
+    /// Returns true if the command is idempotent: it is remembered by its `id`, with its reply.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        match self {
+            Self::Writes | Self::Ends | Self::Cancels => true,
+            Self::Transient | Self::Previews => false,
+        }
+    }
+}
+
+impl Command {
+    /// Returns the row of the command called `name`; `None` if there is no such command.
+    #[must_use]
+    pub fn spec_of(name: &str) -> Option<&'static Spec> {
+        Self::TABLE.iter().find(|spec| spec.name == name)
+    }
+
+    /// The command's `type`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.spec().name
+    }
+
+    /// Returns true if the command changes a session, and so is idempotent by its `id`.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.spec().does.writes()
+    }
+}
+
+/// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Sender, Does;`.
+macro_rules! commands {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident($payload:ty) = $name:literal => $reply:literal, $scope:ident, $sender:ident, $does:ident;
+    )*) => {
+        /// A command with its payload.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+        #[serde(tag = "type", content = "payload")]
+        pub enum Command {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($payload),)*
+        }
+
+        impl Command {
+            /// Every command's row, in the order of the table.
+            pub const TABLE: &'static [Spec] = &[$(Spec {
+                name: $name,
+                reply: $reply,
+                scope: Scope::$scope,
+                sender: Sender::$sender,
+                does: Does::$does,
+            },)*];
+
+            /// Every command's name, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)*];
+
+            /// The command's row.
+            #[must_use]
+            pub fn spec(&self) -> Spec {
+                match self {
+                    $(Self::$variant(_) => Spec {
+                        name: $name,
+                        reply: $reply,
+                        scope: Scope::$scope,
+                        sender: Sender::$sender,
+                        does: Does::$does,
+                    },)*
+                }
+            }
+
+            /// Reads the payload of the command called `name`; `None` when there is no such command.
+            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
+                match name {
+                    $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+
+        routes! { [] [] [] $($scope { $(#[$doc])* $variant($payload), })* }
+    };
+}
+
+/// Declares an enum for each scope, so that the code that carries out the commands of one scope matches them
+/// exhaustively. Takes the rows one by one and puts each into the list of its scope; once none is left, the three lists
+/// become the enums.
+macro_rules! routes {
+    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Connection { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)* $($row)*] [$($server)*] [$($session)*] $($rest)* }
+    };
+    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Server { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)*] [$($server)* $($row)*] [$($session)*] $($rest)* }
+    };
+    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Session { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)*] [$($server)*] [$($session)* $($row)*] $($rest)* }
+    };
+    (
+        [$($(#[$connection_doc:meta])* $connection:ident($connection_payload:ty),)*]
+        [$($(#[$server_doc:meta])* $server:ident($server_payload:ty),)*]
+        [$($(#[$session_doc:meta])* $session:ident($session_payload:ty),)*]
+    ) => {
+        /// A command that is carried out on the connection.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum ConnectionCommand {
+            $($(#[$connection_doc])* $connection($connection_payload),)*
+        }
+
+        /// A command that is carried out in the store and the registry of sessions.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum ServerCommand {
+            $($(#[$server_doc])* $server($server_payload),)*
+        }
+
+        /// A command that is carried out in a session's loop.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum SessionCommand {
+            $($(#[$session_doc])* $session($session_payload),)*
+        }
+
+        /// A command, sorted by where it is carried out.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Routed {
+            /// On the connection.
+            Connection(ConnectionCommand),
+            /// In the store and the registry of sessions.
+            Server(ServerCommand),
+            /// In a session's loop.
+            Session(SessionCommand),
+        }
+
+        impl Command {
+            /// Sorts the command by its [`Scope`].
+            #[must_use]
+            pub fn route(self) -> Routed {
+                match self {
+                    $(Self::$connection(payload) => Routed::Connection(ConnectionCommand::$connection(payload)),)*
+                    $(Self::$server(payload) => Routed::Server(ServerCommand::$server(payload)),)*
+                    $(Self::$session(payload) => Routed::Session(SessionCommand::$session(payload)),)*
+                }
+            }
+        }
+
+        impl From<SessionCommand> for Command {
+            fn from(command: SessionCommand) -> Self {
+                match command {
+                    $(SessionCommand::$session(payload) => Self::$session(payload),)*
+                }
+            }
+        }
+    };
+}
