@@ -44,7 +44,7 @@ files! {
     "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "patch.js" "pins-view.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "sessions.js" "strategies.js"
     "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
-    "tree-view.js" "tree.css" "tree.js"
+    "tree-view.js" "tree.css" "tree.js" "writing-commands.js"
 }
 
 /// The style sheets, in the order in which they apply.

@@ -8,6 +8,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname } from "node:path";
 import { WebSocketServer } from "ws";
+import { WRITING_COMMANDS } from "../../src/server/web/writing-commands.js";
 import { CONTEXT_FEATURES, contextCommands } from "./mock-context.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
@@ -140,7 +141,7 @@ export class MockServer {
       const known = this.done.get(id);
       if (known) return reply(known.kind, { ...known.body, duplicate: true });
       const keep = (kind, body) => {
-        if (["user_input", "retry_turn", "rename_session", "manual_compact", "navigate", "set_label", "fork_session", "edit_queue", "undo_compaction", "pin_entry", "unpin_entry"].includes(type)) this.done.set(id, { kind, body });
+        if (WRITING_COMMANDS.has(type)) this.done.set(id, { kind, body });
         reply(kind, body);
       };
       handler.call(this, { client, id, payload, reply: keep, refuse, world: this.sockets.get(client) });

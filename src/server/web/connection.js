@@ -26,6 +26,7 @@
  */
 
 import { explain } from "./errors.js";
+import { WRITING_COMMANDS } from "./writing-commands.js";
 
 /**
  * What a command is answered with, unless it is refused.
@@ -33,12 +34,6 @@ import { explain } from "./errors.js";
  * @typedef {Extract<import("reseed-protocol").Reply, { type: import("reseed-protocol").ReplyTypes[T] }>["payload"]} ReplyOf
  */
 
-/** Commands that change something. The server does each once by its id, so they may be sent again. */
-const WRITING = new Set([
-  "rename_session", "user_input", "cancel_turn", "retry_turn", "tool_result", "manual_compact", "cancel_compaction",
-  "set_context_strategy", "set_model", "set_instructions", "set_options", "edit_queue", "navigate", "fork_session",
-  "set_label", "append_custom", "append_custom_message", "undo_compaction", "pin_entry", "unpin_entry",
-]);
 /** Commands that may wait for a connection. A person does not type more while it is away. */
 const WAITING_MAX = 100;
 /** Milliseconds before the first new try, doubled each time. */
@@ -185,7 +180,7 @@ export class Connection {
       return Promise.reject(new Error(message));
     }
     return new Promise((resolve, reject) => {
-      const writes = WRITING.has(type);
+      const writes = WRITING_COMMANDS.has(type);
       const open = this.socket?.readyState === WebSocket.OPEN;
       if (!writes && !open) return reject(new ConnectionLost());
       if (this.pending.size >= WAITING_MAX) return reject(new ConnectionLost("too much waits for the connection already"));
