@@ -1,10 +1,10 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
 use super::feed::{Cursor, Reader, Seen};
-use crate::core::agent_loop::{Mark, Origin, Snapshot};
+use crate::core::agent_loop::{Mark, Origin, Snapshot, Tools};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, GetContext, SessionRole, ToolOffer},
+    command::{Command, GetContext, SessionRole},
     hook::HookOffer,
     reply::{Context, Reply, RunningItem},
 };
@@ -51,8 +51,8 @@ pub struct Attach {
     pub takeover: bool,
     /// The client's own name; a newer connection with the same name replaces the older one.
     pub client_id: Option<String>,
-    /// The tools that it offers.
-    pub tools: Option<Vec<ToolOffer>>,
+    /// The tools that it offers, read by [`check_offers`](crate::core::agent_loop::check_offers).
+    pub tools: Option<Tools>,
     /// The hooks that it offers.
     pub hooks: Option<Vec<HookOffer>>,
     /// The channel for replies and closings.
@@ -126,7 +126,7 @@ impl SessionHandle {
     /// Joins the session.
     ///
     /// # Errors
-    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_tools`, `invalid_hooks`.
+    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_hooks`.
     pub async fn attach(&self, attach: Attach) -> Result<Result<Attached, ErrorBody>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Attach(attach, answer)).await?;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{Snapshot, check_offers},
+        agent_loop::{Snapshot, Tools, check_offers},
         hook::check_hooks,
         session::fingerprint::fingerprint,
     },
@@ -300,7 +300,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
         return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message));
     }
     let role = open.role.unwrap_or(SessionRole::Owner);
-    check_opening(&open, role)?;
+    let tools = check_opening(&open, role)?;
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     for _ in 0..2 {
@@ -313,7 +313,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             role,
             takeover: open.takeover.unwrap_or(false),
             client_id: connection.client_id.clone(),
-            tools: open.tools.clone(),
+            tools: tools.clone(),
             hooks: open.hooks.clone(),
             outgoing: connection.outgoing.clone(),
             resume: resume.map(left_off),
@@ -346,8 +346,8 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
     Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
 }
 
-/// Validates the command itself, before a session is created or opened for it.
-fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody> {
+/// Validates the command itself, before a session is created or opened for it. Returns the tools that it offers.
+fn check_opening(open: &OpenSession, role: SessionRole) -> Result<Option<Tools>, ErrorBody> {
     if open.session_id.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
         let message = "name the session: a new one has nothing to observe or resume";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
@@ -358,13 +358,11 @@ fn check_opening(open: &OpenSession, role: SessionRole) -> Result<(), ErrorBody>
             return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
         }
     }
-    if let Some(tools) = &open.tools {
-        check_offers(tools.clone())?;
+    let tools = open.tools.clone().map(check_offers).transpose()?;
+    if let Some(hooks) = &open.hooks {
+        check_hooks(hooks.clone())?;
     }
-    match &open.hooks {
-        Some(hooks) => check_hooks(hooks.clone()).map(drop),
-        None => Ok(()),
-    }
+    Ok(tools)
 }
 
 fn left_off(resume: &Resume) -> LeftOff {

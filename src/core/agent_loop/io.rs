@@ -1,5 +1,6 @@
 //! What the loop is told, and what it wants done.
 
+use super::Tools;
 use crate::{
     context::counter::Report,
     hook::{HookFault, HookPlace},
@@ -94,6 +95,8 @@ pub enum Input {
         /// Only that whose client was away.
         only_away: bool,
     },
+    /// The owner's client offers these tools as it opens the session, in place of those that were offered before.
+    ToolsOffered(Tools),
     /// Time has passed: a deadline may be over.
     Tick,
     /// The server will stop, or the session is damaged: finish the running turn, begin no other. What waits in the

@@ -193,6 +193,7 @@ impl AgentLoop {
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
             (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
+            (_, Input::ToolsOffered(tools)) => self.ws.offer_tools(tools),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {

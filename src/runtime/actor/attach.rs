@@ -4,7 +4,7 @@
 use super::{Actor, End};
 use crate::{
     core::{
-        agent_loop::{Input, Origin, check_offers},
+        agent_loop::{Input, Origin, Tools},
         hook::check_hooks,
     },
     runtime::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, EntryId, ErrorBody, ErrorCode,
-    command::{Command, RegisterTools, SessionRole},
+    command::{Command, SessionRole},
 };
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -64,18 +64,11 @@ impl Actor {
                 if !(attach.takeover || same_client) {
                     return Ok(Err(owned_error()));
                 }
-                taken_over = (!same_client).then_some(Vec::new());
+                taken_over = (!same_client).then(Tools::default);
             }
         }
-        if let Some(tools) = &attach.tools {
-            if attach.role != SessionRole::Owner {
-                return Ok(Err(
-                    ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer tools").with_field("tools")
-                ));
-            }
-            if let Err(error) = check_offers(tools.clone()) {
-                return Ok(Err(error));
-            }
+        if attach.tools.is_some() && attach.role != SessionRole::Owner {
+            return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer tools").with_field("tools")));
         }
         if let Some(hooks) = &attach.hooks {
             if attach.role != SessionRole::Owner {
@@ -97,7 +90,7 @@ impl Actor {
         }
         // The tools of a client that was taken over from went with it.
         if let Some(tools) = attach.tools.or(taken_over) {
-            self.tell_of_coming(attach.origin, Command::RegisterTools(RegisterTools { tools })).await?;
+            self.tell(Input::ToolsOffered(tools), None).await?;
         }
         if attach.role == SessionRole::Owner {
             let client = Client { origin: attach.origin, client_id: attach.client_id };

@@ -3,7 +3,7 @@
 use super::{PAGE, Server, Wish};
 use crate::view::View;
 use reseed::{
-    core::agent_loop::{Origin, Snapshot},
+    core::agent_loop::{Origin, Snapshot, check_offers},
     runtime::{Attach, Attached, LeftOff, Outgoing, SessionHandle},
     store::{EntryQuery, SessionStore},
 };
@@ -51,7 +51,7 @@ pub(super) async fn join(
             role: wish.role,
             takeover: wish.takeover,
             client_id: client_id.clone(),
-            tools: wish.tools.clone(),
+            tools: wish.tools.clone().map(check_offers).transpose()?,
             hooks: wish.hooks.clone(),
             outgoing: outgoing.clone(),
             resume: resume.clone(),

@@ -33,6 +33,7 @@ impl AgentLoop {
                 orders || is_near()
             }
             Input::Seeded | Input::Recovered | Input::Go => self.compaction.carried.ordered.is_some() || is_near(),
+            Input::ToolsOffered(_) => is_near(),
             Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } => false,
             Input::Hold(_) | Input::Stop(_) => false,
         }

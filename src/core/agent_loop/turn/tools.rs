@@ -75,6 +75,13 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
     Ok(Tools { offers: Arc::new(checked), definitions: Arc::new(definitions) })
 }
 
+impl PartialEq for Tools {
+    /// Compares the offers: what checks arguments is made from them.
+    fn eq(&self, other: &Self) -> bool {
+        self.offers.iter().map(|offer| &offer.offer).eq(other.offers.iter().map(|offer| &offer.offer))
+    }
+}
+
 impl Tools {
     /// The tools as the model is told of them.
     #[must_use]
@@ -220,15 +227,20 @@ impl Workspace {
     pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
         match check_offers(offers) {
             Ok(tools) => {
-                if tools.definitions() != self.prompt.carried.tools.definitions() {
-                    self.prompt.carried.receipts.because(Cause::Tools);
-                }
-                self.prompt.carried.tools = tools;
-                self.refresh_fixed();
+                self.offer_tools(tools);
                 self.reply(caller, done(None));
             }
             Err(error) => self.reply(caller, Reply::Error(error)),
         }
+    }
+
+    /// Offers these tools to the model from now on, in place of those before.
+    pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
+        if tools.definitions() != self.prompt.carried.tools.definitions() {
+            self.prompt.carried.receipts.because(Cause::Tools);
+        }
+        self.prompt.carried.tools = tools;
+        self.refresh_fixed();
     }
 
     /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
