@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::{RwLock, RwLockWriteGuard};
 
 /// The point at which an append fails. The caller gets [`Error::Unknown`] either way and cannot tell which it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +20,13 @@ pub enum Fault {
     After,
 }
 
-/// Wraps a store and fails chosen appends, for tests.
+/// Wraps a store, and fails or holds chosen appends, for tests.
 #[derive(Debug)]
 pub struct Faulty<S> {
     inner: S,
     plan: Mutex<Plan>,
+    /// Appends pass while nobody holds them.
+    passage: RwLock<()>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +41,7 @@ struct Plan {
 impl<S: SessionStore> Faulty<S> {
     /// Wraps a store, without any fault yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, plan: Mutex::default() }
+        Self { inner, plan: Mutex::default(), passage: RwLock::default() }
     }
 
     /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions count together.
@@ -54,6 +57,11 @@ impl<S: SessionStore> Faulty<S> {
         let at = plan.appends + nth;
         plan.faults.insert(at, fault);
         plan.deaths.insert(at);
+    }
+
+    /// Waits for the appends under way, and lets no other start until the guard is dropped.
+    pub async fn hold_appends(&self) -> RwLockWriteGuard<'_, ()> {
+        self.passage.write().await
     }
 
     /// Returns the number of appends started, failed ones included.
@@ -96,6 +104,7 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(async move {
+            let _passes = self.passage.read().await;
             let Some((fault, dies)) = self.next_fault() else {
                 return self.inner.append(lease, first_seq, append).await;
             };

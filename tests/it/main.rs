@@ -5,6 +5,7 @@ mod bad_input;
 mod branches;
 mod cache;
 mod chat;
+mod commands;
 mod compaction;
 mod conversation;
 mod cost;

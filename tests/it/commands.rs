@@ -1,0 +1,358 @@
+//! The table of commands and what the server does: where each command is carried out, who may send it, which are done
+//! once by their `id`. Every test goes through all rows of the table.
+
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{facts, summary, text_of, words},
+};
+use reseed::{
+    clock::SystemClock,
+    core::{
+        agent_loop::{Deployment, Origin},
+        context::windows::Windows,
+        model::{ModelRequest, Purpose},
+    },
+    hooks::Hooks,
+    provider::scripted::{Gate, Reply, Scripted},
+    runtime::{Attach, Outgoing, Registry, RegistryOptions, handle::REPLIES_MAX},
+    store::{SessionStore, faulty::Faulty, memory::MemoryStore},
+};
+use reseed_protocol::{
+    ErrorCode, Part,
+    command::{Command, Does, Scope, Sender, SessionRole, Spec},
+    frame::parse_v2,
+    reply,
+};
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// The time until a session without connections ends its turn; no test reaches it.
+const DETACHED_TURN: Duration = Duration::from_secs(600);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// The payload of a command's example.
+fn example(name: &str) -> Value {
+    let file = root().join(format!("protocol/examples/v2/commands/{name}.json"));
+    let mut frame: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let payload = frame["payload"].take();
+    if payload.is_null() { json!({}) } else { payload }
+}
+
+/// The same for the session that is open: without a `sessionId` where the command can do without.
+fn example_of_open_session(name: &str) -> Value {
+    let mut payload = example(name);
+    if payload.as_object_mut().unwrap().remove("sessionId").is_some() {
+        let text = json!({ "id": "an-id-of-16-chars", "type": name, "payload": payload }).to_string();
+        if parse_v2(&text).is_err() {
+            return example(name);
+        }
+    }
+    payload
+}
+
+async fn connect(server: &Server, payload: Value) -> Client {
+    let mut client = Client::v2(&server.ws()).await;
+    let opened = client.ask("open_session", payload).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    client
+}
+
+#[tokio::test]
+async fn a_session_carries_out_its_own_commands_and_no_others() {
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let server = Server::over(Scripted::answering(|_| Reply::text("Noted.")), store.clone(), &[]).await;
+    for Spec { name, scope, .. } in Command::TABLE {
+        let mut client = connect(&server, json!({})).await;
+        // The session is busy with the append of the input, so it takes no command until the store goes on.
+        let held = store.hold_appends().await;
+        client.send("user_input", json!({ "input": "hello" })).await;
+        let id = client.send(name, example_of_open_session(name)).await;
+        let reply = |frame: &Value| frame["id"] == id.as_str();
+        if *scope == Scope::Session {
+            client.ask("ping", json!({})).await;
+            assert!(!client.seen.iter().any(reply), "`{name}` was answered without the session");
+            drop(held);
+            let reply = client.until(reply).await;
+            assert_ne!(reply["payload"]["code"], "not_supported", "`{name}`: {reply}");
+        } else {
+            client.until(reply).await;
+            drop(held);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_commands_of_the_server_read_the_store() {
+    let store = Arc::new(MemoryStore::new());
+    let server = Server::over(Scripted::new(), store.clone(), &[]).await;
+    let mut clients = Vec::new();
+    for spec in Command::TABLE.iter().filter(|spec| spec.scope != Scope::Session) {
+        clients.push((spec, connect(&server, json!({})).await));
+    }
+    store.close().await.unwrap();
+    for (spec, mut client) in clients {
+        let reply = client.ask(spec.name, example_of_open_session(spec.name)).await;
+        let failed = reply["payload"]["code"] == "store_failed";
+        assert_eq!(failed, spec.scope == Scope::Server, "`{}`: {reply}", spec.name);
+    }
+}
+
+#[tokio::test]
+async fn observers_are_refused_what_the_table_does_not_leave_to_anyone() {
+    let server = Server::start(Scripted::answering(|_| Reply::text("Noted.")), &[]).await;
+    let (mut owner, opened) = Client::v2_session(&server.ws()).await;
+    owner.turn("hello").await;
+    for Spec { name, sender, .. } in Command::TABLE {
+        let observe = json!({ "sessionId": opened["sessionId"], "role": "observer" });
+        let mut observer = connect(&server, observe).await;
+        let reply = observer.ask(name, example(name)).await;
+        let refused = reply["payload"]["code"] == "read_only";
+        assert_eq!(refused, *sender != Sender::Anyone, "`{name}`: {reply}");
+    }
+    assert_eq!(owner.turn("still there?").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_session_refuses_its_owners_commands_from_another_connection() {
+    let deployment =
+        Deployment { model: "test".into(), windows: Windows::new(Some(8_000), Vec::new()), ..Deployment::default() };
+    let registry = Registry::new(RegistryOptions {
+        store: Arc::new(MemoryStore::new()),
+        provider: Arc::new(Scripted::answering(|_| Reply::text("Noted."))),
+        clock: Arc::new(SystemClock),
+        hooks: Hooks::default(),
+        deployment,
+        sessions_open_max: 8,
+        detached_turn: DETACHED_TURN,
+    });
+    let handle = registry.create("").await.unwrap();
+    let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
+    let attach = Attach {
+        origin: Origin(1),
+        role: SessionRole::Owner,
+        takeover: false,
+        client_id: None,
+        tools: None,
+        hooks: None,
+        outgoing: outgoing.clone(),
+        resume: None,
+    };
+    let _attached = handle.attach(attach).await.unwrap().unwrap();
+    for spec in Command::TABLE {
+        let frame = json!({ "type": spec.name, "payload": example_of_open_session(spec.name) });
+        let command: Command = serde_json::from_value(frame).unwrap();
+        let id = format!("command-of-another-{}", spec.name).parse().unwrap();
+        handle.command(Origin(2), id, command, outgoing.clone()).await.unwrap();
+        let Some(Outgoing::Reply(_, reply)) = incoming.recv().await else { panic!("`{}` has a reply", spec.name) };
+        let code = match *reply {
+            reply::Reply::Error(error) => Some(error.code),
+            _ => None,
+        };
+        assert_eq!(code == Some(ErrorCode::ReadOnly), spec.sender == Sender::Owner, "`{}`: {code:?}", spec.name);
+        let is_of_sessions = !matches!(code, Some(ErrorCode::NotSupported | ErrorCode::ReadOnly));
+        assert!(spec.sender == Sender::Owner || is_of_sessions == (spec.scope == Scope::Session), "`{}`", spec.name);
+    }
+    registry.stop(Duration::ZERO).await;
+}
+
+#[test]
+fn writing_commands_need_a_long_id_and_others_do_not() {
+    for spec in Command::TABLE {
+        let text = json!({ "id": "1", "type": spec.name, "payload": example(spec.name) }).to_string();
+        let refused = match parse_v2(&text) {
+            Ok(_) => false,
+            Err(refused) => {
+                assert_eq!(refused.error.code, ErrorCode::InvalidId, "`{}`", spec.name);
+                true
+            }
+        };
+        assert_eq!(refused, spec.does.writes(), "`{}`", spec.name);
+    }
+}
+
+/// A session in which a command can be done.
+struct Scene {
+    client: Client,
+    session: String,
+    /// Holds summaries, and the answer to "hold".
+    gate: Gate,
+}
+
+impl Scene {
+    async fn new(server: &Server, gate: &Mutex<Gate>) -> Self {
+        let fresh = Gate::new();
+        *gate.lock().unwrap() = fresh.clone();
+        let mut client = Client::v2(&server.ws()).await;
+        let tools = example("register_tools")["tools"].clone();
+        let opened = client.ask("open_session", json!({ "tools": tools })).await;
+        let session = opened["payload"]["sessionId"].as_str().unwrap().to_owned();
+        let mut scene = Self { client, session, gate: fresh };
+        for number in 0..3 {
+            let finished = scene.client.turn(&format!("FACT {number}: {}", words(number, 200))).await;
+            assert_eq!(finished["status"], "completed", "{finished}");
+        }
+        scene
+    }
+
+    async fn ok(&mut self, name: &str, payload: Value) -> Value {
+        let reply = self.client.ask(name, payload).await;
+        assert_eq!(reply["type"], "ok", "{name}: {reply}");
+        reply["payload"].clone()
+    }
+
+    /// Begins a turn that waits for the model.
+    async fn hold(&mut self) {
+        let accepted = self.client.ask("user_input", json!({ "input": "hold" })).await;
+        assert_eq!(accepted["payload"]["queued"], false, "{accepted}");
+    }
+
+    /// The payload with which a command is done, after what it needs was brought about. Most commands need an entry at
+    /// most, and are done with their example.
+    async fn prepare(&mut self, name: &str) -> Value {
+        let entries = self.client.ask("get_entries", json!({})).await["payload"]["items"].clone();
+        let entry = entries[0]["entryId"].clone();
+        match name {
+            "edit_queue" => {
+                self.hold().await;
+                let waiting = self.client.send("user_input", json!({ "input": "and then?" })).await;
+                self.client.until(|frame| frame["id"] == waiting.as_str()).await;
+                json!({ "remove": [waiting] })
+            }
+            "cancel_turn" => {
+                self.hold().await;
+                json!({})
+            }
+            "retry_turn" => {
+                self.hold().await;
+                self.ok("cancel_turn", json!({})).await;
+                self.client.event("turn_finished").await;
+                json!({})
+            }
+            "tool_result" => {
+                self.client.ask("user_input", json!({ "input": "use the tool" })).await;
+                let call = self.client.event("tool_call").await["payload"]["callId"].clone();
+                json!({ "callId": call, "output": "done" })
+            }
+            "cancel_compaction" => {
+                self.ok("manual_compact", json!({})).await;
+                json!({})
+            }
+            "undo_compaction" => {
+                self.gate.open();
+                self.ok("manual_compact", json!({})).await;
+                self.client.event("context_compacted").await;
+                json!({})
+            }
+            "preview_compact" => {
+                self.gate.open();
+                json!({})
+            }
+            "unpin_entry" => {
+                self.ok("pin_entry", json!({ "entryId": entry })).await;
+                json!({ "entryId": entry })
+            }
+            _ => {
+                let mut payload = example_of_open_session(name);
+                if payload.get("entryId").is_some() {
+                    payload["entryId"] = entry;
+                }
+                payload
+            }
+        }
+    }
+}
+
+fn script(gate: Arc<Mutex<Gate>>) -> impl FnMut(&ModelRequest) -> Reply + Send {
+    move |request| {
+        let last = request.messages().last().and_then(|last| last.message.content.last().cloned());
+        let gate = gate.lock().unwrap().clone();
+        match (request.purpose, last) {
+            (Purpose::Summary, _) => Reply::text(summary(&facts(&text_of(request)))).held_by(&gate),
+            (_, Some(Part::Text { text })) if text == "hold" => Reply::text("At last.").held_by(&gate),
+            (_, Some(Part::Text { text })) if text == "use the tool" => {
+                let tool = request.envelope.tools[0].name.clone();
+                let arguments = r#"{"place":"Heligoland"}"#.to_owned();
+                Reply::parts(vec![Part::ToolCall { call_id: "call".parse().unwrap(), name: tool, arguments }])
+            }
+            _ => Reply::text("Noted."),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
+    let gate = Arc::new(Mutex::new(Gate::new()));
+    let model = Scripted::answering(script(gate.clone()));
+    let store = Arc::new(MemoryStore::new());
+    let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual")];
+    let server = Server::over(model, store.clone(), &settings).await;
+    for spec in Command::TABLE {
+        let name = spec.name;
+        let mut scene = Scene::new(&server, &gate).await;
+        let payload = scene.prepare(name).await;
+        let id = scene.client.send(name, payload.clone()).await;
+        let first = scene.client.until(|frame| frame["id"] == id.as_str()).await;
+        if spec.does.writes() && name != "approval_response" {
+            assert_eq!(first["type"], spec.reply, "`{name}`: {first}");
+        }
+        let mark = store.command(&scene.session.parse().unwrap(), &id).await.unwrap();
+        // Approvals do not exist yet: the command is always refused, and a refusal is not remembered.
+        let is_done_once = spec.does.writes() && name != "approval_response";
+        assert_eq!(mark.is_some(), is_done_once, "`{name}`: {first}");
+
+        scene.client.send_as(&id, name, payload).await;
+        let again = scene.client.until(|frame| frame["id"] == id.as_str()).await;
+        assert_eq!(again["payload"]["duplicate"] == true, is_done_once, "`{name}`: {again}");
+        if is_done_once {
+            let mut plain = again.clone();
+            plain["payload"].as_object_mut().unwrap().remove("duplicate");
+            assert_eq!(plain, first, "`{name}`");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_only_previews_is_made_once_while_its_copies_wait() {
+    let gate = Arc::new(Mutex::new(Gate::new()));
+    let model = Scripted::answering(script(gate.clone()));
+    let server = Server::start(model, &[("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual")]).await;
+    for spec in Command::TABLE.iter().filter(|spec| spec.does == Does::Previews) {
+        let mut scene = Scene::new(&server, &gate).await;
+        let id = scene.client.send(spec.name, json!({})).await;
+        scene.client.send_as(&id, spec.name, json!({})).await;
+        scene.client.ask("ping", json!({})).await;
+        scene.gate.open();
+        let reply = |frame: &Value| frame["id"] == id.as_str();
+        let first = scene.client.until(reply).await;
+        assert_eq!(first["type"], spec.reply, "{first}");
+        assert_eq!(scene.client.until(reply).await, first);
+    }
+}
+
+/// The page has the list of writing commands as a module of its own. `UPDATE=1` writes it.
+#[test]
+fn the_page_knows_the_commands_that_write() {
+    let mut module = "/**\n * The commands that change something. The server does each once by its id, so they may be sent again.\n \
+                      *\n * Written from the table of commands by `UPDATE=1 cargo test --test it commands`. Do not edit.\n */\n\n\
+                      export const WRITING_COMMANDS = new Set([\n"
+        .to_owned();
+    for spec in Command::TABLE.iter().filter(|spec| spec.does.writes()) {
+        module.push_str(&format!("  \"{}\",\n", spec.name));
+    }
+    module.push_str("]);\n");
+    let file = root().join("src/server/web/writing-commands.js");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, &module).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(committed == module, "{} is out of date: run UPDATE=1 cargo test --test it commands", file.display());
+}
