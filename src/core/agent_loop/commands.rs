@@ -10,7 +10,8 @@ use crate::{
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Message, Role, StopReason,
     command::{
-        CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, SetContextStrategy, SetOptions,
+        CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, Routed, SessionCommand,
+        SetContextStrategy, SetOptions,
     },
     event::TurnStatus,
     reply::{Accepted, Reply},
@@ -46,76 +47,70 @@ impl AgentLoop {
             Ok(Some(command)) => command,
             Err(error) => return self.ws.reply(&caller, Reply::Error(error)),
         };
+        let name = command.name();
+        let Routed::Session(command) = command.route() else {
+            let error = ErrorBody::new(ErrorCode::NotSupported, format!("`{name}` is not carried out by a session"));
+            return self.ws.reply(&caller, Reply::Error(error));
+        };
         let refused = match command {
-            Command::UserInput(input) => self.on_user_input(&caller, input, place),
-            Command::EditQueue(edit) => self.on_edit_queue(&caller, edit),
-            Command::Navigate(navigate) => self.on_navigate(&caller, navigate, place),
-            Command::SetLabel(set) => self.ws.on_set_label(&caller, set),
-            Command::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
-            Command::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
-            Command::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
-            Command::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
-            Command::ManualCompact(compact) => self.on_manual_compact(&caller, compact, place),
-            Command::PreviewCompact(preview) => self.on_preview_compact(&caller, preview, place),
-            Command::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
-            Command::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
-            Command::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
-            Command::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
-            Command::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
-            Command::SetModel(set) => self.on_set_model(&caller, set),
-            Command::SetOptions(set) => self.ws.on_set_options(&caller, &set),
-            Command::SetInstructions(set)
+            SessionCommand::UserInput(input) => self.on_user_input(&caller, input, place),
+            SessionCommand::EditQueue(edit) => self.on_edit_queue(&caller, edit),
+            SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, place),
+            SessionCommand::SetLabel(set) => self.ws.on_set_label(&caller, set),
+            SessionCommand::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
+            SessionCommand::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
+            SessionCommand::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
+            SessionCommand::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
+            SessionCommand::ManualCompact(compact) => self.on_manual_compact(&caller, compact, place),
+            SessionCommand::PreviewCompact(preview) => self.on_preview_compact(&caller, preview, place),
+            SessionCommand::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
+            SessionCommand::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
+            SessionCommand::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
+            SessionCommand::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
+            SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
+            SessionCommand::SetModel(set) => self.on_set_model(&caller, set),
+            SessionCommand::SetOptions(set) => self.ws.on_set_options(&caller, &set),
+            SessionCommand::SetInstructions(set)
                 if self.ws.prompt.counter.system(&set.instructions) > self.ws.window_tokens() / 2 =>
             {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }
-            Command::SetInstructions(set) => {
+            SessionCommand::SetInstructions(set) => {
                 let mut settings = self.ws.session.state.settings.clone();
                 settings.instructions = Some(set.instructions);
                 self.ws.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
                 self.ws.refresh_fixed();
                 Ok(())
             }
-            Command::RenameSession(rename) => self.ws.on_rename(&caller, &rename.name),
-            Command::GetContextInfo(_) => {
+            SessionCommand::RenameSession(rename) => self.ws.on_rename(&caller, &rename.name),
+            SessionCommand::GetContextInfo(_) => {
                 let info = Box::new(self.compaction.context_info(&self.ws));
                 self.ws.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
-            Command::GetContext(get) => self.next_request(&get).map(|context| {
+            SessionCommand::GetContext(get) => self.next_request(&get).map(|context| {
                 self.ws.reply(&caller, Reply::Context(Box::new(context)));
             }),
-            Command::RegisterTools(register) => {
+            SessionCommand::RegisterTools(register) => {
                 self.ws.on_register_tools(&caller, register.tools);
                 Ok(())
             }
-            Command::RegisterHooks(register) => self.hooks.on_register_hooks(&mut self.ws, &caller, register.hooks),
-            Command::HookResult(result) => self.on_hook_result(&caller, *result),
-            Command::ToolResult(result) => {
+            SessionCommand::RegisterHooks(register) => {
+                self.hooks.on_register_hooks(&mut self.ws, &caller, register.hooks)
+            }
+            SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
+            SessionCommand::ToolResult(result) => {
                 self.on_tool_result(&caller, result);
                 Ok(())
             }
-            Command::CallProgress(progress) => {
+            SessionCommand::CallProgress(progress) => {
                 self.on_call_progress(&caller, progress);
                 Ok(())
             }
-            Command::ApprovalResponse(_) => {
+            SessionCommand::ApprovalResponse(_) => {
                 Err(ErrorBody::new(ErrorCode::NoPendingApproval, "no approval waits for an answer"))
             }
-            // Answered by the socket or the store before they get here.
-            Command::Hello(_)
-            | Command::OpenSession(_)
-            | Command::CloseSession(_)
-            | Command::ListSessions(_)
-            | Command::DeleteSession(_)
-            | Command::GetEntries(_)
-            | Command::ForkSession(_)
-            | Command::GetTree(_)
-            | Command::Ping(_) => Err(ErrorBody::new(
-                ErrorCode::NotSupported,
-                format!("`{}` is not a session's business", command.name()),
-            )),
         };
         if let Err(error) = refused {
             self.ws.reply(&caller, Reply::Error(error));
