@@ -82,7 +82,8 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
             assert!(!client.seen.iter().any(reply), "`{name}` was answered without the session");
             drop(held);
             let reply = client.until(reply).await;
-            assert_ne!(reply["payload"]["code"], "not_supported", "`{name}`: {reply}");
+            let code = reply["payload"].get("code").and_then(Value::as_str);
+            assert!(code != Some("not_supported"), "`{name}`: {reply}");
         } else {
             client.until(reply).await;
             drop(held);
