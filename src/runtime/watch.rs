@@ -1,7 +1,7 @@
 //! Watches of the session list: reports changes to watchers.
 //!
 //! A change is the item that a list would show now; only the newest of each session waits. So a watcher costs at most
-//! [`CHANGES_MAX`] items however slowly it reads. One that falls further behind has missed some, and is told so. If
+//! `CHANGES_MAX` items however slowly it reads. One that falls further behind has missed some, and is told so. If
 //! nobody watches, a change costs one atomic read.
 
 use super::measure::LastCompaction;

@@ -5,7 +5,7 @@
 //! - it streams word by word at a readable pace; dropping the future stops it
 //! - it refuses a request that leaves no token for an answer, and ends an answer that would exceed the window or the
 //!   output limit with [`StopReason::Length`]
-//! - it counts its own tokens ([`count`]) and reports them as usage
+//! - it counts its own tokens (`count`) and reports them as usage
 //! - asked for a summary, it makes one by extraction
 
 mod count;

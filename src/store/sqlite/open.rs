@@ -105,7 +105,7 @@ pub struct Options {
 pub struct Vfs {
     /// Its name.
     pub name: String,
-    /// Does what [`settle_log`] does to files of the operating system.
+    /// Does what `settle_log` does to files of the operating system.
     pub settle_log: Box<dyn Fn() -> io::Result<()>>,
 }
 
