@@ -43,7 +43,7 @@ impl AgentLoop {
         let mut records = Vec::new();
         if set.model != self.ws.session.state.model {
             settings.learned_window_tokens = None;
-            self.compaction.carried.seen = super::compaction::Seen::default();
+            self.compaction.forget_window();
             let change = ModelChange { provider: None, model: set.model.clone() };
             records.push(self.ws.record(caller, EntryData::ModelChange(change)));
         }

@@ -209,7 +209,8 @@ impl AgentLoop {
         };
         if is_meant {
             self.ws.remember(caller);
-            self.compaction.carried.guards.declined(self.compaction.context_info(&self.ws).token_count);
+            let tokens = self.compaction.context_info(&self.ws).token_count;
+            self.compaction.declined(tokens);
             self.drop_held(cancelled());
             return Ok(());
         }
@@ -222,7 +223,7 @@ impl AgentLoop {
         }
         self.ws.remember(caller);
         let tokens = self.compaction.context_info(&self.ws).token_count;
-        self.compaction.carried.guards.declined(tokens);
+        self.compaction.declined(tokens);
         match self.ws.stage.get() {
             Stage::Compacting => {
                 self.ws.stage.enter(Stage::Idle);
@@ -254,7 +255,7 @@ impl AgentLoop {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
-        self.compaction.carried.guards.reset();
+        self.compaction.forget_guards();
         self.void_running("another strategy was chosen");
         self.ws.reseed_soon();
         Ok(())

@@ -150,7 +150,7 @@ impl AgentLoop {
             prompt,
             roster,
             turn: self.turn.carried,
-            compaction: self.compaction.carried,
+            compaction: self.compaction.into_carried(),
             hooks: self.hooks.into_carried(),
         }
     }
@@ -269,7 +269,7 @@ impl AgentLoop {
     /// Whether nothing is running and nothing waits: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_busy() && self.compaction.running.is_none() && self.hooks.chains.is_empty()
+        !self.is_busy() && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
     /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
@@ -282,12 +282,12 @@ impl AgentLoop {
     /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
     fn proceed(&mut self) {
         self.ws.stage.enter(Stage::Idle);
-        if let Some(ready) = self.compaction.ready.take()
-            && self.compaction.commit_ready(&mut self.ws, *ready)
+        if let Some(ready) = self.compaction.take_ready()
+            && self.compaction.commit_ready(&mut self.ws, ready)
         {
             return;
         }
-        if let Some(order) = self.compaction.carried.ordered.take()
+        if let Some(order) = self.compaction.take_ordered()
             && self.start_ordered(order)
         {
             return;

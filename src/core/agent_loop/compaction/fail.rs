@@ -45,7 +45,7 @@ impl AgentLoop {
         }
         self.hooks.cancel_compaction_hooks(&mut self.ws);
         if let Some(Running { request, job, use_, background, waited_since, source, .. }) =
-            self.compaction.running.take()
+            self.compaction.work.take_running()
         {
             self.ws.out.push(Effect::CancelModel(request));
             match use_ {
@@ -60,7 +60,7 @@ impl AgentLoop {
             }
             return Some(job.order.trigger);
         }
-        let ready = self.compaction.ready.take()?;
+        let ready = self.compaction.work.take_ready()?;
         if error.code == ErrorCode::CompactionVoid && self.ws.is_held(&ready.basis.order.job_id) {
             // It stays held, and may be committed yet; whether it still can, `check_held` says.
             return Some(ready.basis.order.trigger);
@@ -116,7 +116,7 @@ impl Compactor {
 
     /// A client takes its order back before it was begun.
     pub(in crate::agent_loop) fn cancel_ordered(&mut self, ws: &mut Workspace) {
-        if let Some(order) = self.carried.ordered.take() {
+        if let Some(order) = self.work.take_ordered() {
             self.compaction_failed(ws, &order, Spent::default(), cancelled());
         }
     }

@@ -189,7 +189,7 @@ impl AgentLoop {
     /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
     pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ws.session.state.held.clone() else { return };
-        let ordered = self.compaction.ready.take_if(|ready| ready.basis.order.job_id == held.job_id);
+        let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
         match (ordered, self.ws.session.held.clone()) {
             (Some(ready), _) => {
                 let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
@@ -198,7 +198,7 @@ impl AgentLoop {
             (None, Some(held)) => self.compaction.tell_dropped(&mut self.ws, &held, error.clone()),
             (None, None) => self.compaction.tell_unreadable(&mut self.ws, held.job_id, error.clone()),
         }
-        let Some(running) = self.compaction.running.as_ref().filter(|running| running.source == Source::Held) else {
+        let Some(running) = self.compaction.work.running().filter(|running| running.source == Source::Held) else {
             return;
         };
         let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));

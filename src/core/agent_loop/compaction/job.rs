@@ -103,24 +103,21 @@ impl AgentLoop {
 
     /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
     pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
-        match (self.navigation.job_id(), &self.compaction.running, &self.compaction.carried.ordered) {
+        match (self.navigation.job_id(), self.compaction.work.running(), self.compaction.work.ordered()) {
             (Some(job_id), ..) => Some(job_id),
             (_, Some(running), _) => Some(&running.job.order.job_id),
             (_, None, Some(order)) => Some(&order.job_id),
-            (_, None, None) => self.compaction.ready.as_ref().map(|ready| &ready.basis.order.job_id),
+            (_, None, None) => self.compaction.work.ready().map(|ready| &ready.basis.order.job_id),
         }
     }
 
     /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
     pub(in crate::agent_loop) fn blocking_job(&self) -> Option<&JobId> {
-        let aside = self
-            .compaction
-            .running
-            .as_ref()
-            .is_some_and(|running| running.background && running.waited_since.is_none())
-            || self.compaction.running.is_none()
-                && self.compaction.carried.ordered.is_none()
-                && !self.ws.stage.is(Stage::Leaving);
+        let aside =
+            self.compaction.work.running().is_some_and(|running| running.background && running.waited_since.is_none())
+                || self.compaction.work.running().is_none()
+                    && self.compaction.work.ordered().is_none()
+                    && !self.ws.stage.is(Stage::Leaving);
         self.running_job().filter(|_| !aside)
     }
 
@@ -158,7 +155,7 @@ impl AgentLoop {
                     if !running.background && !self.ws.stage.is(Stage::Done) {
                         self.ws.stage.enter(Stage::Compacting);
                     }
-                    self.compaction.running = Some(running);
+                    self.compaction.work.run(running);
                     return Advanced::Asked;
                 }
                 Next::Offer(outcome) => match self.ws.judge(&running.job.basis(), &outcome, &before) {
@@ -183,7 +180,7 @@ impl AgentLoop {
     }
 
     pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
-        let Some(mut running) = self.compaction.running.take() else { return };
+        let Some(mut running) = self.compaction.work.take_running() else { return };
         running.job.take(answer);
         self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
@@ -202,7 +199,7 @@ impl AgentLoop {
     /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
     /// again later.
     pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
-        let Some(mut running) = self.compaction.running.take() else { return };
+        let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
                 let own = *running.job.model() == *self.ws.session.state.model;
@@ -233,7 +230,7 @@ impl AgentLoop {
         if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
             return;
         }
-        let Some(mut running) = self.compaction.running.take() else { return };
+        let Some(mut running) = self.compaction.work.take_running() else { return };
         self.ws.out.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
             self.compaction.carried.guards.failed(self.ws.now);
@@ -269,7 +266,7 @@ impl AgentLoop {
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
         if !matches!(self.ws.stage.get(), Stage::Idle | Stage::Compacting) {
-            self.compaction.ready = Some(Box::new(ready));
+            self.compaction.work.wait(ready);
             return Advanced::Made;
         }
         match self.compaction.commit(&mut self.ws, ready) {
@@ -294,7 +291,7 @@ impl AgentLoop {
 
     /// Waits for the job at work, if it will be committed.
     pub(in crate::agent_loop) fn wait_for_running(&mut self) -> bool {
-        let Some(running) = &mut self.compaction.running else { return false };
+        let Some(running) = self.compaction.work.running_mut() else { return false };
         if matches!(running.use_, Use::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;
@@ -313,19 +310,19 @@ impl Compactor {
             phase: phase.to_owned(),
             background,
         };
-        if let Some(running) = &self.running {
+        if let Some(running) = self.work.running() {
             let background = !ws.stage.is(Stage::Compacting);
             let is_shown = matches!(running.use_, Use::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
-        if let Some(ready) = &self.ready {
+        if let Some(ready) = self.work.ready() {
             return Some(of(&ready.basis.order, "ready", true));
         }
-        self.carried.ordered.as_ref().map(|order| of(order, "ordered", false))
+        self.work.ordered().map(|order| of(order, "ordered", false))
     }
 
     pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
-        self.running.as_ref().is_some_and(|running| running.request == request)
+        self.work.running().is_some_and(|running| running.request == request)
     }
 
     /// Tells the breaker what came of asking the model, wherever that happened.
@@ -361,21 +358,21 @@ impl Compactor {
 
     /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
     pub(in crate::agent_loop) fn overflowed(&mut self) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = self.work.running_mut() {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Nobody waits for the job at work any more.
     pub(in crate::agent_loop) fn wait_no_more(&mut self) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = self.work.running_mut() {
             running.waited_since = None;
         }
     }
 
     /// Somebody's input waits for the job at work.
     pub(in crate::agent_loop) fn waits_from_now(&mut self, ws: &mut Workspace) {
-        if let Some(running) = self.running.as_mut().filter(|_| ws.stage.is(Stage::Compacting)) {
+        if let Some(running) = self.work.running_mut().filter(|_| ws.stage.is(Stage::Compacting)) {
             running.waited_since.get_or_insert(ws.now);
         }
     }

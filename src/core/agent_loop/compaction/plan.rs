@@ -31,9 +31,9 @@ impl AgentLoop {
     /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
     /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
     pub(in crate::agent_loop) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
-        if self.compaction.running.is_some()
-            || self.compaction.ready.is_some()
-            || self.compaction.carried.ordered.is_some()
+        if self.compaction.work.running().is_some()
+            || self.compaction.work.ready().is_some()
+            || self.compaction.work.ordered().is_some()
             || self.ws.holding
             || self.compaction.gave_up
         {

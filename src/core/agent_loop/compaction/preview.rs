@@ -80,8 +80,7 @@ impl AgentLoop {
             self.ws.answer_job(caller, basis.order.job_id.clone());
             self.compaction.carried.guards = self.compaction.carried.guards.ordered();
             basis.order.command_id = Some(caller.id.clone());
-            self.compaction.ready =
-                Some(Box::new(Ready { basis, outcome, background: true, waited_since: None, merged: false }));
+            self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
             if self.ws.stage.is(Stage::Idle) {
                 self.ws.then(Step::Proceed);
             }
@@ -90,7 +89,7 @@ impl AgentLoop {
         self.compaction.check_worth(&self.ws, &order)?;
         self.ws.answer_job(caller, order.job_id.clone());
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
-        self.compaction.carried.ordered = Some(order);
+        self.compaction.work.order(order);
         // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
         if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
@@ -145,7 +144,7 @@ impl AgentLoop {
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done before: what it takes now is nothing.
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
-        self.compaction.ready = Some(Box::new(Ready { basis, outcome, background: false, waited_since: None, merged }));
+        self.compaction.work.wait(Ready { basis, outcome, background: false, waited_since: None, merged });
         if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
@@ -156,8 +155,7 @@ impl AgentLoop {
     /// or for hooks, inputs and tools' answers that hooks look at.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
-        let preview =
-            self.compaction.running.as_ref().and_then(crate::agent_loop::compaction::job::Running::preview_of);
+        let preview = self.compaction.work.running().and_then(crate::agent_loop::compaction::job::Running::preview_of);
         let looked_at = self.hooks.results_looked_at().chain(self.hooks.inputs_waiting()).cloned();
         self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
     }

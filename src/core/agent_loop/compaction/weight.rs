@@ -26,13 +26,13 @@ impl AgentLoop {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {
                 self.compaction.is_running(*request) || is_near()
             }
-            Input::Tick | Input::HookAnswered { .. } => self.compaction.running.is_some() || is_near(),
+            Input::Tick | Input::HookAnswered { .. } => self.compaction.work.running().is_some() || is_near(),
             Input::Command { command, .. } => {
                 let orders =
                     matches!(**command, Command::ManualCompact(_) | Command::PreviewCompact(_) | Command::Navigate(_));
                 orders || is_near()
             }
-            Input::Seeded | Input::Recovered | Input::Go => self.compaction.carried.ordered.is_some() || is_near(),
+            Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
             Input::ToolsOffered(_) => is_near(),
             Input::Cancelled { .. } | Input::HostLeft | Input::AskAgain { .. } => false,
             Input::Hold(_) | Input::Stop(_) => false,

@@ -10,16 +10,15 @@
 //! - `added`: what was added for the last request alone, to be looked at
 //! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
 //! - `roster`: who is asked, also of what was begun under hooks whose client is gone
-//! - `compaction`: a compaction that is about to be made; `navigation`: a move in the tree
+//!
+//! What hooks are asked before a compaction or a move is with those machines, in their own `hooks`.
 //!
 //! Where no hook is registered nothing of this happens: not one value is built.
 
 mod added;
 mod answer;
-mod compaction;
 mod failure;
 mod input;
-mod navigation;
 mod request;
 mod result;
 mod roster;
@@ -30,12 +29,13 @@ use crate::agent_loop::workspace::Workspace;
 pub(super) use added::Added;
 pub(super) use answer::Whole;
 pub(super) use input::{InLine, What};
-pub(super) use navigation::{BranchGiven, Wish};
+pub(super) use request::refused;
 pub(super) use result::Given;
 pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
 use self::subject::check_answer;
+use super::navigation::hooks::Wish;
 use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, stage::Stage, step::Step};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
@@ -57,9 +57,9 @@ const ERROR_CHARS_MAX: usize = 500;
 pub(super) struct Hooks {
     /// One that the turn or the session waits for, one of the compaction at work, one about an input, and one for each
     /// tool's answer that hooks look at.
-    pub(super) chains: Vec<Chain>,
+    chains: Vec<Chain>,
     /// Inputs behind the one that hooks look at, in the order in which they came.
-    pub(super) line: VecDeque<InLine>,
+    line: VecDeque<InLine>,
 }
 
 /// The questions that go from one loop to the next: those about inputs.
@@ -70,6 +70,35 @@ pub(super) struct Carried {
 }
 
 impl Hooks {
+    /// Returns true if no hook is waited for.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.chains.is_empty()
+    }
+
+    /// Returns true if hooks look at the compaction at work.
+    pub(super) fn looks_at_compaction(&self) -> bool {
+        self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)))
+    }
+
+    /// Returns the move that hooks are asked about.
+    pub(super) fn wished(&self) -> Option<&Wish> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Navigation(wish) => Some(&**wish),
+            _ => None,
+        })
+    }
+
+    /// The senders of commands that wait for hooks, and of those in line: they are answered after later ones.
+    pub(super) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
+        let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
+            Subject::Navigation(wish) => Some(&mut wish.caller),
+            Subject::Result(given) => Some(&mut given.caller),
+            Subject::Input(offered) => Some(&mut offered.caller),
+            _ => None,
+        });
+        asked.chain(self.line.iter_mut().map(|waiting| &mut waiting.caller))
+    }
+
     pub(super) fn new(carried: Carried) -> Self {
         Self { chains: carried.asked.into_iter().collect(), line: carried.line }
     }
@@ -162,7 +191,7 @@ impl AgentLoop {
     }
 
     /// Tells the hooks that only observe.
-    fn tell_hooks(&mut self, subject: &Subject) {
+    pub(super) fn tell_hooks(&mut self, subject: &Subject) {
         let (point, reason) = subject.point();
         let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
         let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();

@@ -129,11 +129,7 @@ impl AgentLoop {
         let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
         let is_read =
             |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
-        if self.compaction.carried.preview.as_ref().is_some_and(|preview| is_read(preview.basis().last_read.as_ref())) {
-            self.compaction.carried.preview = None;
-        }
-        let at_work = self.compaction.running.as_ref().map(|running| running.job.last_read());
-        if at_work.or(self.compaction.ready.as_ref().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read) {
+        if self.compaction.has_read(is_read) {
             self.void_running("a hook changed what it had read");
         }
     }
@@ -390,6 +386,6 @@ fn fault_of(refused: &patch::PatchRefused) -> HookFault {
 }
 
 /// What is wrong with an answer, as the hook's failure.
-pub(super) fn refused(error: ErrorBody) -> HookFault {
+pub(in crate::agent_loop) fn refused(error: ErrorBody) -> HookFault {
     HookFault::failed(error.message)
 }

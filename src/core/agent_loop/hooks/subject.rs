@@ -3,8 +3,8 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, stage::Stage},
-    ERROR_CHARS_MAX, Open, answer, compaction, input, navigation, request, result,
+    super::{AgentLoop, compaction::hooks as compaction, navigation::hooks as navigation, stage::Stage},
+    ERROR_CHARS_MAX, Open, answer, input, request, result,
 };
 use crate::hook::HookFault;
 use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};

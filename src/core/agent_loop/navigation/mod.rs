@@ -4,17 +4,14 @@
 //! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
 //! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
+pub(super) mod hooks;
+
+use self::hooks::{BranchGiven, Wish};
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect, RequestId,
-    annotate::check_name,
-    commands::Caller,
-    hooks::{BranchGiven, Subject, Wish},
-    prompt::session_updated,
-    stage::Stage,
-    turn::appended,
-    turn::queue::Said,
+    AgentLoop, Effect, RequestId, annotate::check_name, commands::Caller, hooks::Subject, prompt::session_updated,
+    stage::Stage, turn::appended, turn::queue::Said,
 };
 use crate::{
     context::{
@@ -316,9 +313,7 @@ impl AgentLoop {
         let waiting = leaving.filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
             Some(waiting) => Some(waiting),
-            None => Self::waiting_for_hooks(&mut self.hooks.chains)
-                .chain(self.hooks.line.iter_mut().map(|waiting| &mut waiting.caller))
-                .find(|waiting| waiting.id == caller.id),
+            None => self.hooks.callers().find(|waiting| waiting.id == caller.id),
         };
         let Some(waiting) = waiting else { return false };
         if waiting.fingerprint == caller.fingerprint {

@@ -95,14 +95,14 @@ impl AgentLoop {
     /// and not at what the next request of one would cost.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
-        self.compaction.carried.guards.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
+        self.compaction.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
     }
 
     /// What the session is doing.
     #[must_use]
     pub fn doing(&self) -> SessionState {
-        let compacts = matches!(self.ws.stage.get(), Stage::Compacting | Stage::Leaving)
-            || self.compaction.carried.ordered.is_some();
+        let compacts =
+            matches!(self.ws.stage.get(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
         match self.ws.session.state.turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
@@ -185,7 +185,7 @@ impl Compactor {
             compactions: ws.session.state.compactions,
             session_id: ws.session.id.clone(),
             leaf_id: ws.session.state.leaf.clone(),
-            breaker: self.carried.guards.breaker(ws.now, count.tokens, ws.session.state.rest_tokens),
+            breaker: self.breaker(ws, count.tokens),
             breakdown: count.breakdown,
         }
     }

@@ -482,11 +482,12 @@ impl World {
             }
         }
         let agent = &self.agent;
-        let (stage, line, queue) = (agent.ws.stage.get(), agent.hooks.line.len(), agent.ws.session.state.queue.len());
-        let (chains, running) = (agent.hooks.chains.len(), agent.compaction.running.is_some());
+        let (stage, line, queue) =
+            (agent.ws.stage.get(), agent.answers_late().len(), agent.ws.session.state.queue.len());
+        let (chains, running) = (!agent.hooks.is_quiet(), agent.compaction.is_at_work());
         assert!(
             agent.is_idle() && !self.open_turn,
-            "seed {}: it does not come to rest: {stage:?}, {chains} hooks, {line} in line, {queue} in the queue, \
+            "seed {}: it does not come to rest: {stage:?}, hooks: {chains}, {line} wait for their answer, {queue} in the queue, \
              compacting: {running}, in a turn: {}",
             self.seed,
             self.open_turn

@@ -220,8 +220,7 @@ impl World {
     }
 
     fn compact(&mut self) {
-        let preview_id: Option<JobId> =
-            self.agent.compaction.carried.preview.as_ref().map(|preview| preview.id().clone());
+        let preview_id: Option<JobId> = self.agent.compaction.preview_id().cloned();
         match self.rng.u8(..4) {
             0 => self.command(Command::PreviewCompact(PreviewCompact::default())),
             1 if preview_id.is_some() => {

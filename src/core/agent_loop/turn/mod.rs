@@ -139,7 +139,7 @@ impl AgentLoop {
                 if self.commit_held(Need::Room) {
                     return;
                 }
-                let may_wait = !turn.compacted && !self.compaction.gave_up;
+                let may_wait = !turn.compacted && !self.compaction.gave_up();
                 if may_wait && self.wait_for_room(&count) {
                     return;
                 }
@@ -152,7 +152,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
         let Counted { context, count, is_due } = counted;
         // Where what is held cannot be made again it is committed as it is.
-        if self.ws.is_held_up() || is_due && self.compaction.running.is_none() && self.commit_held(Need::Due) {
+        if self.ws.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
             return;
         }
         let window = self.ws.window_tokens();
@@ -186,16 +186,10 @@ impl AgentLoop {
         if self.ws.session.state.turn.is_none() {
             return;
         }
-        if asked.model == self.ws.session.state.model {
-            self.compaction.carried.seen.answered_tokens_max =
-                self.compaction.carried.seen.answered_tokens_max.max(asked.count.tokens);
-            // The same question in a smaller request has an answer. Once that can be chance, twice it was the size.
-            if let Some(empty) =
-                self.compaction.carried.seen.empty_tokens.take().filter(|empty| asked.count.tokens < *empty)
-                && let Some(earlier) = self.compaction.carried.seen.too_large_tokens.replace(empty)
-            {
-                self.ws.remember_window(empty.max(earlier).saturating_sub(1));
-            }
+        if asked.model == self.ws.session.state.model
+            && let Some(window_tokens) = self.compaction.answered(asked.count.tokens)
+        {
+            self.ws.remember_window(window_tokens);
         }
         self.ws.warn_of_cut(&answer, &asked.model);
         let message = self.ws.answer_message(&answer, &asked);
@@ -266,7 +260,7 @@ impl AgentLoop {
         marks: Vec<Mark>,
     ) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        self.compaction.gave_up = false;
+        self.compaction.turn_over();
         let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
         // A tool whose answer hooks look at has answered: it is not told.
         let withdrawn: Vec<PendingCall> =
@@ -342,10 +336,7 @@ impl AgentLoop {
         self.hooks.refuse_inputs(&mut self.ws, &error);
         self.ws.ending = Some(error);
         self.compaction.cancel_ordered(&mut self.ws);
-        if self.compaction.ready.as_ref().is_some_and(|ready| self.ws.is_held(&ready.basis.order.job_id)) {
-            // Whoever ordered it in the running turn finds it still held.
-            self.compaction.ready = None;
-        }
+        self.compaction.leave_held(&self.ws);
         if !self.ws.stage.is(Stage::Compacting) {
             self.cancel_running();
         }
@@ -364,9 +355,7 @@ impl AgentLoop {
             Stage::Compacting => {
                 self.ws.stage.enter(Stage::Idle);
                 // What is made in the background goes on; nobody waits for it any more.
-                if self.compaction.running.as_ref().is_some_and(|running| running.background)
-                    && status == TurnStatus::Cancelled
-                {
+                if self.compaction.is_in_background() && status == TurnStatus::Cancelled {
                     self.compaction.wait_no_more();
                 } else {
                     self.cancel_running();

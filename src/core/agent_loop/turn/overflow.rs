@@ -41,10 +41,8 @@ impl AgentLoop {
         }
         let window = self.ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
-        let suspect = fault.code == ErrorCode::UpstreamEmpty
-            && count.tokens > self.compaction.carried.seen.answered_tokens_max
-            && count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
-        self.compaction.carried.seen.empty_tokens = suspect.then_some(count.tokens);
+        let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
+        let suspect = self.compaction.failed(count.tokens, fault.code == ErrorCode::UpstreamEmpty && is_large);
         if overflow {
             self.ws.learn_window(fault, &asked, window);
         }
@@ -57,7 +55,7 @@ impl AgentLoop {
                 return;
             }
             let order = Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Overflow);
-            let leave = self.compaction.carried.guards.leave(self.ws.now, count.tokens, None, true);
+            let leave = self.compaction.leave_after_refusal(self.ws.now, count.tokens);
             let (use_, source) = (Use::Commit { background: false }, self.source_now());
             if leave != Leave::Rest
                 && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
@@ -94,7 +92,7 @@ impl Compactor {
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
-        } else if self.gave_up {
+        } else if self.gave_up() {
             "compacting it failed just before; send retry_turn to try again, or manual_compact"
         } else if ws.manager.is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"

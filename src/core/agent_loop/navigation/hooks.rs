@@ -1,16 +1,15 @@
 //! Hooks before a move in the tree.
 
-use super::super::step::Step;
-use super::{
-    super::{
-        AgentLoop, annotate::check_name, commands::Caller, compaction::instructions::check_replaced, navigation::Ask,
-    },
-    Chain, Subject,
-    compaction::check_summary,
-    request::refused,
+use crate::agent_loop::{
+    AgentLoop,
+    annotate::check_name,
+    commands::Caller,
+    compaction::{hooks::check_summary, instructions::check_replaced},
+    hooks::refused,
+    navigation::Ask,
+    step::Step,
+    workspace::Workspace,
 };
-use crate::agent_loop::hooks::Hooks;
-use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::Place};
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode,
@@ -53,7 +52,7 @@ impl Wish {
         Self { caller, navigate, place, target, label, given: None, ask: None, cancelled_by: None }
     }
 
-    pub(super) fn event(&self, agent: &AgentLoop) -> HookEvent {
+    pub(in crate::agent_loop) fn event(&self, agent: &AgentLoop) -> HookEvent {
         HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
@@ -69,7 +68,7 @@ impl Wish {
         }))
     }
 
-    pub(super) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(in crate::agent_loop) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
@@ -96,7 +95,7 @@ impl Wish {
         Ok(changed)
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
     }
 }
@@ -108,7 +107,7 @@ impl AgentLoop {
         self.ws.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
-    pub(super) fn navigate_as_wished(&mut self, wish: Wish) {
+    pub(in crate::agent_loop) fn navigate_as_wished(&mut self, wish: Wish) {
         let caller = wish.caller.clone();
         let gone = match &wish.cancelled_by {
             Some(hook) => {
@@ -122,31 +121,11 @@ impl AgentLoop {
             self.ws.then(Step::Proceed);
         }
     }
-
-    /// Commands that wait for hooks: they are answered after later ones.
-    pub(in crate::agent_loop) fn waiting_for_hooks(chains: &mut [Chain]) -> impl Iterator<Item = &mut Caller> {
-        chains.iter_mut().filter_map(|chain| match &mut chain.subject {
-            Subject::Navigation(wish) => Some(&mut wish.caller),
-            Subject::Result(given) => Some(&mut given.caller),
-            Subject::Input(offered) => Some(&mut offered.caller),
-            _ => None,
-        })
-    }
-}
-
-impl Hooks {
-    /// The move that hooks are asked about.
-    pub(in crate::agent_loop) fn wished(&self) -> Option<&Wish> {
-        self.chains.iter().find_map(|chain| match &chain.subject {
-            Subject::Navigation(wish) => Some(&**wish),
-            _ => None,
-        })
-    }
 }
 
 impl Workspace {
     /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
-    pub(super) fn stay_here(&mut self, wish: &Wish) {
+    pub(in crate::agent_loop) fn stay_here(&mut self, wish: &Wish) {
         let message = "the hooks before the move were not waited for; the session stands where it stood";
         self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }

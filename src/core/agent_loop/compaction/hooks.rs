@@ -1,20 +1,18 @@
 //! Hooks before a compaction: not at all, another summary, another model.
 
-use super::super::step::Step;
 use super::{
-    super::{
-        AgentLoop,
-        compaction::held::Source,
-        compaction::instructions::check_replaced,
-        compaction::job::{Running, Use},
-        stage::Stage,
-    },
-    Subject,
-    request::refused,
+    Compactor,
+    held::Source,
+    instructions::check_replaced,
+    job::{Running, Use},
 };
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::hooks::Hooks;
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
+    AgentLoop,
+    hooks::{Hooks, Subject, refused},
+    stage::Stage,
+    step::Step,
+    workspace::Workspace,
+};
 use crate::{
     context::{
         compaction::{Given, Wishes},
@@ -66,13 +64,13 @@ impl Decision {
         Ok(changed)
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
     }
 }
 
 /// Whether a hook's summary, with what comes with it, has a form and a size that can be kept.
-pub(super) fn check_summary(
+pub(in crate::agent_loop) fn check_summary(
     summary: Option<&str>,
     details: Option<&serde_json::Value>,
     instructions: Option<&str>,
@@ -95,8 +93,8 @@ pub(super) fn check_summary(
 
 impl AgentLoop {
     /// The hooks before a compaction were asked: it begins as they wish.
-    pub(super) fn compaction_decided(&mut self, decision: Decision) {
-        let Some(mut running) = self.compaction.running.take() else { return };
+    pub(in crate::agent_loop) fn compaction_decided(&mut self, decision: Decision) {
+        let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
             self.compaction.carried.guards.declined(tokens);
@@ -114,13 +112,13 @@ impl AgentLoop {
 
     /// When the compaction at work has taken too long; never while hooks look at it.
     pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
-        let is_looked_at = self.hooks.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)));
-        self.compaction.running.as_ref().filter(|_| !is_looked_at).map(|running| running.job.deadline)
+        let is_looked_at = self.hooks.looks_at_compaction();
+        self.compaction.work.running().filter(|_| !is_looked_at).map(|running| running.job.deadline)
     }
 
     /// A hook that is required could not look at the compaction: it is not made.
-    pub(super) fn uncompacted(&mut self, error: ErrorBody) {
-        let Some(running) = self.compaction.running.take() else { return };
+    pub(in crate::agent_loop) fn uncompacted(&mut self, error: ErrorBody) {
+        let Some(running) = self.compaction.work.take_running() else { return };
         let advanced = self.compaction.fail(&mut self.ws, running, error);
         self.after(advanced);
     }
@@ -148,19 +146,19 @@ impl AgentLoop {
         if !running.background && !self.ws.stage.is(Stage::Done) {
             self.ws.stage.enter(Stage::Compacting);
         }
-        self.compaction.running = Some(running);
+        self.compaction.work.run(running);
         let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);
         if waits {
             self.ws.then(Step::Ask(Subject::Compaction(Decision::default())));
             return None;
         }
         self.tell_hooks(&Subject::Compaction(Decision::default()));
-        self.compaction.running.take()
+        self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(super) fn compaction_event(&self, ws: &Workspace, decision: &Decision) -> HookEvent {
+    pub(in crate::agent_loop) fn compaction_event(&self, ws: &Workspace, decision: &Decision) -> HookEvent {
         let window_tokens = ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
@@ -189,7 +187,7 @@ impl Compactor {
             branch_entries: ws.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
             leaf_id: ws.session.state.leaf.clone(),
         };
-        if let Some(running) = &self.running {
+        if let Some(running) = self.work.running() {
             let order = &running.job.order;
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
@@ -204,7 +202,7 @@ impl Compactor {
         HookEvent::BeforeCompact(Box::new(preparation))
     }
 
-    pub(super) fn take_decision(
+    pub(in crate::agent_loop) fn take_decision(
         &self,
         ws: &Workspace,
         decision: &mut Decision,
@@ -236,7 +234,7 @@ impl Compactor {
         }
         let context = ws.context();
         let structure = Structure::of(&context);
-        let known = self.running.as_ref().map_or(0, |running| running.job.messages_read());
+        let known = self.work.running().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
         let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
         let Some((unit, at)) = unit.map(|at| (&structure.units[at], at)) else {

@@ -1,0 +1,115 @@
+//! The compaction that is under way: one at a time.
+
+use super::job::{Ready, Running};
+use crate::context::compaction::Order;
+
+/// What is under way. An order that comes while something else is under way is begun after it.
+#[derive(Debug, Default)]
+pub(super) enum Work {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A compaction was asked for and is not begun yet.
+    Ordered(Order),
+    /// A compaction or a preview is being made, whether anybody waits for it or not.
+    Running { running: Box<Running>, then: Option<Order> },
+    /// A compaction is made and waits for a place between two requests.
+    Ready { ready: Box<Ready>, then: Option<Order> },
+}
+
+impl Work {
+    pub(super) fn running(&self) -> Option<&Running> {
+        match self {
+            Self::Running { running, .. } => Some(running),
+            _ => None,
+        }
+    }
+
+    pub(super) fn running_mut(&mut self) -> Option<&mut Running> {
+        match self {
+            Self::Running { running, .. } => Some(running),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ready(&self) -> Option<&Ready> {
+        match self {
+            Self::Ready { ready, .. } => Some(ready),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ordered(&self) -> Option<&Order> {
+        match self {
+            Self::Nothing => None,
+            Self::Ordered(order) => Some(order),
+            Self::Running { then, .. } | Self::Ready { then, .. } => then.as_ref(),
+        }
+    }
+
+    /// Hands over the job at work.
+    pub(super) fn take_running(&mut self) -> Option<Running> {
+        match std::mem::take(self) {
+            Self::Running { running, then } => {
+                *self = Self::of(then);
+                Some(*running)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Hands over what is ready.
+    pub(super) fn take_ready(&mut self) -> Option<Ready> {
+        self.take_ready_if(|_| true)
+    }
+
+    /// Hands over what is ready, if it is such.
+    pub(super) fn take_ready_if(&mut self, is_such: impl Fn(&Ready) -> bool) -> Option<Ready> {
+        match std::mem::take(self) {
+            Self::Ready { ready, then } if is_such(&ready) => {
+                *self = Self::of(then);
+                Some(*ready)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    pub(super) fn take_ordered(&mut self) -> Option<Order> {
+        match self {
+            Self::Nothing => None,
+            Self::Ordered(_) => match std::mem::take(self) {
+                Self::Ordered(order) => Some(order),
+                _ => None,
+            },
+            Self::Running { then, .. } | Self::Ready { then, .. } => then.take(),
+        }
+    }
+
+    /// A job is at work from now on.
+    pub(super) fn run(&mut self, running: Running) {
+        *self = Self::Running { running: Box::new(running), then: self.take_ordered() };
+    }
+
+    /// A compaction is made and waits.
+    pub(super) fn wait(&mut self, ready: Ready) {
+        *self = Self::Ready { ready: Box::new(ready), then: self.take_ordered() };
+    }
+
+    /// A compaction is asked for; it takes the place of one that was asked for before.
+    pub(super) fn order(&mut self, order: Order) {
+        match self {
+            Self::Nothing | Self::Ordered(_) => *self = Self::Ordered(order),
+            Self::Running { then, .. } | Self::Ready { then, .. } => *then = Some(order),
+        }
+    }
+
+    pub(super) fn of(ordered: Option<Order>) -> Self {
+        ordered.map_or(Self::Nothing, Self::Ordered)
+    }
+}
