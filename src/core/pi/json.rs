@@ -3,13 +3,10 @@
 //!
 //! Two values are equal when they are equal JSON: the order of members does not matter, 1 is 1.0.
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, SeqAccess, Visitor},
-    ser::{SerializeMap as _, SerializeSeq as _},
-};
+mod print;
+mod serial;
+
 use serde_json::Number;
-use std::fmt::{self, Write as _};
 
 /// The largest whole number that a 64-bit float holds exactly, with all below it.
 const WHOLE_MAX: u64 = 1 << 53;
@@ -128,19 +125,6 @@ impl Object {
     pub fn to_map(&self) -> serde_json::Map<String, serde_json::Value> {
         self.0.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
     }
-
-    /// The members in the order in which JavaScript lists them: names that are array indexes first, by size.
-    fn listed(&self) -> Vec<(&str, &Json)> {
-        let index = |name: &str| {
-            let canonical = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
-            if canonical { name.parse::<u32>().ok().filter(|index| *index < u32::MAX) } else { None }
-        };
-        let mut indexed: Vec<(u32, &str, &Json)> =
-            self.members().filter_map(|(name, value)| index(name).map(|at| (at, name, value))).collect();
-        indexed.sort_by_key(|(at, ..)| *at);
-        let others = self.members().filter(|(name, _)| index(name).is_none());
-        indexed.iter().map(|(_, name, value)| (*name, *value)).chain(others).collect()
-    }
 }
 
 impl Json {
@@ -216,96 +200,6 @@ impl Json {
             Self::Object(object) => serde_json::Value::Object(object.to_map()),
         }
     }
-
-    /// The text that `JSON.stringify` gives.
-    #[must_use]
-    pub fn to_js_text(&self) -> String {
-        let mut text = String::new();
-        self.write_js(&mut text);
-        text
-    }
-
-    fn write_js(&self, text: &mut String) {
-        match self {
-            Self::Null => text.push_str("null"),
-            Self::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
-            Self::Number(number) => write_number(number, text),
-            Self::Text(said) => write_text(said, text),
-            Self::List(items) => {
-                text.push('[');
-                for (at, item) in items.iter().enumerate() {
-                    if at > 0 {
-                        text.push(',');
-                    }
-                    item.write_js(text);
-                }
-                text.push(']');
-            }
-            Self::Object(object) => {
-                text.push('{');
-                for (at, (name, value)) in object.listed().into_iter().enumerate() {
-                    if at > 0 {
-                        text.push(',');
-                    }
-                    write_text(name, text);
-                    text.push(':');
-                    value.write_js(text);
-                }
-                text.push('}');
-            }
-        }
-    }
-
-    /// The members in the order in which JavaScript lists them; nothing for what is no object.
-    #[must_use]
-    pub fn listed(&self) -> Vec<(&str, &Self)> {
-        self.as_object().map(Object::listed).unwrap_or_default()
-    }
-}
-
-fn write_text(said: &str, text: &mut String) {
-    text.push('"');
-    for c in said.chars() {
-        match c {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\u{8}' => text.push_str("\\b"),
-            '\u{c}' => text.push_str("\\f"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            c if c < ' ' => {
-                let _ = write!(text, "\\u{:04x}", u32::from(c));
-            }
-            c => text.push(c),
-        }
-    }
-    text.push('"');
-}
-
-/// As ECMAScript's `Number::toString` prints it: shortest digits, an exponent from 1e21 on and below 1e-6.
-fn write_number(number: &JsNumber, text: &mut String) {
-    let exact = number.0.as_u64().filter(|n| *n <= WHOLE_MAX).map(|n| n.to_string());
-    let exact = exact.or_else(|| number.0.as_i64().filter(|n| n.unsigned_abs() <= WHOLE_MAX).map(|n| n.to_string()));
-    if let Some(exact) = exact {
-        text.push_str(&exact);
-        return;
-    }
-    let float = number.0.as_f64().unwrap_or(0.0);
-    let size = float.abs();
-    if float == 0.0 {
-        text.push('0');
-    } else if (1e-6..1e21).contains(&size) {
-        let _ = write!(text, "{float}");
-    } else {
-        let short = format!("{float:e}");
-        match short.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => {
-                let _ = write!(text, "{digits}e+{exponent}");
-            }
-            _ => text.push_str(&short),
-        }
-    }
 }
 
 impl From<&serde_json::Value> for Json {
@@ -366,111 +260,6 @@ impl From<Object> for Json {
 impl From<Vec<Json>> for Json {
     fn from(items: Vec<Json>) -> Self {
         Self::List(items)
-    }
-}
-
-impl Serialize for Object {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Bool(truth) => serializer.serialize_bool(*truth),
-            Self::Number(number) => number.0.serialize(serializer),
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::List(items) => {
-                let mut list = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    list.serialize_element(item)?;
-                }
-                list.end()
-            }
-            Self::Object(object) => object.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue)
-    }
-}
-
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, truth: bool) -> Result<Json, E> {
-        Ok(Json::Bool(truth))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
-        Ok(number.into())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
-        Ok(number.into())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Json, E> {
-        Ok(Number::from_f64(number).map_or(Json::Null, |number| Json::Number(JsNumber(number))))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
-        Ok(text.into())
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Json, E> {
-        Ok(text.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Json::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members: Vec<(String, Json)> = Vec::new();
-        let mut places: Option<std::collections::HashMap<String, usize>> = None;
-        while let Some((name, value)) = map.next_entry::<String, Json>()? {
-            // Few members are searched, many looked up: a line of a hundred thousand members is read in its own time.
-            if members.len() == SEARCHED_MEMBERS_MAX {
-                places = Some(members.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect());
-            }
-            let place = match &places {
-                Some(places) => places.get(&name).copied(),
-                None => members.iter().position(|(member, _)| *member == name),
-            };
-            if let Some(at) = place {
-                members[at].1 = value;
-            } else {
-                if let Some(places) = &mut places {
-                    places.insert(name.clone(), members.len());
-                }
-                members.push((name, value));
-            }
-        }
-        Ok(Json::Object(Object(members)))
     }
 }
 

@@ -1,0 +1,137 @@
+//! Reading the path to a leaf from the store.
+
+use super::{Node, SessionTree};
+use crate::core::{context::counter::Counter, session::SessionState};
+use reseed_protocol::{Entry, EntryData, EntryId, patch::PatchOp, reply::Pin};
+use std::{collections::HashSet, sync::Arc};
+
+/// Finds, walking from the leaf to the root, how far back a session must be read so that the model sees all it should.
+#[derive(Debug)]
+pub struct PathReader<'a> {
+    state: &'a SessionState,
+    counter: &'a Counter,
+    nodes: Vec<Arc<Node>>,
+    boundary: Option<Boundary>,
+}
+
+#[derive(Debug)]
+struct Boundary {
+    first_kept: Option<EntryId>,
+    /// Single entries that are on the path and were not met yet.
+    missing: Vec<EntryId>,
+    /// Pinned entries that were not met yet, and may be on another branch.
+    sought: Vec<EntryId>,
+    kept: Vec<EntryId>,
+    /// Where the compaction stands among the nodes.
+    at: usize,
+}
+
+impl<'a> PathReader<'a> {
+    /// For the session whose pins and undone compactions are these.
+    #[must_use]
+    pub fn new(state: &'a SessionState, counter: &'a Counter) -> Self {
+        Self { state, counter, nodes: Vec::new(), boundary: None }
+    }
+
+    /// Takes the next entry towards the root. `false`: nothing further back is needed.
+    pub fn take(&mut self, entry: Entry) -> bool {
+        let id = entry.entry_id.clone();
+        let mut keep = true;
+        match &mut self.boundary {
+            None => {
+                let undone = self.state.undone.contains(&id);
+                if let EntryData::Compaction(compaction) = &entry.data
+                    && !undone
+                {
+                    let met: HashSet<&EntryId> = self.nodes.iter().map(|node| node.id()).collect();
+                    let mut kept = compaction.kept_entry_ids.clone();
+                    // Pinned when this compaction had already taken them out of sight: they come back, where no patch
+                    // had changed messages before.
+                    let settles = compaction.carried_patch.iter().any(PatchOp::is_on_messages);
+                    let pins = self.state.pins.iter().filter(|_| !settles);
+                    let (later, others): (Vec<&Pin>, Vec<&Pin>) = pins.partition(|pin| pin.under.as_ref() == Some(&id));
+                    kept.extend(later.into_iter().map(|pin| pin.entry_id.clone()));
+                    let others = others.into_iter().map(|pin| &pin.entry_id);
+                    let sought =
+                        others.filter(|pinned| !met.contains(pinned) && !kept.contains(pinned)).cloned().collect();
+                    let missing = kept.iter().filter(|kept| !met.contains(kept)).cloned().collect();
+                    let first_kept = compaction.first_kept_entry_id.clone();
+                    self.boundary = Some(Boundary { first_kept, missing, sought, kept, at: self.nodes.len() });
+                }
+            }
+            Some(boundary) => {
+                keep = boundary.first_kept.is_some() || boundary.missing.contains(&id) || boundary.sought.contains(&id);
+                boundary.missing.retain(|missing| *missing != id);
+                boundary.sought.retain(|sought| *sought != id);
+                if boundary.first_kept.as_ref() == Some(&id) {
+                    boundary.first_kept = None;
+                }
+            }
+        }
+        if keep {
+            self.nodes.push(Arc::new(Node::counted(entry, self.counter).marked(self.state)));
+        }
+        self.wants_more()
+    }
+
+    /// Whether something further back is needed.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.boundary.as_ref().is_none_or(|boundary| {
+            boundary.first_kept.is_some() || !boundary.missing.is_empty() || !boundary.sought.is_empty()
+        })
+    }
+
+    /// Once only single older entries are missing, which: whoever can read them by id need not walk on. They are taken
+    /// as the others, newest first.
+    #[must_use]
+    pub fn missing(&self) -> Option<&[EntryId]> {
+        let single = |boundary: &&Boundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
+        self.boundary.as_ref().filter(single).map(|boundary| &*boundary.missing)
+    }
+
+    /// Pinned entries that are looked for further back, and may be on another branch.
+    #[must_use]
+    pub fn sought(&self) -> &[EntryId] {
+        self.boundary.as_ref().map_or(&[], |boundary| &*boundary.sought)
+    }
+
+    /// That pinned entry is on another branch: it is not looked for any more.
+    pub fn give_up(&mut self, pinned: &EntryId) {
+        if let Some(boundary) = &mut self.boundary {
+            boundary.sought.retain(|sought| sought != pinned);
+        }
+    }
+
+    /// Whether what came so far holds no compaction, so that a path that is known can follow ([`Self::finish_with`]).
+    #[must_use]
+    pub fn may_join(&self) -> bool {
+        self.boundary.is_none()
+    }
+
+    /// The path that was read.
+    #[must_use]
+    pub fn finish(mut self) -> SessionTree {
+        // A compaction of another program's may keep from an entry that is not on its path: then it keeps nothing.
+        if let Some(Boundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
+            let mut place = 0;
+            self.nodes.retain(|node| {
+                let keep = place <= *at || node.pinned || kept.contains(node.id());
+                place += 1;
+                keep
+            });
+        }
+        self.nodes.reverse();
+        let mut tree = SessionTree::of(self.nodes);
+        tree.clear_as_compacted(self.counter);
+        tree
+    }
+
+    /// The path that was read, hanging from the end of one that is known.
+    #[must_use]
+    pub fn finish_with(self, known: SessionTree) -> SessionTree {
+        let mut path = known.path;
+        path.extend(self.nodes.into_iter().rev());
+        SessionTree::of(path)
+    }
+}
