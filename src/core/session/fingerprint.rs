@@ -1,16 +1,16 @@
-//! A hash that stays the same across versions and machines: it is stored with commands and answers.
+//! A hash that is stable across versions and machines; it is stored with commands and messages.
 
 use reseed_protocol::Message;
 use serde::Serialize;
 use std::io;
 
-/// FNV-1a, 64 bits. Not for secrets: it tells "the same content" from "other content" of one honest client.
+/// Returns the 64-bit FNV-1a hash. Not for secrets: it only detects changed content from an honest client.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     Fingerprint::default().and(bytes).0
 }
 
-/// The fingerprint of a value's JSON, which is not made for it.
+/// Returns the fingerprint of a value's JSON without building the text.
 #[must_use]
 pub fn fingerprint_of<T: Serialize + ?Sized>(value: &T) -> u64 {
     let mut sum = Fingerprint::default();
@@ -18,32 +18,32 @@ pub fn fingerprint_of<T: Serialize + ?Sized>(value: &T) -> u64 {
     sum.0
 }
 
-/// What is stored in place of the fingerprint of a command whose content hooks have changed: the same for all commands of
-/// that type. A fingerprint of the content would let anyone who reads the store try out what the content was.
+/// Returns what is stored instead of the fingerprint of a command whose content a hook changed: one value per command
+/// type. A fingerprint of the content would let anyone who reads the store test guesses at it.
 #[must_use]
 pub fn withheld(command: &str) -> u64 {
     Fingerprint::default().and(b"withheld:").and(command.as_bytes()).0
 }
 
-/// The fingerprint of what a message says, without what is only noted with it: its usage, its receipt.
+/// Returns the fingerprint of a message's role and content, ignoring metadata such as usage and receipt.
 #[must_use]
 pub fn message_fingerprint(message: &Message) -> u64 {
     fingerprint_of(&(message.role, &message.content))
 }
 
-/// The fingerprint of a list, from those of its items.
+/// Combines the fingerprints of a list's items into that of the list.
 #[must_use]
 pub fn chained(items: impl IntoIterator<Item = u64>) -> u64 {
     items.into_iter().fold(Fingerprint::default().0, chain)
 }
 
-/// The fingerprint of a list with one more item.
+/// Extends a list's fingerprint by one item.
 #[must_use]
 pub fn chain(list: u64, item: u64) -> u64 {
     Fingerprint(list).and(&item.to_le_bytes()).0
 }
 
-/// A fingerprint of what came so far.
+/// A fingerprint in progress.
 #[derive(Debug, Clone, Copy)]
 struct Fingerprint(u64);
 

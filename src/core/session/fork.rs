@@ -1,31 +1,31 @@
-//! A session made of one path of another: which entries it has, and from what they hang.
+//! Forks: a session copied from one path of another, and how its entries link up.
 //!
-//! Invariants of what [`PathCopy`] gives back: it is a chain, each entry's parent is the one before it; ids are kept; no
-//! entry names one that is not in the copy, except as a record of where a branch went on (`fromId`).
+//! Invariants of what [`PathCopy`] returns: it is a chain, each entry's parent is the one before it; ids are kept; no
+//! entry references one outside the copy, except as a record of where a branch started (`fromId`).
 
 use super::SessionState;
 use reseed_protocol::{Entry, EntryData, EntryId, reply::Pin};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is added to the name of a fork.
+/// The suffix of a fork's name.
 const MARK: &str = "fork";
 
-/// Longest name of a session, in characters.
+/// Maximum characters of a session's name.
 const NAME_CHARS_MAX: usize = 200;
 
-/// Copies a path from the root on, entry by entry.
+/// Copies a path entry by entry, starting at the root.
 #[derive(Debug, Default)]
 pub struct PathCopy {
     last: Option<EntryId>,
-    /// Entries that were left out since the last one that was not.
+    /// Entries omitted since the last one that was copied.
     left_out: Vec<EntryId>,
-    /// For entries that were left out, the one that came next: where what is kept from there on begins now.
+    /// For each omitted entry, the next copied one: a kept range that began at the omitted entry begins there now.
     next_of: BTreeMap<EntryId, EntryId>,
-    /// For entries that are named in the copy, whether the newest of its label entries gives or takes a name.
+    /// For each entry labelled in the copy: true if its newest label entry sets a label, false if it removes one.
     named: BTreeMap<EntryId, bool>,
 }
 
-/// Entries that an entry names, beside its parent: the copy must know whether they are on the path.
+/// Returns the entries that an entry references besides its parent; the copy must know which of them are on the path.
 #[must_use]
 pub fn mentions(entry: &Entry) -> Vec<EntryId> {
     match &entry.data {
@@ -40,8 +40,8 @@ pub fn mentions(entry: &Entry) -> Vec<EntryId> {
 }
 
 impl PathCopy {
-    /// The next entry of the path as it stands in the copy; `there` are those of its [`mentions`] that are on the path.
-    /// `None` for a name of an entry that is not: it is left out.
+    /// Returns the next entry of the path as it appears in the copy; `there` are those of its [`mentions`] that are on
+    /// the path. Returns `None` for a label of an entry outside the path: it is omitted.
     pub fn take(&mut self, mut entry: Entry, there: &BTreeSet<EntryId>) -> Option<Entry> {
         match &mut entry.data {
             EntryData::Label(label) => {
@@ -54,7 +54,7 @@ impl PathCopy {
             EntryData::Compaction(compaction) => {
                 let first = compaction.first_kept_entry_id.take();
                 compaction.first_kept_entry_id = match first {
-                    // Everything before it was left out: what is kept begins with the compaction itself.
+                    // Everything before it was omitted: what is kept begins with the compaction itself.
                     Some(first) if self.left_out.contains(&first) => None,
                     Some(first) => self.next_of.get(&first).cloned().or(there.contains(&first).then_some(first)),
                     None => None,
@@ -70,7 +70,7 @@ impl PathCopy {
         Some(self.hang(entry))
     }
 
-    /// A label entry of another branch, hung from the end of the copy; `None` where it would change nothing.
+    /// Appends a label entry of another branch to the end of the copy; `None` if it would change nothing.
     pub fn take_label(&mut self, entry: Entry) -> Option<Entry> {
         let EntryData::Label(label) = &entry.data else { return None };
         let was_named = self.named.get(&label.target_id).copied().unwrap_or(false);
@@ -93,14 +93,15 @@ impl PathCopy {
     }
 }
 
-/// Entries that a session's pins and undone compactions name: the copy must know whether they are on the path.
+/// Returns the entries that a session's pins and undone compactions reference; the copy must know which are on the
+/// path.
 #[must_use]
 pub fn marks_mention(state: &SessionState) -> Vec<EntryId> {
     let pins = state.pins.iter().flat_map(|pin| [Some(&pin.entry_id), pin.with.as_ref(), pin.under.as_ref()]);
     pins.flatten().chain(&state.undone).cloned().collect()
 }
 
-/// The pins and the undone compactions of a copy; `there` are those of [`marks_mention`] that are on the path.
+/// Returns the copy's pins and undone compactions; `there` are those of [`marks_mention`] that are on the path.
 #[must_use]
 pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, Vec<EntryId>) {
     let known = |id: &Option<EntryId>| id.clone().filter(|id| there.contains(id));
@@ -108,8 +109,8 @@ pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, V
     let mut pins: Vec<Pin> = here
         .map(|pin| Pin { entry_id: pin.entry_id.clone(), with: known(&pin.with), under: known(&pin.under) })
         .collect();
-    // A path that ends among the results of an answer may lack the one by which they all were pinned: the answer, which is
-    // first, stands for it.
+    // A path that ends among an answer's results may lack the entry by which they were all pinned: the answer, which
+    // comes first, takes its place.
     for pin in &mut pins {
         let was_with = state.pins.iter().find(|was| was.entry_id == pin.entry_id).and_then(|was| was.with.as_ref());
         if let Some(lost) = was_with.filter(|with| !there.contains(with)) {
@@ -120,8 +121,8 @@ pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, V
     (pins, state.undone.iter().filter(|id| there.contains(id)).cloned().collect())
 }
 
-/// The name of a fork: the session's with a mark, or a higher number in the mark that it has. A session without a name
-/// has forks without one: they take it from what is said first in them.
+/// Returns the name of a fork: the session's with a suffix, or with the next number if it has one already. Forks of an
+/// unnamed session stay unnamed: they take their name from the first message.
 #[must_use]
 pub fn fork_name(name: &str) -> String {
     if name.is_empty() {
@@ -134,7 +135,7 @@ pub fn fork_name(name: &str) -> String {
     format!("{}{mark}", base.trim_end())
 }
 
-/// A name that ends in the mark of a fork: what stands before it, and its number.
+/// Splits a fork's name into the text before the suffix and its number.
 fn marked(name: &str) -> Option<(&str, u32)> {
     let (base, mark) = name.strip_suffix(')')?.rsplit_once(" (")?;
     let number = mark.strip_prefix(MARK)?;
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// An entry of `id type key=value …`; ids in lists are separated by commas.
+    /// Parses `id type key=value …` into an entry; ids in lists are separated by commas.
     fn entry(text: &str) -> Entry {
         let mut words = text.split(' ');
         let (id, kind) = (words.next().unwrap(), words.next().unwrap());
@@ -168,7 +169,7 @@ mod tests {
         serde_json::from_value(value).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// An entry as `parent>id` and what it names.
+    /// Prints an entry as `parent>id` and the ids that it references.
     fn short(entry: &Entry) -> String {
         let parent = entry.parent_id.as_ref().map_or("", EntryId::as_str);
         let names = mentions(entry).iter().map(|id| format!(" {id}")).collect::<String>();

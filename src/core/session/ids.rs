@@ -1,28 +1,28 @@
-//! Ids that the server makes: short, since they are on every frame, and unique within a session.
+//! Server-made ids: short, because every frame carries them, and unique within a session.
 
 use reseed_protocol::ids::InvalidId;
 use std::str::FromStr;
 
-/// Letters of an id: 32 of them, 5 bits each, none that reads like another.
+/// The 32 characters of an id, 5 bits each, without look-alikes.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// Characters of an id: 60 bits, so that a session of a million entries meets itself with a chance of 1 in 2 million.
+/// Characters per id: 60 bits, so a session with a million entries has a 1 in 2 million chance of a collision.
 const ID_CHARS: u32 = 12;
 
-/// A stream of ids, seeded from outside so that a test can repeat it (SplitMix64).
+/// A stream of ids (SplitMix64). The seed comes from outside so that a test can repeat the stream.
 #[derive(Debug, Clone)]
 pub struct IdSource {
     state: u64,
 }
 
 impl IdSource {
-    /// The stream of this seed. In the server the seed comes from the system's randomness.
+    /// Creates the stream for a seed. In the server the seed comes from the system's randomness.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// 64 bits that look random.
+    /// Returns the next 64 pseudo-random bits.
     pub fn next_bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.state;
@@ -31,7 +31,7 @@ impl IdSource {
         bits ^ (bits >> 31)
     }
 
-    /// The next id as text.
+    /// Returns the next id as text.
     pub fn next_text(&mut self) -> String {
         let mut bits = self.next_bits();
         (0..ID_CHARS)
@@ -43,7 +43,7 @@ impl IdSource {
             .collect()
     }
 
-    /// The next id, of whatever kind.
+    /// Returns the next id as the requested id type.
     pub fn next_id<T: FromStr<Err = InvalidId>>(&mut self) -> T {
         self.next_text().parse().expect("twelve letters are an id")
     }

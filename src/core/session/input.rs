@@ -1,15 +1,15 @@
-//! What a user says, from the wire's spellings to the parts of a message.
+//! User input: converts the forms that the wire accepts into message parts.
 
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
     command::{Input, InputContent, InputItem, InputPart},
 };
 
-/// Reads user input: a text, or Responses input items of role `user`.
+/// Parses user input: plain text, or Responses input items with role `user`.
 ///
 /// # Errors
-/// `empty_input` when there is neither text nor picture; `invalid_field`, naming the field, for items that are not a
-/// user's message and for addresses that are neither `https:` nor `data:image/`.
+/// `empty_input` if there is neither text nor image; `invalid_field`, with the field, for items that are not user
+/// messages and for image URLs that are neither `https:` nor `data:image/`.
 pub fn parts(input: Input) -> Result<Vec<Part>, ErrorBody> {
     let parts = match input {
         Input::Text(text) => vec![Part::Text { text }],
@@ -28,7 +28,7 @@ pub fn parts(input: Input) -> Result<Vec<Part>, ErrorBody> {
     if says_something {
         Ok(parts)
     } else {
-        Err(ErrorBody::new(ErrorCode::EmptyInput, "the input has no text and no picture").with_field("input"))
+        Err(ErrorBody::new(ErrorCode::EmptyInput, "the input has no text and no image").with_field("input"))
     }
 }
 
@@ -39,13 +39,13 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
     let short = |text: &str| text.chars().take(40).collect::<String>();
     match item.kind.as_deref() {
         None | Some("message") => {}
-        Some(kind) => return invalid("type", format!("an input item is a `message`, not `{}`", short(kind))),
+        Some(kind) => return invalid("type", format!("an input item must be a `message`, not `{}`", short(kind))),
     }
     if item.role != "user" {
         let role = short(&item.role);
         return invalid(
             "role",
-            format!("the role of input is `user`, not `{role}`; use set_instructions for the system prompt"),
+            format!("the role of input must be `user`, not `{role}`; use set_instructions for the system prompt"),
         );
     }
     match item.content {
@@ -56,12 +56,12 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
                     InputPart::InputText { text } => parts.push(Part::Text { text }),
                     InputPart::InputImage { image_url, detail } => {
                         if detail.as_deref().is_some_and(|detail| !matches!(detail, "low" | "high" | "auto")) {
-                            return invalid("content.detail", "a picture's detail is low, high or auto".to_owned());
+                            return invalid("content.detail", "an image's detail must be low, high or auto".to_owned());
                         }
                         if !is_picture_address(&image_url) {
                             return invalid(
                                 "content.image_url",
-                                "a picture's address begins with https:// or data:image/".to_owned(),
+                                "an image URL must begin with https:// or data:image/".to_owned(),
                             );
                         }
                         parts.push(Part::Image { url: image_url, detail });
@@ -73,13 +73,13 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
     Ok(())
 }
 
-/// Whether a picture may be sent by this address.
+/// Returns true if an image may be sent by this URL.
 #[must_use]
 pub fn is_picture_address(url: &str) -> bool {
     url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty()) || url.starts_with("data:image/")
 }
 
-/// A session's name for the list, from the first thing that was said in it: one line of at most 60 characters.
+/// Derives a session's name for the list from its first message: one line of at most 60 characters.
 #[must_use]
 pub fn name_from(parts: &[Part]) -> String {
     const NAME_CHARS_MAX: usize = 60;

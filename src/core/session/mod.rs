@@ -1,7 +1,7 @@
-//! A session: one append-only tree of entries, and the fold of its log.
+//! A session: one append-only tree of entries, and the state folded from its log.
 //!
-//! Everything here follows from the log: [`Session::apply`] is the only way in which either changes, so a session can
-//! be dropped at any moment and made again from the store.
+//! Everything here is derived from the log, and only [`Session::apply`] changes it, so a session can be dropped at any
+//! moment and rebuilt from the store.
 
 pub mod fingerprint;
 pub mod fork;
@@ -25,29 +25,29 @@ use crate::core::context::{compaction::Held, counter::Counter};
 use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
 use std::sync::Arc;
 
-/// A session as far as it is in memory: where it stands, and the path to its leaf.
+/// The in-memory part of a session: its state, and the path to its leaf.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Its id.
+    /// The session's id.
     pub id: SessionId,
-    /// When it was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// The fold of its log.
+    /// The state folded from its log.
     pub state: SessionState,
     /// The part of its tree that the model sees.
     pub tree: SessionTree,
-    /// The compaction that is held until it is due; absent also where its record is of a form that is not known.
+    /// The held compaction, applied when it becomes due; `None` also if its record has an unknown form.
     pub held: Option<Arc<Held>>,
 }
 
 impl Session {
-    /// A session without a log.
+    /// Creates a session without a log.
     #[must_use]
     pub fn new(id: SessionId, created_at: Timestamp) -> Self {
         Self { id, created_at, state: SessionState::default(), tree: SessionTree::default(), held: None }
     }
 
-    /// Takes one event of the log, in order. A new entry is counted once, here.
+    /// Applies one event of the log, in order. A new entry is counted here, once.
     pub fn apply(&mut self, event: &Event, counter: &Counter) {
         self.state.apply(event);
         match event {
@@ -71,7 +71,7 @@ impl Session {
             }
             Event::ContextCompacted(_) => self.held = None,
             Event::CompactionFailed(failed) => drop(self.held.take_if(|held| held.job_id == failed.job_id)),
-            // What it brings back was read from the store: see `Place`.
+            // The entries that an undo restores were read from the store: see `Place`.
             Event::CompactionUndone(_) => self.tree.mark(&self.state),
             _ => {}
         }

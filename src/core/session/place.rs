@@ -1,30 +1,29 @@
-//! A place in the tree that a session can move to, and what comes back from the way there.
+//! Navigation targets: a point in the tree that a session can move to, and what the move needs from the store.
 
 use super::SessionTree;
 use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
 
-/// A place in the tree, read from the store for a command that goes there.
+/// A navigation target, read from the store for a command that moves there.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Place {
-    /// The entry from which the session would go on; `None` before the first.
+    /// The entry that the session would continue from; `None` before the first.
     pub leaf: Option<EntryId>,
-    /// The path to it, as far back as the model can see.
+    /// The path to that entry, as far back as the model can see.
     pub tree: SessionTree,
-    /// What an entry that is moved before says, to be edited.
+    /// The input of the entry that is moved before, handed back for editing.
     pub input: Option<Vec<Part>>,
-    /// The branch that would be left, newest first, down to the deepest entry that both paths have, or as much of it as
-    /// a summary could hold. Empty where neither a summary is wanted nor a hook is asked. For a summary that is made
-    /// anew: the whole path.
+    /// The branch that the move would leave, newest first, down to the deepest common entry, or as much of it as a
+    /// summary could hold. Empty if no summary is wanted and no hook is asked. To redo a summary: the whole path.
     pub left: Vec<Entry>,
-    /// `left` ends before its time: there is more than is read at once.
+    /// True if `left` was cut because there is more than one read returns.
     pub left_cut: bool,
-    /// The deepest entry that both paths have; `None` where they have none, and unknown where only a summary is wanted of
-    /// a branch that is cut.
+    /// The deepest entry on both paths; `None` if they share none. Not looked up if only a summary is wanted and `left`
+    /// was cut.
     pub common: Option<EntryId>,
 }
 
-/// Where a session goes on that moves to or before an entry, and the input that is handed back for editing.
-/// [`NavigatePosition::Tip`] is the entry itself: whoever moves there names the newest leaf below it.
+/// Returns the leaf of a session that moves to or before an entry, and the input to hand back for editing.
+/// [`NavigatePosition::Tip`] is the entry itself: the caller passes the newest leaf below it.
 #[must_use]
 pub fn landing(entry: &Entry, position: NavigatePosition) -> (Option<EntryId>, Option<Vec<Part>>) {
     match position {
@@ -33,7 +32,7 @@ pub fn landing(entry: &Entry, position: NavigatePosition) -> (Option<EntryId>, O
     }
 }
 
-/// What a person or a client said in an entry; nothing for what the model or a tool said.
+/// Returns the content of an entry that a user or client wrote; `None` for what the model or a tool wrote.
 #[must_use]
 pub fn input_of(entry: &Entry) -> Option<Vec<Part>> {
     match &entry.data {
@@ -43,7 +42,7 @@ pub fn input_of(entry: &Entry) -> Option<Vec<Part>> {
     }
 }
 
-/// Whether an entry is a message: what `ifLeaf` looks for.
+/// Returns true if an entry is a message, the check that `ifLeaf` relies on.
 #[must_use]
 pub fn is_message(entry: &Entry) -> bool {
     matches!(entry.data, EntryData::Message(_) | EntryData::CustomMessage(_))

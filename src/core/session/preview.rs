@@ -1,12 +1,12 @@
-//! The beginning of what an entry says, for showing the tree.
+//! One-line previews of entries for the tree view.
 
 use reseed_protocol::{Entry, EntryData, Message, Part, Role};
 
-/// Characters of a preview at most, an ellipsis included.
+/// Maximum characters of a preview, ellipsis included.
 pub const PREVIEW_CHARS_MAX: usize = 80;
 
-/// One line of at most [`PREVIEW_CHARS_MAX`] characters: white space is one space, control characters, which could
-/// command a terminal, are left out. It looks only at as much text as it shows.
+/// Returns one line of at most [`PREVIEW_CHARS_MAX`] characters. White space collapses to one space; control
+/// characters, which could command a terminal, are removed. Reads only as much text as it shows.
 #[must_use]
 pub fn preview(data: &EntryData) -> String {
     let mut line = Line::default();
@@ -26,7 +26,7 @@ pub fn preview(data: &EntryData) -> String {
     line.shown
 }
 
-/// A text on one line, as [`preview`] shows it.
+/// Returns any text as one line, in the form of [`preview`].
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut line = Line::default();
@@ -34,7 +34,7 @@ pub fn one_line(text: &str) -> String {
     line.shown
 }
 
-/// The type of an entry as the tree names it: a message's has its role behind it.
+/// Returns the type name of an entry in the tree; a message's includes its role.
 #[must_use]
 pub fn kind(entry: &Entry) -> &'static str {
     match &entry.data {
@@ -45,12 +45,12 @@ pub fn kind(entry: &Entry) -> &'static str {
     }
 }
 
-/// A preview in the making.
+/// A preview in progress.
 #[derive(Default)]
 struct Line {
     shown: String,
     chars: usize,
-    /// White space came since the last character.
+    /// White space was met since the last character.
     space: bool,
     cut: bool,
 }
@@ -59,7 +59,7 @@ impl Line {
     fn message(&mut self, message: &Message) {
         self.parts(&message.content);
         if self.shown.is_empty() {
-            // An answer that only thinks is shown by its thoughts.
+            // An answer without text is shown by its reasoning.
             for part in &message.content {
                 if let Part::Reasoning { text, .. } = part {
                     self.text(text);
@@ -88,7 +88,7 @@ impl Line {
         }
     }
 
-    /// More text, apart from what came before.
+    /// Appends text, separated by a space from what came before.
     fn text(&mut self, text: &str) {
         for c in text.chars() {
             if self.cut {
@@ -123,8 +123,8 @@ impl Line {
     }
 }
 
-/// Whether a character moves the cursor or turns the direction of what follows: on a terminal, or in a page, it could show
-/// a line as another.
+/// Returns true for a character that moves the cursor or changes the text direction: on a terminal or a page it could
+/// make one line look like another.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
-//! Random operations on trees: what is kept in memory is always what the log says, and gives the model the same as the
+//! Random operations on trees: the state in memory always matches the log, and gives the model the same context as the
 //! whole history would.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_trees` plays that one alone.
+//! A failure prints its seed; `SEED=72 cargo test random_trees` replays it alone.
 
 use super::{Node, Session, place::landing, state::SessionState, tree::PathReader};
 use crate::core::context::{build_context, counter::Counter};
@@ -50,7 +50,7 @@ impl World {
         leaf.map(|id| &self.entries[self.places[id]])
     }
 
-    /// From an entry to its root.
+    /// Walks from an entry to its root.
     fn way_back(&self, leaf: Option<&EntryId>) -> impl Iterator<Item = &Entry> {
         std::iter::successors(self.entry(leaf), |entry| self.entry(entry.parent_id.as_ref()))
     }
@@ -67,7 +67,7 @@ impl World {
         self.apply(Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None })));
     }
 
-    /// As the store would give the path to an entry.
+    /// Reads the path to an entry as the store would.
     fn read(&self, leaf: Option<&EntryId>) -> super::SessionTree {
         let mut reader = PathReader::new(&self.session.state, &self.counter);
         for entry in self.way_back(leaf) {
@@ -96,13 +96,14 @@ impl World {
     }
 
     fn compaction(&mut self) -> EntryData {
-        // A compaction keeps of what the model saw.
+        // A compaction keeps only what the model saw.
         let path: Vec<EntryId> = self.session.tree.path().iter().map(|node| node.id().clone()).collect();
-        // Its tail begins after what an earlier one kept one by one: between those is what that one left out.
+        // Its tail starts after the entries that an earlier compaction kept one by one: that one left out what lies
+        // between.
         let nodes = self.session.tree.path();
         let after = nodes.iter().rposition(|node| matches!(node.entry.data, EntryData::Compaction(_)));
         let tail = &path[after.map_or(0, |at| at + 1)..];
-        // Sometimes as another program would have written it: a boundary that is not on the path.
+        // Sometimes as another program might write it: a boundary that is not on the path.
         let first_kept_entry_id = match self.rng.u8(..10) {
             0 => Some("elsewhere".parse().unwrap()),
             1 => None,

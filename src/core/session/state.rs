@@ -1,7 +1,7 @@
-//! Where a session stands: the fold of its log.
+//! The state of a session: the fold of its log.
 //!
-//! A copy is stored with every append, so that opening a session does not read its whole log; the log stays the truth,
-//! and a copy of another version is thrown away and folded anew.
+//! A copy is stored with every append so that opening a session does not read its whole log. The log is authoritative:
+//! a copy of another version is discarded and folded again.
 
 use super::place::is_message;
 use reseed_protocol::{
@@ -15,18 +15,18 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Version of the stored copy. Another one is folded anew from the log.
+/// Version of the stored copy. A copy of another version is folded again from the log.
 pub const STATE_VERSION: u32 = 4;
 
-/// Unanswered turns that are remembered. This state is stored with every append, so the list is short: what a chat
-/// shows of older failures is of no use any more.
+/// Maximum unanswered turns remembered. This state is stored with every append, so the list is short; a chat has no use
+/// for older failures.
 const UNANSWERED_TURNS_MAX: usize = 16;
 
-/// Failed compactions that are remembered, for the same reason.
+/// Maximum failed compactions remembered, for the same reason.
 const FAILED_COMPACTIONS_MAX: usize = 16;
 
-/// After an undone compaction the request may grow by this part of the window before another compaction is made: who
-/// brought the old context back wants to use it.
+/// After an undone compaction the request may grow by this fraction of the window before the next compaction: a user
+/// who restored the old context wants to use it.
 const REST_WINDOW_PART: u64 = 10;
 
 /// A strategy with its settings.
@@ -34,29 +34,29 @@ const REST_WINDOW_PART: u64 = 10;
 pub struct Strategy {
     /// Its short name.
     pub name: String,
-    /// Where they differ from the deployment's.
+    /// The settings that differ from the deployment's.
     pub settings: Option<StrategySettings>,
 }
 
-/// Where the log keeps the compaction that is held.
+/// Where the log stores the held compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldAt {
-    /// The record.
+    /// Sequence number of its record.
     pub seq: u64,
     /// The job that prepared it.
     pub job_id: JobId,
 }
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
-    /// Version of this form.
+    /// Version of the stored form.
     pub version: u32,
-    /// The newest event that was taken.
+    /// Sequence number of the newest event applied.
     pub seq: u64,
-    /// Its name; empty where it has none.
+    /// The session's name; empty if it has none.
     pub name: String,
     /// Its model.
     pub model: String,
@@ -64,51 +64,51 @@ pub struct SessionState {
     pub strategy: String,
     /// Its other settings.
     pub settings: SessionSettings,
-    /// The entry from which it goes on.
+    /// The entry that the session continues from.
     pub leaf: Option<EntryId>,
-    /// How often its loop was seeded.
+    /// How many times its agent loop was seeded.
     pub generation: u64,
-    /// How often it was compacted.
+    /// How many times it was compacted.
     pub compactions: u64,
-    /// How many entries its tree has.
+    /// Number of entries in its tree.
     pub entries: u64,
     /// Entries that every compaction keeps word for word.
     pub pins: Vec<Pin>,
-    /// Compactions that building the context passes over.
+    /// Undone compactions: building the context skips them.
     pub undone: Vec<EntryId>,
-    /// Automatic compaction leaves requests of at most so many tokens alone: what an undone compaction brought back.
+    /// Automatic compaction ignores requests up to this many tokens: what an undone compaction restored.
     pub rest_tokens: Option<u64>,
-    /// The compaction that is held until it is due.
+    /// The held compaction, applied when it becomes due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldAt>,
-    /// The required hooks of its client under which the turn that is running was begun and the inputs that wait were
-    /// accepted: after a restart these are not gone on with unless those are asked.
+    /// The client's required hooks in force when the running turn began and when the queued inputs were accepted. After
+    /// a restart neither continues unless these hooks are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookOffer>,
-    /// What its requests have cost.
+    /// Cost of its requests.
     pub cost: Cost,
-    /// Inputs that wait.
+    /// Queued inputs.
     pub queue: Vec<QueueItem>,
     /// The turn that is running.
     pub turn: Option<OpenTurn>,
-    /// The last turn, where it ended without an answer and nothing was said since: what a retry would retry.
+    /// The last turn, if it ended without an answer and nothing was said since: the turn that a retry repeats.
     pub last_turn: Option<EndedTurn>,
     /// The newest turns that ended without an answer, oldest first.
     pub unanswered_turns: Vec<UnansweredTurn>,
-    /// The newest compactions that somebody waited for and that failed, oldest first.
+    /// The newest failed compactions that someone waited for, oldest first.
     pub failed_compactions: Vec<FailedCompaction>,
-    /// Tool calls without an answer.
+    /// Tool calls without a result.
     pub pending: Vec<PendingCall>,
 }
 
-/// What the requests of a session have cost, as far as the log tells: the answers of its turns, and the summaries that
-/// were kept. Answers that came with a history that was copied or imported were paid for elsewhere.
+/// Cost of a session's requests as recorded in its log: the answers of its turns, and the summaries that were kept.
+/// Answers that came with copied or imported history were paid for elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// In billionths of a US dollar, as far as it is known; absent where it is of no request.
+    /// Known cost in billionths of a US dollar; `None` if no request's cost is known.
     pub nano_usd: Option<u64>,
-    /// Requests whose cost is not known.
+    /// Requests with unknown cost.
     pub unpriced_requests: u64,
 }
 
@@ -121,21 +121,21 @@ impl Cost {
     }
 }
 
-/// A turn that has begun and not ended.
+/// A turn that has started and not finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenTurn {
-    /// The turn.
+    /// The turn's id.
     pub turn_id: TurnId,
     /// The commands whose input it answers.
     pub command_ids: Vec<CommandId>,
-    /// Answers it has had.
+    /// Number of answers so far.
     pub answers: u64,
-    /// What its requests cost together.
+    /// Summed usage of its requests.
     pub usage: Option<Usage>,
-    /// It was compacted since its last answer, so that one crossing is compacted once.
+    /// True if the context was compacted since the last answer, so that crossing the threshold once compacts once.
     pub compacted: bool,
-    /// It was compacted since its last answer because the provider refused a request as too large.
+    /// True if that compaction was made because the provider refused a request as too large.
     pub overflowed: bool,
 }
 
@@ -168,7 +168,7 @@ impl Default for SessionState {
     }
 }
 
-/// Settings that leave everything to the deployment.
+/// Returns settings that leave everything to the deployment.
 #[must_use]
 pub fn no_settings() -> SessionSettings {
     SessionSettings {
@@ -182,7 +182,7 @@ pub fn no_settings() -> SessionSettings {
 }
 
 impl SessionState {
-    /// Takes one event of the log, in order.
+    /// Applies one event of the log, in order.
     pub fn apply(&mut self, event: &Event) {
         self.seq += 1;
         match event {
@@ -195,7 +195,7 @@ impl SessionState {
                 self.pay(appended);
                 let Some(turn) = &mut self.turn else { return };
                 if is_message(&appended.entry) {
-                    // What was said to a running turn may make its request too large once more.
+                    // A new message in a running turn may make its request too large again.
                     turn.compacted = false;
                     turn.overflowed = false;
                 }
@@ -262,7 +262,7 @@ impl SessionState {
                 }
                 if let Some(leaf) = &updated.leaf_id {
                     if self.leaf != *leaf {
-                        // What could be retried was asked elsewhere.
+                        // The turn that a retry would repeat was on another branch.
                         self.last_turn = None;
                     }
                     self.leaf.clone_from(leaf);
@@ -299,8 +299,8 @@ impl SessionState {
         }
     }
 
-    /// Remembers a compaction that failed while somebody waited for it. One without a trigger is the summary of a
-    /// branch, whose failure is the reply to the move.
+    /// Remembers a compaction that failed while someone waited for it. One without a trigger is a branch summary, whose
+    /// failure is reported in the reply to the move.
     fn remember_failed(&mut self, failed: &CompactionFailed) {
         let ended = matches!(
             failed.code,
@@ -346,14 +346,14 @@ impl SessionState {
     }
 }
 
-/// The tokens up to which an undone compaction leaves the context alone.
+/// Returns the token count up to which automatic compaction stays off after an undo.
 #[must_use]
 pub fn rest_after_undo(info: &ContextInfo) -> u64 {
     info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART)
 }
 
-/// Two usages added up; a sum that holds an estimate is one. Its cost is known only where that of both is: one that
-/// lacks a part looks like all of it.
+/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are: a partial
+/// cost would look like the whole.
 #[must_use]
 pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
     let Some(sum) = sum else { return more.clone() };

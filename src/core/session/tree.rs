@@ -1,10 +1,10 @@
-//! The session tree: entries that only ever get appended.
+//! The session tree: entries are appended and never change.
 //!
-//! In memory is only what the model can see: the path to the leaf, from the first entry that the newest compaction
-//! keeps. What came before is in the store.
+//! Memory holds only what the model can see: the path to the leaf, from the first entry that the newest compaction
+//! keeps. Older entries are in the store.
 //!
-//! Invariants, kept by the methods here and nothing else:
-//! - the path is a chain: each node's parent is the one before it, except where older entries were forgotten;
+//! Invariants, kept only by the methods here:
+//! - the path is a chain: each node's parent is the one before it, except where older entries were dropped from memory;
 //! - an entry, once appended, never changes.
 
 mod node;
@@ -22,11 +22,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The path to the leaf, as far as the model can see it.
+/// The path to the leaf, as far back as the model can see.
 #[derive(Debug, Clone, Default)]
 pub struct SessionTree {
     path: Vec<Arc<Node>>,
-    /// What the model sees of it, once somebody asked. Follows from the path alone.
+    /// What the model sees of the path, built on first use. Derived from the path alone.
     replay: OnceLock<Replay>,
 }
 
@@ -41,18 +41,18 @@ impl SessionTree {
         Self { path, replay: OnceLock::new() }
     }
 
-    /// What the model sees. Made once, and added to as entries come.
+    /// Returns what the model sees. Built once, then extended as entries arrive.
     #[must_use]
     pub fn context(&self) -> Arc<Context> {
         self.replay().context()
     }
 
-    /// The same before calls and results are paired.
+    /// Returns the context before tool calls and results are paired.
     pub(crate) fn raw_context(&self) -> &Context {
         self.replay().raw()
     }
 
-    /// What the patches on the path make of the system prompt, the tools and the options.
+    /// Returns the system prompt, tools and options as the patches on the path leave them.
     #[must_use]
     pub fn carried(&self) -> &Carried {
         &self.raw_context().carried
@@ -62,20 +62,20 @@ impl SessionTree {
         self.replay.get_or_init(|| Replay::of(&self.path))
     }
 
-    /// The entry from which the session goes on; `None` before the first.
+    /// Returns the entry that the session continues from; `None` before the first.
     #[must_use]
     pub fn leaf(&self) -> Option<&EntryId> {
         self.path.last().map(|node| node.id())
     }
 
-    /// The path to the leaf, oldest first.
+    /// Returns the path to the leaf, oldest first.
     #[must_use]
     pub fn path(&self) -> &[Arc<Node>] {
         &self.path
     }
 
-    /// Hangs an entry from the leaf and makes it the leaf. An entry whose parent is further up the path begins a new
-    /// branch there; the entries below it leave memory, not the store.
+    /// Appends an entry to its parent and makes it the leaf. A parent further up the path starts a new branch: the
+    /// entries below the parent leave memory, not the store.
     pub fn append(&mut self, node: Arc<Node>) {
         let keep = match &node.entry.parent_id {
             None => 0,
@@ -91,8 +91,8 @@ impl SessionTree {
         self.path.push(node);
     }
 
-    /// The path to an entry of it, where that is the whole of what the model would see there: not before the newest
-    /// compaction, whose older entries were forgotten.
+    /// Returns the path up to one of its entries; `None` before the newest compaction, where the path in memory is no
+    /// longer all that the model would see.
     #[must_use]
     pub fn upto(&self, leaf: &EntryId) -> Option<Self> {
         let at = self.path.iter().rposition(|node| node.id() == leaf)?;
@@ -100,7 +100,7 @@ impl SessionTree {
         (newest.is_none_or(|newest| newest <= at)).then(|| Self::of(self.path[..=at].to_vec()))
     }
 
-    /// Counts every entry anew, for another model.
+    /// Recounts every entry for another model.
     pub fn recount(&mut self, counter: &Counter) {
         for node in &mut self.path {
             let tokens = match &node.message {
@@ -113,7 +113,7 @@ impl SessionTree {
         self.replay.take();
     }
 
-    /// Marks the path's nodes as the session's pins and undone compactions say.
+    /// Marks the nodes that the session's pins and undone compactions name.
     pub fn mark(&mut self, state: &SessionState) {
         for node in &mut self.path {
             let pinned = state.pins.iter().any(|pin| pin.entry_id == node.entry.entry_id);
@@ -125,7 +125,7 @@ impl SessionTree {
         }
     }
 
-    /// Puts a short note in the place of the tool results of these entries.
+    /// Replaces the tool results of these entries with a short note.
     pub fn clear(&mut self, entries: &[EntryId], counter: &Counter) {
         let entries: HashSet<&EntryId> = entries.iter().collect();
         for node in self.path.iter_mut().filter(|node| entries.contains(node.id())) {
@@ -136,7 +136,7 @@ impl SessionTree {
         }
     }
 
-    /// Clears what the newest compaction on the path cleared.
+    /// Clears the tool results that the newest compaction on the path cleared.
     fn clear_as_compacted(&mut self, counter: &Counter) {
         let newest = self.path.iter().rev().find_map(|node| node.compaction());
         if let Some(cleared) =
@@ -146,8 +146,8 @@ impl SessionTree {
         }
     }
 
-    /// Goes back to an entry on the path, or before the first. An entry that is not in memory leaves the path as it is:
-    /// whoever moves there reads it from the store first.
+    /// Moves the leaf back to an entry on the path, or before the first. Does nothing for an entry that is not in
+    /// memory: the caller reads it from the store first.
     pub fn move_leaf(&mut self, leaf: Option<&EntryId>) {
         let Some(leaf) = leaf else {
             *self = Self::default();
@@ -160,7 +160,8 @@ impl SessionTree {
         }
     }
 
-    /// Forgets what no request can hold any more: the entries before the newest compaction that it does not keep.
+    /// Drops from memory what no request can contain any more: entries before the newest compaction that it does not
+    /// keep.
     pub fn forget_before(&mut self, first_kept: Option<&EntryId>, kept: &[EntryId]) {
         let Some(compaction) = self.path.iter().rposition(|node| node.compaction().is_some()) else {
             return;

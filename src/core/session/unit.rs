@@ -1,25 +1,25 @@
-//! An entry with what stays or goes with it: an answer with calls, and the results of all of them.
+//! Units: entries that are kept or removed together, such as an answer with tool calls and all their results.
 
 use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role};
 
-/// Finds an entry and what goes with it, walking from the leaf to the root.
+/// Finds the unit of an entry, walking from the leaf to the root.
 #[derive(Debug)]
 pub struct UnitReader {
     wanted: EntryId,
     met: bool,
-    /// Results since the newest answer that was met, newest first, with the calls that they answer.
+    /// Results met since the newest answer, newest first, with the calls that they answer.
     results: Vec<(EntryId, Vec<CallId>)>,
     unit: Vec<EntryId>,
 }
 
 impl UnitReader {
-    /// Looks for this entry.
+    /// Creates a reader that looks for this entry.
     #[must_use]
     pub fn new(wanted: EntryId) -> Self {
         Self { wanted, met: false, results: Vec::new(), unit: Vec::new() }
     }
 
-    /// Takes the next entry towards the root. `false`: nothing further back is needed.
+    /// Takes the next entry towards the root. Returns `false` once nothing further back is needed.
     pub fn take(&mut self, entry: &Entry) -> bool {
         let id = &entry.entry_id;
         let is_wanted = *id == self.wanted;
@@ -42,7 +42,7 @@ impl UnitReader {
                         results.into_iter().rev().filter(|(_, answered)| answered.iter().any(|id| calls.contains(&id)));
                     self.unit.extend(own.map(|(id, _)| id));
                     if !self.unit.contains(&self.wanted) {
-                        // A result without a call, of another program's making.
+                        // A result without a call: another program wrote it.
                         self.unit = vec![self.wanted.clone()];
                     }
                 }
@@ -56,13 +56,13 @@ impl UnitReader {
         }
     }
 
-    /// Whether the entry was met.
+    /// Returns true if the entry was met.
     #[must_use]
     pub fn has_met(&self) -> bool {
         self.met
     }
 
-    /// The entries, oldest first; `None` where the one that was looked for did not come.
+    /// Returns the unit's entries, oldest first; `None` if the wanted entry was not met.
     #[must_use]
     pub fn finish(self) -> Option<Vec<EntryId>> {
         match self.met {

@@ -1,4 +1,4 @@
-//! A node of the session tree: an entry with its count.
+//! A node of the session tree: an entry with its token count.
 
 use crate::core::{
     context::{
@@ -17,48 +17,48 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// An entry with its count, made once.
+/// An entry with its token count, computed once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The entry.
     pub entry: Entry,
-    /// The message as it is sent, for entries that hold one: shared with every request.
+    /// The message that requests send, for entries that have one; shared by all requests.
     pub message: Option<Arc<Message>>,
-    /// What the entry adds to a request, as estimated, not corrected.
+    /// Estimated tokens that the entry adds to a request, before calibration.
     pub tokens: MessageTokens,
-    /// Fingerprint of what the message says; 0 where there is none.
+    /// Fingerprint of the message's content; 0 without a message.
     pub hash: u64,
-    /// Every compaction keeps it word for word.
+    /// True if every compaction keeps the entry verbatim.
     pub pinned: bool,
-    /// A compaction that building the context passes over.
+    /// True for an undone compaction, which building the context skips.
     pub undone: bool,
-    /// A tool's answer that gave way to a short note.
+    /// True for a tool result that was replaced with a short note.
     pub cleared: bool,
-    /// What a patch makes of what stands before it, or a compaction of what it keeps; `None` also for a patch of a form
-    /// that this version does not know.
+    /// The patch that the entry applies to what precedes it, or a compaction to what it keeps; `None` also for a patch
+    /// in a form that this version does not know.
     pub patch: Option<Arc<StoredPatch>>,
 }
 
-/// What stands in front of the beginning of a tool's answer that was cleared.
+/// The note that precedes the beginning of a cleared tool result.
 pub const CLEARED: &str = "[This old tool result was cut to save room; call the tool again if more of it is needed.]";
 
-/// Characters of a cleared answer that stay: enough to tell what it was about.
+/// Characters of a cleared result that stay: enough to tell what it was about.
 const CLEARED_CHARS: usize = 160;
 
 impl Node {
-    /// The entry, counted.
+    /// Counts an entry.
     #[must_use]
     pub fn counted(entry: Entry, counter: &Counter) -> Self {
         let message = message_of(&entry).map(Arc::new);
         let tokens = counter.entry(&entry, message.as_deref());
         let hash = message.as_deref().map_or(0, message_fingerprint);
         let patch = patch_of(&entry, counter).map(Arc::new);
-        // What another program wrote is told as it wrote it, also in its own arithmetic.
+        // Entries of another program are shown as it wrote them, and measured by its rules too.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
         Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch }
     }
 
-    /// The entry with nothing counted, for who only reads what was said.
+    /// Wraps an entry without counting it, for callers that only read its content.
     #[must_use]
     pub(crate) fn uncounted(entry: Entry) -> Self {
         let message = message_of(&entry).map(Arc::new);
@@ -73,7 +73,7 @@ impl Node {
         &self.entry.entry_id
     }
 
-    /// The compaction that this entry is, unless it was undone.
+    /// Returns the compaction in this entry, unless it was undone.
     #[must_use]
     pub fn compaction(&self) -> Option<&Compaction> {
         match &self.entry.data {
@@ -82,14 +82,14 @@ impl Node {
         }
     }
 
-    /// Whether this is a compaction before which patches had changed messages: what it does not keep does not come back
-    /// alone, as its entry says it.
+    /// Returns true for a compaction that was preceded by message patches: its entry states what it keeps, so pinning
+    /// an entry later does not restore it.
     #[must_use]
     pub fn settles_messages(&self) -> bool {
         self.compaction().is_some() && self.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty())
     }
 
-    /// The node as the session's pins and undone compactions make it.
+    /// Applies the session's pins and undone compactions to the node.
     #[must_use]
     pub fn marked(mut self, state: &SessionState) -> Self {
         self.pinned = state.pins.iter().any(|pin| pin.entry_id == self.entry.entry_id);
@@ -99,13 +99,13 @@ impl Node {
         self
     }
 
-    /// A compaction as if it were not there.
+    /// Returns the node of a compaction as if the compaction did not exist.
     #[must_use]
     pub(crate) fn passed_over(self) -> Self {
         Self { undone: true, message: None, tokens: MessageTokens::default(), hash: 0, ..self }
     }
 
-    /// The node with a short note in the place of its tool results; any other node as it is.
+    /// Returns the node with its tool results replaced by a short note; `None` for any other node.
     #[must_use]
     pub(super) fn without_results(&self, counter: &Counter) -> Option<Self> {
         let message = self.message.as_deref().filter(|message| message.role == Role::Tool && !self.cleared)?;
@@ -120,7 +120,7 @@ impl Node {
     }
 }
 
-/// A message with a short note in the place of its tool results.
+/// Returns a message with its tool results replaced by a short note.
 #[must_use]
 pub(crate) fn without_results(message: &Message) -> Message {
     let mut message = message.clone();
@@ -133,7 +133,7 @@ pub(crate) fn without_results(message: &Message) -> Message {
     message
 }
 
-/// The patch that an entry holds, in a form that this version knows.
+/// Returns an entry's patch if this version knows its form.
 fn patch_of(entry: &Entry, counter: &Counter) -> Option<StoredPatch> {
     match &entry.data {
         EntryData::ContextTransform(kept) => {
@@ -147,7 +147,7 @@ fn patch_of(entry: &Entry, counter: &Counter) -> Option<StoredPatch> {
     }
 }
 
-/// The message as it is sent, for entries that hold one.
+/// Returns the message that requests send for an entry, if any.
 #[must_use]
 pub fn message_of(entry: &Entry) -> Option<Message> {
     match &entry.data {
@@ -163,13 +163,13 @@ pub fn message_of(entry: &Entry) -> Option<Message> {
     }
 }
 
-/// An entry without what is never sent, or is kept beside it: it is in the store, and a session that keeps much data of
-/// its clients' must not hold it all in memory.
+/// Removes what is never sent, or is kept outside the entry: the store has it, and a session with much client data must
+/// not hold all of it in memory.
 fn without_ballast(mut entry: Entry) -> Entry {
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
         EntryData::CustomMessage(custom) => custom.details = None,
-        // Kept counted, beside the entry.
+        // Kept beside the entry, counted.
         EntryData::Compaction(compaction) => compaction.carried_patch = Vec::new(),
         EntryData::ContextTransform(kept) => {
             if let Kept::Known(transform) = &mut **kept {
@@ -179,7 +179,7 @@ fn without_ballast(mut entry: Entry) -> Entry {
         }
         EntryData::Ephemeral(kept) => {
             if let Kept::Known(change) = &mut **kept {
-                // What it changed says why the request after it begins otherwise.
+                // What it changed explains why the next request starts differently.
                 change.patch = Area::bare(std::mem::take(&mut change.patch));
             }
         }

@@ -1,11 +1,11 @@
-//! Reading the path to a leaf from the store.
+//! Reads the path to a leaf from the store.
 
 use super::{Node, SessionTree};
 use crate::core::{context::counter::Counter, session::SessionState};
 use reseed_protocol::{Entry, EntryData, EntryId, patch::PatchOp, reply::Pin};
 use std::{collections::HashSet, sync::Arc};
 
-/// Finds, walking from the leaf to the root, how far back a session must be read so that the model sees all it should.
+/// Decides, walking from the leaf to the root, how far back a session must be read to rebuild what the model sees.
 #[derive(Debug)]
 pub struct PathReader<'a> {
     state: &'a SessionState,
@@ -17,23 +17,23 @@ pub struct PathReader<'a> {
 #[derive(Debug)]
 struct Boundary {
     first_kept: Option<EntryId>,
-    /// Single entries that are on the path and were not met yet.
+    /// Single entries on the path that were not met yet.
     missing: Vec<EntryId>,
-    /// Pinned entries that were not met yet, and may be on another branch.
+    /// Pinned entries that were not met yet and may be on another branch.
     sought: Vec<EntryId>,
     kept: Vec<EntryId>,
-    /// Where the compaction stands among the nodes.
+    /// Index of the compaction among the nodes.
     at: usize,
 }
 
 impl<'a> PathReader<'a> {
-    /// For the session whose pins and undone compactions are these.
+    /// Creates a reader for a session with the pins and undone compactions of `state`.
     #[must_use]
     pub fn new(state: &'a SessionState, counter: &'a Counter) -> Self {
         Self { state, counter, nodes: Vec::new(), boundary: None }
     }
 
-    /// Takes the next entry towards the root. `false`: nothing further back is needed.
+    /// Takes the next entry towards the root. Returns `false` once nothing further back is needed.
     pub fn take(&mut self, entry: Entry) -> bool {
         let id = entry.entry_id.clone();
         let mut keep = true;
@@ -45,8 +45,8 @@ impl<'a> PathReader<'a> {
                 {
                     let met: HashSet<&EntryId> = self.nodes.iter().map(|node| node.id()).collect();
                     let mut kept = compaction.kept_entry_ids.clone();
-                    // Pinned when this compaction had already taken them out of sight: they come back, where no patch
-                    // had changed messages before.
+                    // Entries pinned after this compaction had already hidden them: they are restored, unless a message
+                    // patch preceded it.
                     let settles = compaction.carried_patch.iter().any(PatchOp::is_on_messages);
                     let pins = self.state.pins.iter().filter(|_| !settles);
                     let (later, others): (Vec<&Pin>, Vec<&Pin>) = pins.partition(|pin| pin.under.as_ref() == Some(&id));
@@ -74,7 +74,7 @@ impl<'a> PathReader<'a> {
         self.wants_more()
     }
 
-    /// Whether something further back is needed.
+    /// Returns true if something further back is needed.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         self.boundary.as_ref().is_none_or(|boundary| {
@@ -82,37 +82,37 @@ impl<'a> PathReader<'a> {
         })
     }
 
-    /// Once only single older entries are missing, which: whoever can read them by id need not walk on. They are taken
-    /// as the others, newest first.
+    /// Returns the missing entries once only single older ones are missing: a caller that can read by id need not walk
+    /// on. They are passed to [`Self::take`] like the others, newest first.
     #[must_use]
     pub fn missing(&self) -> Option<&[EntryId]> {
         let single = |boundary: &&Boundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
         self.boundary.as_ref().filter(single).map(|boundary| &*boundary.missing)
     }
 
-    /// Pinned entries that are looked for further back, and may be on another branch.
+    /// Returns pinned entries that are still looked for further back and may be on another branch.
     #[must_use]
     pub fn sought(&self) -> &[EntryId] {
         self.boundary.as_ref().map_or(&[], |boundary| &*boundary.sought)
     }
 
-    /// That pinned entry is on another branch: it is not looked for any more.
+    /// Stops looking for a pinned entry that turned out to be on another branch.
     pub fn give_up(&mut self, pinned: &EntryId) {
         if let Some(boundary) = &mut self.boundary {
             boundary.sought.retain(|sought| sought != pinned);
         }
     }
 
-    /// Whether what came so far holds no compaction, so that a path that is known can follow ([`Self::finish_with`]).
+    /// Returns true if no compaction was met yet, so that the nodes can extend a known path ([`Self::finish_with`]).
     #[must_use]
     pub fn may_join(&self) -> bool {
         self.boundary.is_none()
     }
 
-    /// The path that was read.
+    /// Returns the path that was read.
     #[must_use]
     pub fn finish(mut self) -> SessionTree {
-        // A compaction of another program's may keep from an entry that is not on its path: then it keeps nothing.
+        // A compaction of another program may keep from an entry that is not on its path: then it keeps nothing.
         if let Some(Boundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
             let mut place = 0;
             self.nodes.retain(|node| {
@@ -127,7 +127,7 @@ impl<'a> PathReader<'a> {
         tree
     }
 
-    /// The path that was read, hanging from the end of one that is known.
+    /// Returns the path that was read, appended to a known one.
     #[must_use]
     pub fn finish_with(self, known: SessionTree) -> SessionTree {
         let mut path = known.path;
