@@ -1,6 +1,7 @@
-//! One entry by itself, from pi's form to ours and from ours to pi's, as far as each has a place for what the other says.
+//! Converts single entries between pi's form and ours, as far as each form can express the other.
 //!
-//! Neither way is exact alone: what is lost is found by going there and back, and travels beside (`import`, `export`).
+//! Neither direction is lossless alone. `import` and `export` find what is lost by converting there and back, and keep
+//! it beside the entry.
 
 use super::json::{Json, Object};
 use crate::core::{context::summary, session::fingerprint::fingerprint};
@@ -13,23 +14,23 @@ use reseed_protocol::{
 };
 use serde_json::Value;
 
-/// The `customType` of an entry that holds a message of pi's which is none of ours: of a role that is never sent.
+/// The `customType` of an entry that holds a pi message without a counterpart here: one with a role that is never sent.
 pub(super) const MESSAGE: &str = "pi.message";
 
-/// The `customType` of the lines that hold patches which no line of their own type can hold, and of all patches in files
-/// that earlier versions wrote.
+/// The `customType` of lines for patches that no line of their own type can hold, and for all patches in files written
+/// by earlier versions.
 pub(super) const ENTRY: &str = "reseed.entry";
 
-/// The arguments of a call that are no JSON object, as the model wrote them.
+/// The key for call arguments that are not a JSON object, as the model wrote them.
 const MALFORMED: &str = "malformed";
 
-/// pi's word for going on before the first entry.
+/// pi's parent id for continuing before the first entry.
 const ROOT: &str = "root";
 
-/// Names an entry of ours by its id in the file.
+/// Maps an entry id of the file to ours.
 pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<EntryId>;
 
-/// What a line holds, in our form.
+/// Converts a line's content to our form.
 pub(super) fn data(line: &Object, resolve: Resolve<'_>) -> EntryData {
     let kind = line.text("type").unwrap_or_default();
     known(kind, line, resolve).unwrap_or_else(|| {
@@ -41,7 +42,7 @@ pub(super) fn data(line: &Object, resolve: Resolve<'_>) -> EntryData {
     })
 }
 
-/// What a line of a known type holds; `None` where it lacks what its type must have.
+/// Converts a line of a known type; `None` if it lacks a required field.
 fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
     let text = |name: &str| line.text(name).map(str::to_owned);
     Some(match kind {
@@ -55,7 +56,7 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             tokens_after: None,
             trigger: None,
             duration_ms: None,
-            // An extension's details are its own, whatever they are called.
+            // An extension's details stay with the line, whatever their names.
             details: line.get("details").filter(|_| !is_hooks(line)).and_then(details),
             ..Compaction::default()
         }),
@@ -85,12 +86,12 @@ fn is_hooks(line: &Object) -> bool {
     line.get("fromHook").and_then(Json::as_bool) == Some(true)
 }
 
-/// A value that survives being stored: a member that is `null` reads back as none.
+/// Returns a value unless it is `null`, which would read back from the store as `None`.
 fn some_value(value: Option<&Json>) -> Option<Value> {
     value.filter(|value| **value != Json::Null).map(Json::to_value)
 }
 
-/// The lists of files, where the details are just that.
+/// Returns the file lists if the details are exactly those.
 fn details(value: &Json) -> Option<CompactionDetails> {
     let list = |name: &str| -> Option<Vec<String>> {
         value.get(name)?.as_list()?.iter().map(|file| file.as_text().map(str::to_owned)).collect()
@@ -107,7 +108,7 @@ fn custom_message(fields: &Object) -> Option<CustomMessage> {
     })
 }
 
-/// A message of pi's in our form.
+/// Converts a pi message to our form.
 pub(super) fn message(message: &Json) -> Option<EntryData> {
     let fields = message.as_object()?;
     let said = |content: Vec<Part>| Some(EntryData::Message(Message::new(Role::User, content)));
@@ -132,7 +133,7 @@ pub(super) fn message(message: &Json) -> Option<EntryData> {
     }
 }
 
-/// Text and pictures, from a text or a list of blocks; `None` where something else is among them.
+/// Converts text, or a list of text and image blocks; `None` if the list contains anything else.
 fn spoken(content: &Json) -> Option<Vec<Part>> {
     match content {
         Json::Text(text) => Some(vec![Part::Text { text: text.clone() }]),
@@ -151,7 +152,7 @@ fn spoken(content: &Json) -> Option<Vec<Part>> {
     }
 }
 
-/// The texts of blocks, joined.
+/// Joins the texts of blocks.
 pub(super) fn texts(blocks: &[Json], between: &str) -> String {
     let texts: Vec<&str> = blocks
         .iter()
@@ -177,7 +178,7 @@ fn answer(fields: &Object) -> Option<Message> {
     Some(message)
 }
 
-/// Whether an answer failed or was cut off: it is shown, and not given to a model again.
+/// Returns true if an answer failed or was cut off: it is shown, but never sent to a model again.
 pub(super) fn has_failed(message: &Object) -> bool {
     matches!(message.text("stopReason"), Some("error" | "aborted"))
 }
@@ -195,7 +196,7 @@ fn answer_part(block: &Json) -> Option<Part> {
     })
 }
 
-/// A call's id as ours may be; the same text always gives the same one, so that call and result meet.
+/// Converts a call id to a valid one of ours. Equal ids stay equal, so that call and result still match.
 #[must_use]
 pub fn call_id(text: &str) -> CallId {
     text.parse().unwrap_or_else(|_| {
@@ -204,7 +205,7 @@ pub fn call_id(text: &str) -> CallId {
     })
 }
 
-/// What a request cost; `None` where nothing was counted, as after a failure.
+/// Converts a usage report; `None` if nothing was counted, as after a failure.
 fn usage(usage: &Json) -> Option<Usage> {
     let tokens = |name: &str| usage.get(name).and_then(Json::as_u64).unwrap_or(0);
     let (input, output) = (tokens("input"), tokens("output"));
@@ -222,7 +223,7 @@ fn usage(usage: &Json) -> Option<Usage> {
     })
 }
 
-/// The line that says what an entry of ours does.
+/// Converts one of our entries to a line.
 pub(super) fn line(entry: &Entry) -> Object {
     let mut line = Object::of([
         ("type", entry.type_name().into()),
@@ -234,7 +235,7 @@ pub(super) fn line(entry: &Entry) -> Object {
         EntryData::Message(message) => line.set("message", message_fields(message, entry.timestamp)),
         EntryData::Compaction(compaction) => {
             line.set("summary", compaction.summary.as_str());
-            // pi reads what is kept from this id on; its own stands for "nothing before".
+            // pi keeps entries from this id on; the compaction's own id means "nothing before".
             let first_kept = compaction.first_kept_entry_id.as_ref().unwrap_or(&entry.entry_id);
             line.set("firstKeptEntryId", first_kept.as_str());
             line.set("tokensBefore", compaction.tokens_before);
@@ -294,7 +295,7 @@ pub(super) fn line(entry: &Entry) -> Object {
     line
 }
 
-/// The fields of an entry that no line of its own type can hold.
+/// Writes the fields of an entry that no line of its own type can hold.
 fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) {
     line.set("type", "custom");
     line.set("customType", ENTRY);
@@ -305,7 +306,7 @@ fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) 
     line.set("data", data);
 }
 
-/// What is kept with a summary: a hook's own details, where a hook gave it, or else the files.
+/// Writes a summary's details: the hook's own if a hook supplied the summary, otherwise the files.
 fn summary_details(line: &mut Object, hook: Option<&str>, own: Option<&Value>, files: Option<&CompactionDetails>) {
     if hook.is_none() {
         line.set_some("details", files.map(details_fields));
@@ -324,7 +325,7 @@ fn millis(time: Timestamp) -> Json {
     time.0.into()
 }
 
-/// A message of ours in pi's form.
+/// Converts one of our messages to pi's form.
 pub(super) fn message_fields(message: &Message, time: Timestamp) -> Object {
     match message.role {
         Role::User => {
@@ -398,7 +399,7 @@ fn block(part: &Part) -> Option<Json> {
             Some((kind, data)) => {
                 Json::object([("type", "image".into()), ("data", data.into()), ("mimeType", kind.into())])
             }
-            // pi has no pictures by address.
+            // pi has no images by URL.
             None => Json::object([("type", "text".into()), ("text", format!("[picture {url}]").into())]),
         },
         Part::Reasoning { text, .. } => Json::object([("type", "thinking".into()), ("thinking", text.as_str().into())]),

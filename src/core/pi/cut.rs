@@ -1,20 +1,20 @@
-//! pi's cut rule: from the newest entry back until enough is kept.
+//! pi's cut rule: walk back from the newest entry until enough is kept.
 //!
-//! Only entries of type `message` count; a cut may fall before any message but a tool result. Where the counting ends in
-//! tool results with nothing after them to cut at, the cut falls before everything.
+//! Only entries of type `message` count. A cut may fall before any message except a tool result. If the walk stops in
+//! tool results with no cut point after them, the cut falls before everything.
 
 use super::{estimate, json::Json, json::Object};
 
-/// Where a path is cut. Places are places in the path.
+/// Where a path is cut. Indexes refer to the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutPoint {
-    /// The first entry kept word for word.
+    /// The first entry kept verbatim.
     pub first_kept: usize,
-    /// Where the turn begins that the cut parts; `None` where it parts none.
+    /// The start of the turn that the cut splits; `None` if it splits none.
     pub turn_start: Option<usize>,
 }
 
-/// Cuts the entries from `start` up to and without `end`, lines of pi's form, so that about `keep_tokens` are kept.
+/// Cuts the entries `start..end`, given as pi's lines, so that about `keep_tokens` are kept.
 #[must_use]
 pub fn find_cut_point(path: &[Object], start: usize, end: usize, keep_tokens: u64) -> CutPoint {
     let legal: Vec<usize> = (start..end).filter(|at| is_cut_point(&path[*at])).collect();
@@ -28,7 +28,7 @@ pub fn find_cut_point(path: &[Object], start: usize, end: usize, keep_tokens: u6
             break;
         }
     }
-    // Settings before the cut go with what they were set for.
+    // Settings directly before the cut are kept with the messages that they apply to.
     while cut > start && !matches!(path[cut - 1].text("type"), Some("message" | "compaction")) {
         cut -= 1;
     }

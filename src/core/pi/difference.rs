@@ -1,9 +1,9 @@
-//! What one JSON value says beyond another, and how to put it back.
+//! The difference between two JSON values, and how to apply it.
 //!
-//! A difference is itself JSON, of one of these forms:
-//! - `{"set": value}`: the value is this one
-//! - `{"fields": {name: difference, …}, "without": [name, …]}`: an object whose fields differ so, and which lacks those
-//! - `{"items": {index: difference, …}}`: a list of the same length whose items differ so
+//! A difference is itself JSON, in one of these forms:
+//! - `{"set": value}`: replaces the value
+//! - `{"fields": {name: difference, …}, "without": [name, …]}`: changes and removes fields of an object
+//! - `{"items": {index: difference, …}}`: changes items of a list of the same length
 
 use super::json::{Json, Object};
 
@@ -12,7 +12,7 @@ const FIELDS: &str = "fields";
 const WITHOUT: &str = "without";
 const ITEMS: &str = "items";
 
-/// What must be done to `from` to make it `to`; `None` where they are equal.
+/// Returns the difference that turns `from` into `to`; `None` if they are equal.
 #[must_use]
 pub(super) fn between(from: &Json, to: &Json) -> Option<Json> {
     match (from, to) {
@@ -29,7 +29,7 @@ pub(super) fn between(from: &Json, to: &Json) -> Option<Json> {
     }
 }
 
-/// What must be done to an object to make it another; empty where they are equal.
+/// Returns the difference that turns one object into another; empty if they are equal.
 #[must_use]
 pub(super) fn of_objects(from: &Object, to: &Object) -> Object {
     let mut fields = Object::default();
@@ -48,7 +48,7 @@ pub(super) fn of_objects(from: &Object, to: &Object) -> Object {
     difference
 }
 
-/// Does it. What does not fit the value, as only a damaged difference would, is left as it is.
+/// Applies a difference. Parts that do not fit the value, which only a damaged difference has, are ignored.
 pub(super) fn apply(value: &mut Json, difference: &Object) {
     if let Some(whole) = difference.get(SET) {
         *value = whole.clone();
@@ -69,7 +69,7 @@ pub(super) fn apply(value: &mut Json, difference: &Object) {
     }
 }
 
-/// Does it to an object.
+/// Applies a difference to an object.
 pub(super) fn apply_to_object(object: &mut Object, difference: &Object) {
     for name in difference.get(WITHOUT).and_then(Json::as_list).unwrap_or_default() {
         if let Some(name) = name.as_text() {

@@ -1,7 +1,7 @@
-//! pi's estimate of what a message costs: a token for every four code units of UTF-16, rounded up for each message.
+//! pi's token estimate: one token per four UTF-16 code units, rounded up per message.
 //!
-//! It is an estimate for English text: a Chinese character counts a quarter of what it costs. Pictures count in tool
-//! results and clients' messages, not in a user's.
+//! It fits English text; a Chinese character counts a quarter of its real cost. Images count in tool results and client
+//! messages, but not in user messages.
 
 use super::{
     json::{Json, Object},
@@ -9,19 +9,19 @@ use super::{
 };
 use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len};
 
-/// Code units that are taken for a token.
+/// UTF-16 code units per token.
 const UNITS_PER_TOKEN: u64 = 4;
 
-/// Code units that a picture counts as.
+/// Code units that an image counts as.
 const IMAGE_UNITS: u64 = 4_800;
 
-/// Tokens of a text by itself.
+/// Estimates the tokens of a text.
 #[must_use]
 pub fn text_tokens(text: &str) -> u64 {
     utf16_len(text).div_ceil(UNITS_PER_TOKEN)
 }
 
-/// Tokens of a message in pi's form.
+/// Estimates the tokens of a message in pi's form.
 #[must_use]
 pub fn tokens(message: &Object) -> u64 {
     let text = |name: &str| utf16_len(message.text(name).unwrap_or_default());
@@ -38,13 +38,13 @@ pub fn tokens(message: &Object) -> u64 {
     units.div_ceil(UNITS_PER_TOKEN)
 }
 
-/// Tokens of what an entry adds to pi's context; 0 where it adds nothing.
+/// Estimates the tokens that an entry adds to pi's context; 0 if it adds nothing.
 #[must_use]
 pub fn entry_tokens(entry: &Entry) -> u64 {
     message::of_entry(entry).map_or(0, |message| tokens(&message))
 }
 
-/// Tokens of a message of ours.
+/// Estimates the tokens of one of our messages.
 #[must_use]
 pub fn message_tokens(message: &Message) -> u64 {
     tokens(&super::convert::message_fields(message, Timestamp(0)))

@@ -1,7 +1,7 @@
-//! From our entries to pi's lines: version 3, also for sessions that were never pi's.
+//! Converts our entries to pi's lines: version 3, also for sessions that pi never had.
 //!
-//! An entry that came from a file gives its line again, as equal JSON. Any other gives a line that pi understands, with
-//! what pi has no place for in a field `reseed`, which pi passes over and import reads.
+//! An imported entry is written as its original line, equal as JSON. Any other entry becomes a line that pi
+//! understands; what pi has no field for goes into the field `reseed`, which pi ignores and import reads.
 
 use super::{
     convert, difference,
@@ -12,35 +12,35 @@ use super::{
 use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, reply::Pin};
 use std::collections::{HashMap, HashSet};
 
-/// The field of a line that says what pi has no place for.
+/// The field of a line for what pi has no field for.
 pub(super) const MARK: &str = "reseed";
 
-/// The `customType` of the line behind the last entry that says where the session goes on.
+/// The `customType` of the line, written after the last entry, that names the leaf.
 const LEAF: &str = "reseed.leaf";
 
-/// The `customType` of the line of a compaction that was undone: pi passes over it, as we do.
+/// The `customType` of the line of an undone compaction: pi ignores it, as we do.
 const UNDONE: &str = "reseed.undone";
 
-/// The `customType` of the last line, which names the entries that every compaction keeps.
+/// The `customType` of the last line, which names the pinned entries.
 const PINS: &str = "reseed.pins";
 
-/// Writes a session's lines, in the order of its log.
+/// Writes a session's lines in the order of its log.
 #[derive(Debug)]
 pub struct Exporter {
     session: SessionId,
     created_at: Timestamp,
     has_header: bool,
-    /// Which tool each call asked for: pi wants its name beside the result.
+    /// The tool that each call names: pi stores the name with the result.
     tools: HashMap<CallId, String>,
     last: Option<EntryId>,
     undone: HashSet<EntryId>,
     pins: Vec<Pin>,
-    /// What the last entry says of pins, where it is a line of ours that does.
+    /// The pins that the last entry records, if it is one of our lines that does.
     told_pins: Option<Json>,
 }
 
 impl Exporter {
-    /// Of this session, made then.
+    /// Creates an exporter for a session.
     #[must_use]
     pub fn new(session: SessionId, created_at: Timestamp) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Exporter {
         }
     }
 
-    /// With these pins and undone compactions.
+    /// Sets the session's pins and undone compactions.
     #[must_use]
     pub fn keeping(mut self, pins: &[Pin], undone: &[EntryId]) -> Self {
         self.undone = undone.iter().cloned().collect();
@@ -63,7 +63,7 @@ impl Exporter {
         self
     }
 
-    /// The lines that an entry gives, without their ends: the header before the first.
+    /// Returns the lines of an entry, without line endings; the first call also returns the header.
     pub fn entry(&mut self, entry: &Entry) -> Vec<String> {
         let mut lines = Vec::new();
         let kept = |name: &str| entry.imported.as_ref().and_then(|imported| imported.get(name)?.as_object());
@@ -95,9 +95,9 @@ impl Exporter {
         lines
     }
 
-    /// The lines at the end: a header where there was no entry; the pins, and the leaf where it is not the last entry.
+    /// Returns the closing lines: the header if there was no entry; the pins; the leaf if it is not the last entry.
     ///
-    /// `marker` is the id of the line that says either: one that no entry has.
+    /// `marker` is the id of the line for pins or leaf; no entry may have it.
     #[must_use]
     pub fn finish(self, leaf: Option<&EntryId>, marker: EntryId, now: Timestamp) -> Vec<String> {
         if !self.has_header {
@@ -130,7 +130,7 @@ impl Exporter {
     }
 }
 
-/// The line of a compaction as one that pi passes over.
+/// Wraps the line of a compaction so that pi ignores it.
 #[must_use]
 pub fn passed_over(line: Object) -> Object {
     let named = |name: &str| line.get(name).cloned().unwrap_or(Json::Null);
@@ -144,13 +144,13 @@ pub fn passed_over(line: Object) -> Object {
     ])
 }
 
-/// The line of an undone compaction that a line holds.
+/// Returns the undone compaction wrapped in a line.
 pub(super) fn undone_in(line: &Object) -> Option<Object> {
     if line.text("customType") != Some(UNDONE) {
         return None;
     }
     let inner = line.get("data")?.as_object().filter(|inner| inner.text("type") == Some("compaction"))?;
-    // Whatever else the line says would be lost.
+    // If the line has anything else, unwrapping would lose it.
     (passed_over(inner.clone()) == *line).then(|| inner.clone())
 }
 
@@ -159,14 +159,14 @@ fn pins_data(pins: &[Pin]) -> Json {
     Json::object([("pins", Json::from(&value))])
 }
 
-/// The pins that an entry of ours names, if it is such an entry.
+/// Returns the pins that an entry records, if it is a pins entry of ours.
 pub(super) fn pins_in(data: &EntryData) -> Option<Vec<Pin>> {
     let EntryData::Custom(custom) = data else { return None };
     let pins = custom.data.as_ref().filter(|_| custom.custom_type == PINS)?.get("pins")?;
     serde_json::from_value(pins.clone()).ok()
 }
 
-/// The line of an entry that never was pi's. `tool`: the tool whose answer it is.
+/// Returns the line of an entry that never was pi's. `tool` is the tool whose result it is.
 pub(super) fn marked(entry: &Entry, tool: Option<&str>) -> Object {
     let entry = Entry { imported: None, ..entry.clone() };
     let mut line = convert::line(&entry);
@@ -189,34 +189,34 @@ fn tool_of<'a>(entry: &Entry, tools: &'a HashMap<CallId, String>) -> Option<&'a 
     })
 }
 
-/// Brings an entry that was read from a line of ours back to what it was.
+/// Restores an entry read from one of our lines.
 pub(super) fn restore(entry: &mut Entry, mark: &Json) {
     let Some(mark) = mark.as_object() else { return };
     let mut restored = fields(entry);
     difference::apply_to_object(&mut restored, mark);
     if let Ok(read) = serde_json::from_value::<Entry>(serde_json::Value::Object(restored.to_map())) {
-        // What names it stays: an id may have had to be another, a parent may not be there.
+        // Ids and parent stay as imported: an id may have been replaced, and a parent may be missing.
         entry.data = read.data;
     }
 }
 
-/// The entry in our stored form.
+/// Returns the entry in our stored form.
 fn fields(entry: &Entry) -> Object {
     let value = serde_json::to_value(entry).expect("an entry has text keys and finite numbers");
     value.as_object().map(Object::from).unwrap_or_default()
 }
 
-/// Whether an entry came from a line that was not ours.
+/// Returns true if the entry was imported from a line that was not ours.
 fn is_pis(entry: &Entry) -> bool {
     entry.imported.as_ref().is_some_and(|imported| imported.contains_key(FIELDS) || imported.contains_key(LINE))
 }
 
-/// The line of an entry, as it was written.
+/// Returns the original line of an entry, if it was kept whole.
 fn whole_line(entry: &Entry) -> Option<&str> {
     entry.imported.as_ref()?.get(LINE)?.as_str()
 }
 
-/// What an entry's line says.
+/// Returns an entry's line.
 #[must_use]
 pub fn object(entry: &Entry) -> Object {
     if let Some(whole) = whole_line(entry)
@@ -240,7 +240,7 @@ fn text(object: &Object) -> String {
     serde_json::to_string(object).expect("JSON has text keys and finite numbers")
 }
 
-/// A patch from the data that [`convert`] wrote for it, or an earlier version.
+/// Parses a patch from the data that [`convert`], or an earlier version, wrote for it.
 pub(super) fn own_entry(data: &Json) -> Option<EntryData> {
     let fields = serde_json::Value::Object(data.get("fields")?.as_object()?.to_map());
     match data.text("type")? {

@@ -1,9 +1,9 @@
-//! The files that pi's sessions touch, as calls of its tools `read`, `write` and `edit` name them.
+//! The files that a pi session touches, taken from calls of its tools `read`, `write` and `edit`.
 
 use super::json::{Json, Object};
 use std::collections::BTreeSet;
 
-/// Files by what was done to them.
+/// Files grouped by operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     /// Read.
@@ -15,7 +15,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Takes what an earlier summary noted, unless an extension made it.
+    /// Adds the files recorded by an earlier summary, unless an extension made it.
     pub fn add_noted(&mut self, line: &Object) {
         if line.get("fromHook").and_then(Json::as_bool) == Some(true) {
             return;
@@ -28,7 +28,7 @@ impl Files {
         self.edited.extend(list("modifiedFiles"));
     }
 
-    /// Takes what the calls of a message name.
+    /// Adds the files that a message's tool calls name.
     pub fn add_calls(&mut self, message: &Object) {
         if message.text("role") != Some("assistant") {
             return;
@@ -51,19 +51,19 @@ impl Files {
         }
     }
 
-    /// Files written or edited, sorted as JavaScript sorts.
+    /// Returns the files written or edited, sorted as JavaScript sorts.
     #[must_use]
     pub fn modified(&self) -> Vec<String> {
         sorted(self.edited.union(&self.written))
     }
 
-    /// Files read and not modified, sorted as JavaScript sorts.
+    /// Returns the files read but not modified, sorted as JavaScript sorts.
     #[must_use]
     pub fn only_read(&self) -> Vec<String> {
         sorted(self.read.iter().filter(|file| !self.edited.contains(*file) && !self.written.contains(*file)))
     }
 
-    /// The lists as they stand behind a summary; empty where there are no files.
+    /// Returns the file lists in the form that follows a summary; empty if there are no files.
     #[must_use]
     pub fn appended(&self) -> String {
         let list = |tag: &str, files: &[String]| {
@@ -73,7 +73,7 @@ impl Files {
     }
 }
 
-/// By code units of UTF-16.
+/// Sorts by UTF-16 code units.
 pub fn sorted<'a>(files: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut files: Vec<String> = files.cloned().collect();
     files.sort_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));

@@ -1,9 +1,10 @@
-//! From pi's lines to our entries, one after the other.
+//! Converts pi's lines to our entries, one by one.
 //!
-//! What holds for each: exporting the entry gives the line again, as equal JSON. It is tried here, for every line; what
-//! our form does not say is put into `Entry::imported`, at worst the line whole.
+//! Invariant: exporting an entry yields its line again, equal as JSON. This is tried for every line during import; what
+//! our form cannot express goes into `Entry::imported`, in the worst case the whole line.
 //!
-//! Ids stay where they may be ours. A parent that no earlier line has makes the entry a root; the file's word is kept.
+//! Ids are kept if they are valid here. An entry whose parent is not an earlier line becomes a root; the file's value
+//! is kept.
 
 use super::{
     convert, difference, export,
@@ -15,34 +16,34 @@ use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom, reply
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// In `imported`: what the line says beyond the entry.
+/// In `imported`: what the line has beyond the entry.
 pub(super) const FIELDS: &str = "fields";
 /// In `imported`: fields that the line lacks.
 pub(super) const WITHOUT: &str = "without";
-/// In `imported`: the line as it was written.
+/// In `imported`: the original line.
 pub(super) const LINE: &str = "line";
 /// In `imported` of the first entry: the file's header.
 pub(super) const HEADER: &str = "header";
-/// In `imported` of an entry that was made for it alone: the header of a file without entries.
+/// In `imported` of a placeholder entry: the header of a file without entries.
 pub(super) const HEADER_ALONE: &str = "headerAlone";
-/// The `customType` of the entry that holds the header of a file without entries.
+/// The `customType` of the placeholder entry for the header of a file without entries.
 const HEADER_ENTRY: &str = "pi.header";
 
-/// Something about a line that whoever imports it should know.
+/// A remark about a line for the person who imports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What about it.
+    /// The remark.
     pub text: String,
 }
 
-/// Makes entries from lines, in the order of the file.
+/// Converts lines to entries in the order of the file.
 #[derive(Debug)]
 pub struct Importer {
     source: IdSource,
     ids: HashSet<EntryId>,
-    /// The newest entry under each id of the file that could not stay.
+    /// The newest entry for each id of the file that had to be replaced.
     renamed: HashMap<String, EntryId>,
     header: Option<Object>,
     header_time: Timestamp,
@@ -53,7 +54,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// Starts with the file's header. Ids that the file's cannot be are made from here.
+    /// Creates an importer from the file's header. `source` supplies replacements for invalid ids.
     #[must_use]
     pub fn new(header: Header, source: IdSource) -> Self {
         let time = header.object.text("timestamp").and_then(time_of).unwrap_or_default();
@@ -70,30 +71,30 @@ impl Importer {
         }
     }
 
-    /// When the session was made, as its header says.
+    /// Returns the session's creation time from the header.
     #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.header_time
     }
 
-    /// What was noted since this was last asked.
+    /// Returns the notes made since the last call.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// The compactions so far that were undone before the file was written.
+    /// Returns the compactions met so far that were undone before the file was written.
     #[must_use]
     pub fn undone(&self) -> &[EntryId] {
         &self.undone
     }
 
-    /// The entries so far that were pinned.
+    /// Returns the pinned entries met so far.
     #[must_use]
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
 
-    /// The entry that a line says.
+    /// Converts a line to an entry.
     pub fn entry(&mut self, line: &Line) -> Entry {
         if let Some(object) = export::undone_in(&line.object).filter(|_| line.raw.is_none()) {
             let entry = self.plain_entry(&Line { number: line.number, object, raw: None });
@@ -118,8 +119,10 @@ impl Importer {
         let parent_id = object.text("parentId").and_then(|parent| {
             let found = self.resolve(parent).filter(|id| self.ids.contains(id));
             if found.is_none() {
-                self.notes
-                    .push(Note { line: *number, text: "its parent is no earlier line; it becomes a root".to_owned() });
+                self.notes.push(Note {
+                    line: *number,
+                    text: "its parent is not an earlier line; it becomes a root".to_owned(),
+                });
             }
             found
         });
@@ -139,7 +142,7 @@ impl Importer {
         entry
     }
 
-    /// What is left at the end of the file: the header of one without entries, as an entry.
+    /// Returns a placeholder entry with the header if the file had no entries.
     pub fn finish(mut self) -> Option<Entry> {
         let header = self.header.take()?;
         let imported = Map::from_iter([(HEADER_ALONE.to_owned(), Value::Object(header.to_map()))]);
@@ -152,16 +155,16 @@ impl Importer {
         })
     }
 
-    /// The id of the file where it can stay, otherwise a new one.
+    /// Returns the file's id if it can be kept, otherwise a new one.
     fn entry_id(&mut self, line: usize, written: Option<&str>) -> EntryId {
         let why = match written.map(str::parse::<EntryId>) {
             Some(Ok(id)) if !self.ids.contains(&id) => return id,
             None => "it has no id".to_owned(),
             Some(Ok(id)) => format!("its id `{id}` is that of an earlier line"),
-            Some(Err(why)) => format!("its id cannot be one here ({why})"),
+            Some(Err(why)) => format!("its id is not valid here ({why})"),
         };
         let id = self.new_id();
-        self.notes.push(Note { line, text: format!("{why}; it was given `{id}`") });
+        self.notes.push(Note { line, text: format!("{why}; its new id is `{id}`") });
         if let Some(written) = written {
             self.renamed.insert(written.to_owned(), id.clone());
         }
@@ -177,13 +180,13 @@ impl Importer {
         }
     }
 
-    /// The entry that an id of the file names, as far as it is known.
+    /// Maps an id of the file to the entry's id here.
     fn resolve(&self, written: &str) -> Option<EntryId> {
         self.renamed.get(written).cloned().or_else(|| written.parse().ok())
     }
 }
 
-/// What must travel beside the entry so that the line comes back.
+/// Returns what must be kept beside the entry to restore the line.
 fn imported(entry: &Entry, line: &Object, raw: Option<&str>) -> Option<Box<Map<String, Value>>> {
     let whole = |text: &str| Some(Box::new(Map::from_iter([(LINE.to_owned(), Value::from(text))])));
     if let Some(raw) = raw {
@@ -197,7 +200,7 @@ fn imported(entry: &Entry, line: &Object, raw: Option<&str>) -> Option<Box<Map<S
     let beyond = difference::of_objects(&export::object(entry), line);
     let mut tried = entry.clone();
     let mut beyond = beyond.to_map();
-    // Also where it is empty: it says that the line was pi's.
+    // Set even if empty: it marks the line as pi's.
     beyond.entry(FIELDS).or_insert_with(|| Value::Object(Map::new()));
     tried.imported = Some(Box::new(beyond));
     if export::object(&tried) == *line {

@@ -1,17 +1,17 @@
-//! JSON as JavaScript holds and prints it: members in the order in which they came, integer-like names first when
-//! printed, numbers as 64-bit floats print.
+//! JSON as JavaScript holds and prints it: members in insertion order, printed with integer-like names first; numbers
+//! printed as 64-bit floats.
 //!
-//! Two values are equal when they are equal JSON: the order of members does not matter, 1 is 1.0.
+//! Equality is that of JSON: the order of members does not matter, and 1 equals 1.0.
 
 mod print;
 mod serial;
 
 use serde_json::Number;
 
-/// The largest whole number that a 64-bit float holds exactly, with all below it.
+/// The largest integer up to which a 64-bit float represents every integer exactly.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// From so many members on, objects are compared by sorting instead of by searching.
+/// Above this many members, objects are compared by sorting instead of searching.
 const SEARCHED_MEMBERS_MAX: usize = 32;
 
 /// A JSON value.
@@ -32,7 +32,7 @@ pub enum Json {
     Object(Object),
 }
 
-/// A number that is equal to another when JavaScript would find them equal.
+/// A number that compares as JavaScript compares numbers.
 #[derive(Debug, Clone)]
 pub struct JsNumber(Number);
 
@@ -42,7 +42,7 @@ impl PartialEq for JsNumber {
     }
 }
 
-/// The members of an object in the order in which they came. Of two with one name the later value counts.
+/// The members of an object in insertion order. Of two with the same name the later value counts.
 #[derive(Debug, Clone, Default)]
 pub struct Object(Vec<(String, Json)>);
 
@@ -64,30 +64,30 @@ impl PartialEq for Object {
 }
 
 impl Object {
-    /// An object of these members.
+    /// Creates an object with these members.
     #[must_use]
     pub fn of<const N: usize>(members: [(&str, Json); N]) -> Self {
         Self(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// The member's value.
+    /// Returns a member's value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.iter().find(|(member, _)| member == name).map(|(_, value)| value)
     }
 
-    /// The member's value, to be changed.
+    /// Returns a member's value for modification.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Json> {
         self.0.iter_mut().find(|(member, _)| member == name).map(|(_, value)| value)
     }
 
-    /// The member's text; `None` where it is something else or not there.
+    /// Returns a member's text; `None` if it is missing or not text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_text()
     }
 
-    /// Sets a member, in its place or at the end.
+    /// Sets a member in place, or appends it.
     pub fn set(&mut self, name: &str, value: impl Into<Json>) {
         let value = value.into();
         match self.get_mut(name) {
@@ -96,31 +96,31 @@ impl Object {
         }
     }
 
-    /// Sets a member where there is a value.
+    /// Sets a member if there is a value.
     pub fn set_some(&mut self, name: &str, value: Option<impl Into<Json>>) {
         if let Some(value) = value {
             self.set(name, value);
         }
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub fn remove(&mut self, name: &str) -> Option<Json> {
         let at = self.0.iter().position(|(member, _)| member == name)?;
         Some(self.0.remove(at).1)
     }
 
-    /// The members, in order.
+    /// Iterates over the members in order.
     pub fn members(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Whether it has no member.
+    /// Returns true if there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The same as a map of serde_json, which sorts.
+    /// Converts to a serde_json map, which sorts the members.
     #[must_use]
     pub fn to_map(&self) -> serde_json::Map<String, serde_json::Value> {
         self.0.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
@@ -128,37 +128,37 @@ impl Object {
 }
 
 impl Json {
-    /// An object of these members.
+    /// Creates an object with these members.
     #[must_use]
     pub fn object<const N: usize>(members: [(&str, Self); N]) -> Self {
         Self::Object(Object::of(members))
     }
 
-    /// The text, if it is one.
+    /// Returns the text if this is one.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The object, if it is one.
+    /// Returns the object if this is one.
     #[must_use]
     pub fn as_object(&self) -> Option<&Object> {
         if let Self::Object(object) = self { Some(object) } else { None }
     }
 
-    /// The items, if it is a list.
+    /// Returns the items if this is a list.
     #[must_use]
     pub fn as_list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
-    /// The number, if it is one.
+    /// Returns the number if this is one.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         if let Self::Number(number) = self { number.0.as_f64() } else { None }
     }
 
-    /// The number, if it is a whole one that is not negative.
+    /// Returns the number if it is a whole one and not negative.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         let Self::Number(number) = self else { return None };
@@ -170,25 +170,25 @@ impl Json {
         })
     }
 
-    /// The truth of it, if it is `true` or `false`.
+    /// Returns the value of `true` or `false`.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(truth) = self { Some(*truth) } else { None }
     }
 
-    /// A member's value; `None` where it has none or is no object.
+    /// Returns a member's value; `None` if it is missing or this is not an object.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.as_object()?.get(name)
     }
 
-    /// A member's text.
+    /// Returns a member's text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_text()
     }
 
-    /// The same as serde_json holds it.
+    /// Converts to a serde_json value.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         match self {

@@ -1,4 +1,4 @@
-//! The messages of a path as pi holds them.
+//! The messages of a path in pi's form.
 
 use super::{
     export,
@@ -7,14 +7,14 @@ use super::{
 use reseed_protocol::{Entry, EntryData, Role};
 use std::fmt::Write as _;
 
-/// The message that an entry stands for in pi's context, in pi's form; `None` where it stands for none.
+/// Returns the message that an entry contributes to pi's context; `None` if it contributes none.
 #[must_use]
 pub fn of_entry(entry: &Entry) -> Option<Object> {
     let line = export::object(entry);
     of_line(&line, entry.timestamp.0)
 }
 
-/// The message that a line stands for; its time where it has none of its own, in milliseconds.
+/// Returns the message that a line contributes. `time` (milliseconds) is used for messages without their own.
 #[must_use]
 pub fn of_line(line: &Object, time: i64) -> Option<Object> {
     let text = |name: &str| Json::from(line.text(name).unwrap_or_default());
@@ -45,22 +45,22 @@ pub fn of_line(line: &Object, time: i64) -> Option<Object> {
     }
 }
 
-/// The messages of these entries, in pi's form.
+/// Returns the messages of these entries in pi's form.
 #[must_use]
 pub fn of_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Object> {
     entries.into_iter().filter_map(of_entry).collect()
 }
 
-/// What a path says of the model and its reasoning.
+/// The model and reasoning level that a path sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The provider and the name of the model that was chosen or answered last.
+    /// Provider and name of the model that was last chosen or last answered.
     pub model: Option<(String, String)>,
     /// The reasoning level.
     pub thinking_level: String,
 }
 
-/// The settings at the end of a path.
+/// Returns the settings at the end of a path.
 #[must_use]
 pub fn settings<'a>(path: impl IntoIterator<Item = &'a Entry>) -> Settings {
     let mut settings = Settings { model: None, thinking_level: "off".to_owned() };
@@ -81,7 +81,7 @@ pub fn settings<'a>(path: impl IntoIterator<Item = &'a Entry>) -> Settings {
     settings
 }
 
-/// What a model is told of a command that the user ran.
+/// Returns the text that tells a model about a command that the user ran.
 #[must_use]
 pub fn shell_text(message: &Object) -> String {
     let mut text = format!("Ran `{}`\n", message.text("command").unwrap_or_default());

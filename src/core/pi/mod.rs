@@ -1,18 +1,17 @@
-//! pi's session files and pi's arithmetic: what is needed to read its sessions, to write them, and to count, cut and
-//! summarise as it does.
+//! pi compatibility: reads and writes pi's session files, and counts, cuts and summarises by pi's rules.
 //!
-//! pi (npm `@mariozechner/pi-coding-agent`) keeps a session as a file of JSON lines, a tree like ours. Its entries are
-//! read into ours and written back without loss: what ours have no place for travels along in `Entry::imported`, and
-//! what pi's have no place for in a field `reseed` of the line.
+//! pi (npm `@mariozechner/pi-coding-agent`) stores a session as a file of JSON lines, a tree like ours. Conversion is
+//! lossless both ways: what our entries have no field for is kept in `Entry::imported`, and what pi's have no field for
+//! in the line's field `reseed`.
 //!
-//! - `json`: JSON as JavaScript holds and prints it; `difference`: what one value says beyond another
-//! - `read`: lines of version 1 to 3; `import`, `export`: entries from them and to them; `convert`: one entry by itself;
+//! - `json`: JSON as JavaScript holds and prints it; `difference`: the difference between two JSON values
+//! - `read`: lines of versions 1 to 3; `import`, `export`: lines to entries and back; `convert`: a single entry;
 //!   `transform`: patches
-//! - `message`: the messages of a path as pi holds them; `estimate`, `usage`: what they cost by pi's reckoning
-//! - `cut`, `prepare`, `files`: pi's choice of what to summarise
+//! - `message`: the messages of a path in pi's form; `estimate`, `usage`: their size by pi's rules
+//! - `cut`, `prepare`, `files`: what pi chooses to summarise
 //!
-//! pi's estimator and its cut rule can be chosen with `CONTEXT_ESTIMATOR` and `CONTEXT_CUT_RULE`; they work on the pi form
-//! of our entries, so that an imported session is measured exactly as pi measures it.
+//! `CONTEXT_ESTIMATOR` and `CONTEXT_CUT_RULE` select pi's estimator and cut rule. They work on the pi form of our
+//! entries, so an imported session is measured exactly as pi measures it.
 
 mod convert;
 mod difference;

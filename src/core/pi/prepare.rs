@@ -7,23 +7,23 @@ use super::{
     message,
 };
 
-/// What a compaction of pi's would do. Places are places in the path.
+/// The plan of a compaction as pi makes it. Indexes refer to the path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
-    /// Where the path is cut.
+    /// The cut point.
     pub cut: CutPoint,
     /// The entries whose messages are summarised.
     pub summarised: Vec<usize>,
-    /// The entries of the turn that the cut parts, up to the cut.
+    /// The entries, before the cut, of the turn that it splits.
     pub turn_prefix: Vec<usize>,
-    /// The summary that is there already.
+    /// The summary of the previous compaction.
     pub previous_summary: Option<String>,
     /// Files touched so far.
     pub files: Files,
 }
 
-/// Prepares the compaction of a path, lines of pi's form from the root to the leaf. `None`: the path ends in a
-/// compaction, or is empty.
+/// Plans the compaction of a path, given as pi's lines from the root to the leaf. Returns `None` if the path is empty
+/// or ends in a compaction.
 #[must_use]
 pub fn prepare(path: &[Object], keep_tokens: u64) -> Option<Preparation> {
     let is_compaction = |line: &Object| line.text("type") == Some("compaction");

@@ -1,13 +1,13 @@
-//! Reading pi's session files, line by line: versions 1 to 3, brought to version 3 as pi brings them.
+//! Reads pi's session files line by line: versions 1 to 3, migrated to version 3 as pi migrates them.
 //!
-//! A line that cannot be read is told with its number, never passed over in silence; what to do about it is the caller's
-//! choice. Numbers of lines begin with 1, as editors show them.
+//! An unreadable line is reported with its number, never skipped silently; the caller decides what to do about it. Line
+//! numbers start at 1, as in editors.
 
 use super::json::{Json, Object};
 use crate::core::session::IdSource;
 use std::collections::HashSet;
 
-/// The newest version that is read, and the one that is written.
+/// The newest version that is read, and the version that is written.
 pub const VERSION: u64 = 3;
 
 /// The first line of a file.
@@ -17,25 +17,25 @@ pub struct Header {
     pub version: u64,
     /// The session's id.
     pub id: String,
-    /// The line, as version 3 has it.
+    /// The line in version 3 form.
     pub object: Object,
 }
 
 /// An entry's line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Its place in the file, from 1.
+    /// Its line number in the file, from 1.
     pub number: usize,
-    /// What it says, as version 3 has it.
+    /// Its content in version 3 form.
     pub object: Object,
-    /// The line as it was written, where it holds what text here cannot: half of a character of two code units.
+    /// The original text, if it contains what a Rust string cannot: an unpaired surrogate.
     pub raw: Option<String>,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
-    /// Nothing.
+    /// A blank line.
     Blank,
     /// The first line.
     Header(Header),
@@ -43,49 +43,49 @@ pub enum Item {
     Entry(Line),
 }
 
-/// Why a line is not read.
+/// Why a line cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The file is none of pi's sessions.
-    #[error("line {line}: this is no session of pi's: {why}")]
+    /// The file is not a pi session.
+    #[error("line {line}: not a pi session: {why}")]
     NoSession {
-        /// The line.
+        /// The line number.
         line: usize,
-        /// What it lacks.
+        /// What is missing.
         why: String,
     },
     /// The line is not JSON, or not an object.
     #[error("line {line} is broken: {why}")]
     Broken {
-        /// The line.
+        /// The line number.
         line: usize,
         /// What is wrong with it.
         why: String,
     },
 }
 
-/// Reads a file's lines, in order.
+/// Reads a file's lines in order.
 #[derive(Debug)]
 pub struct Reader {
     lines: usize,
     version: Option<u64>,
     ids: IdSource,
-    /// Ids that were given to the entries of a version 1 file, in order.
+    /// Ids assigned to the entries of a version 1 file, in order.
     given: Vec<String>,
     taken: HashSet<String>,
 }
 
 impl Reader {
-    /// A reader of a new file. Entries of version 1 have no ids; theirs come from here.
+    /// Creates a reader for a new file. Entries of version 1 have no ids; `ids` supplies them.
     #[must_use]
     pub fn new(ids: IdSource) -> Self {
         Self { lines: 0, version: None, ids, given: Vec::new(), taken: HashSet::new() }
     }
 
-    /// Takes the next line, without its end.
+    /// Takes the next line, without its line ending.
     ///
     /// # Errors
-    /// The line is broken, or the file is no session of pi's.
+    /// The line is broken, or the file is not a pi session.
     pub fn line(&mut self, text: &str) -> Result<Item, Fault> {
         self.lines += 1;
         let line = self.lines;
@@ -100,7 +100,7 @@ impl Reader {
         }
     }
 
-    /// Whether a header was read.
+    /// Returns true if a header was read.
     #[must_use]
     pub fn has_header(&self) -> bool {
         self.version.is_some()
@@ -118,7 +118,7 @@ impl Reader {
             None => 1,
             Some(version) => match version.as_u64() {
                 Some(version) if (1..=VERSION).contains(&version) => version,
-                _ => return fault(&format!("its version is {}, known are 1 to {VERSION}", version.to_js_text())),
+                _ => return fault(&format!("its version is {}, supported are 1 to {VERSION}", version.to_js_text())),
             },
         };
         object.set("version", VERSION);
@@ -126,7 +126,7 @@ impl Reader {
         Ok(Header { version, id, object })
     }
 
-    /// The entry as version 3 has it.
+    /// Returns the entry in version 3 form.
     fn migrated(&mut self, version: u64, mut object: Object) -> Object {
         if version == 1 {
             self.give_id(&mut object);
@@ -141,8 +141,9 @@ impl Reader {
         object
     }
 
-    /// Version 1 is a list: every entry follows the one before, and a compaction names its first kept entry by its
-    /// place, the header being 0. A place of no earlier entry leaves the compaction without a boundary, as in pi.
+    /// Assigns ids to the entries of version 1, which is a list: every entry follows the one before, and a compaction
+    /// names its first kept entry by index, the header being 0. An index of no earlier entry leaves the compaction
+    /// without a boundary, as in pi.
     fn give_id(&mut self, object: &mut Object) {
         let id = loop {
             let id = format!("{:08x}", self.ids.next_bits() >> 32);
@@ -165,8 +166,8 @@ impl Reader {
     }
 }
 
-/// Reads a line. A text may name half of a character (JavaScript's texts can hold that, ours cannot): the half is then
-/// read as U+FFFD, and the line as it was written comes along.
+/// Parses a line. Its text may contain an unpaired surrogate, which JavaScript strings allow and Rust's do not: it is
+/// read as U+FFFD, and the original text is returned too.
 pub(super) fn parse_object(text: &str) -> Result<Parsed, String> {
     let (value, raw) = match serde_json::from_str(text) {
         Ok(value) => (value, None),
@@ -180,22 +181,22 @@ pub(super) fn parse_object(text: &str) -> Result<Parsed, String> {
     Ok(Parsed { object, raw })
 }
 
-/// A line that was read.
+/// A parsed line.
 pub(super) struct Parsed {
-    /// What it says.
+    /// Its content.
     pub(super) object: Object,
-    /// The line as it was written, where that is more than `object` can say.
+    /// The original text, if it holds more than `object` can.
     pub(super) raw: Option<String>,
 }
 
-/// The reason without its own count of lines: the line is one.
+/// Returns the parse error without serde's line number: the input is a single line.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
     format!("{what} at character {}", error.column())
 }
 
-/// The text with every escaped half of a surrogate pair as U+FFFD; `None` where there is none.
+/// Replaces every escaped unpaired surrogate with U+FFFD; `None` if there is none.
 fn mend_halves(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let unit = |at: usize| -> Option<u16> {
@@ -257,14 +258,11 @@ mod tests {
     #[test]
     fn what_is_no_session_is_refused() {
         for (text, told) in [
-            (
-                r#"{"type":"message"}"#,
-                "line 1: this is no session of pi's: the first line must be a header of type `session`",
-            ),
-            (r#"{"type":"session"}"#, "line 1: this is no session of pi's: the header has no `id`"),
+            (r#"{"type":"message"}"#, "line 1: not a pi session: the first line must be a header of type `session`"),
+            (r#"{"type":"session"}"#, "line 1: not a pi session: the header has no `id`"),
             (
                 r#"{"type":"session","id":"a","version":4}"#,
-                "line 1: this is no session of pi's: its version is 4, known are 1 to 3",
+                "line 1: not a pi session: its version is 4, supported are 1 to 3",
             ),
             ("hello", "line 1 is broken: expected value at character 1"),
         ] {

@@ -1,5 +1,5 @@
-//! Import and export give back what went in, whatever it is: pi's lines by way of our entries, our entries by way of pi's
-//! lines. A failing case prints itself, cut down.
+//! Import and export are lossless for any input: pi's lines through our entries, and our entries through pi's lines. A
+//! failing case is minimised and printed.
 
 mod generate;
 
@@ -16,7 +16,7 @@ use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, reply::Pin};
 const HEADER_LINE: &str =
     r#"{"type":"session","version":3,"id":"s-1","timestamp":"2026-01-05T09:00:00.000Z","cwd":"/home","odd":[1]}"#;
 
-/// What a file says: its entries, and which of them are pinned or undone.
+/// The contents of a file: its entries, and which of them are pinned or undone.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Said {
     entries: Vec<Entry>,
@@ -24,7 +24,7 @@ struct Said {
     undone: Vec<EntryId>,
 }
 
-/// Reads lines as the importer does, each entry stored and read back.
+/// Reads lines as the importer does; each entry is stored and read back.
 fn import(lines: &[String]) -> Said {
     let mut reader = Reader::new(IdSource::seeded(1));
     let mut importer: Option<Importer> = None;
@@ -73,7 +73,7 @@ proptest! {
         for (written, line) in written.iter().zip(&file) {
             prop_assert_eq!(read(written), read(line), "{} became {}", line, written);
         }
-        // And once more, from what was written.
+        // And once more, from the written lines.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 
@@ -81,7 +81,7 @@ proptest! {
     fn every_entry_of_ours_comes_back(said in said()) {
         let written = export(&said);
         let mut read = import(&written);
-        // Each compaction that was undone is none to pi, and the line that names the pins is an entry of its own.
+        // pi sees no undone compaction, and the line that names the pins is an entry of its own.
         let compactions = written.iter().filter(|line| line.contains(r#""type":"compaction""#) && !line.contains("reseed.undone"));
         let counting = said.entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
         let counting = counting.filter(|entry| !said.undone.contains(&entry.entry_id)).count();
@@ -101,7 +101,7 @@ proptest! {
             entry.imported.take_if(|imported| imported.is_empty());
         }
         prop_assert_eq!(&read, &said, "by way of {:?}", &written);
-        // And so do the lines, by way of the entries that were read.
+        // The lines survive too, through the entries that were read.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 }

@@ -1,9 +1,9 @@
-//! Patches in session files: `context_transform` and `ephemeral` entries, as the proposal writes them (pull request 383
-//! of pi-mono). Released versions of pi pass over both types.
+//! Patches in session files: `context_transform` and `ephemeral` entries as proposed in pull request 383 of pi-mono.
+//! Released versions of pi ignore both types.
 //!
-//! A transform that cannot be applied as it is read, as one of another version or with an op that is unknown here, is
-//! kept with all its fields and not applied. So is one that compacts: its op names messages by their places, and pi
-//! writes a `compaction` entry beside it, which says the same.
+//! A transform that cannot be applied as written, such as one of another version or with an unknown op, is kept with
+//! all its fields and not applied. The same goes for one that compacts: its op refers to messages by index, and pi
+//! writes a `compaction` entry beside it that says the same.
 
 use super::{
     convert::{self, Resolve},
@@ -20,22 +20,22 @@ use serde_json::{Map, Value, json};
 /// The type of a line that holds a patch.
 pub(super) const TRANSFORM: &str = "context_transform";
 
-/// The type of a line that holds what one request alone was made with.
+/// The type of a line that records what a single request was changed by.
 pub(super) const EPHEMERAL: &str = "ephemeral";
 
-/// The transformer of an `ephemeral` line, which names none.
+/// The transformer name of an `ephemeral` line that has none.
 const UNNAMED: &str = "ephemeral";
 
-/// The fields that every line has: what else there is belongs to the entry.
+/// The fields that every line has; all others belong to the entry.
 const OF_EVERY_LINE: [&str; 5] = ["type", "id", "parentId", "timestamp", super::export::MARK];
 
-/// The entry of a `context_transform` line.
+/// Converts a `context_transform` line.
 pub(super) fn transform(line: &Object, resolve: Resolve<'_>) -> EntryData {
     let read = known_transform(line, resolve);
     EntryData::ContextTransform(Box::new(read.map_or_else(|| Kept::Other(opaque(line)), Kept::Known)))
 }
 
-/// The entry of an `ephemeral` line.
+/// Converts an `ephemeral` line.
 pub(super) fn ephemeral(line: &Object, resolve: Resolve<'_>) -> EntryData {
     let read = known_ephemeral(line, resolve);
     EntryData::Ephemeral(Box::new(read.map_or_else(|| Kept::Other(opaque(line)), Kept::Known)))
@@ -45,7 +45,7 @@ fn known_transform(line: &Object, resolve: Resolve<'_>) -> Option<ContextTransfo
     let version = line.get("schemaVersion")?.as_u64()?;
     let patch = ops(line.get("patch")?, resolve)?;
     let lasts = |op: &PatchOp| !matches!(op, PatchOp::MessagesUncachedAppend { .. } | PatchOp::CompactionApply { .. });
-    // How it is shown means nothing to the model: a form that is unknown here is kept beside the entry.
+    // How it is displayed does not concern the model: an unknown form is kept beside the entry.
     let display = line.get("display").and_then(|shown| serde_json::from_value(shown.to_value()).ok());
     (version == u64::from(PATCH_VERSION) && patch.iter().all(lasts)).then_some(ContextTransform {
         schema_version: PATCH_VERSION,
@@ -74,7 +74,7 @@ fn opaque(line: &Object) -> Opaque {
     Opaque { fields: fields.to_map() }
 }
 
-/// The ops of a patch; `None` where one of them is none of ours, or names an entry that is not here.
+/// Parses the ops of a patch; `None` if one is unknown or names an entry that is not here.
 fn ops(patch: &Json, resolve: Resolve<'_>) -> Option<Vec<PatchOp>> {
     let ours = |op: &Json| {
         let mut op = op.to_value();
@@ -93,7 +93,7 @@ fn ops(patch: &Json, resolve: Resolve<'_>) -> Option<Vec<PatchOp>> {
     patch::read(patch.as_list()?.iter().map(ours).collect::<Option<_>>()?).ok()
 }
 
-/// Names the entries of an op by their ids here, which may be others than in the file. `None` where one is not here.
+/// Replaces the entry ids of an op with ours, which may differ from the file's. Returns `None` if one is missing here.
 fn rename_entries(op: &mut Value, resolve: Resolve<'_>) -> Option<()> {
     let rename = |id: &mut Value| -> Option<()> {
         if !id.is_null() {
@@ -114,7 +114,7 @@ fn rename_entries(op: &mut Value, resolve: Resolve<'_>) -> Option<()> {
     op.get_mut("keptEntryIds").and_then(Value::as_array_mut).into_iter().flatten().try_for_each(rename)
 }
 
-/// A message of pi's in our form.
+/// Converts a pi message to our form.
 fn message_of(message: &Value) -> Option<Value> {
     match convert::message(&Json::from(message))? {
         EntryData::Message(Message { role, content, .. }) => serde_json::to_value(Message::new(role, content)).ok(),
@@ -122,7 +122,7 @@ fn message_of(message: &Value) -> Option<Value> {
     }
 }
 
-/// Writes the fields of a transform. Returns `false` where a line of that type cannot hold them.
+/// Writes a transform's fields. Returns `false` if a line of that type cannot hold them.
 pub(super) fn write_transform(line: &mut Object, kept: &Kept<ContextTransform>, time: Timestamp) -> bool {
     match kept {
         Kept::Known(transform) => {
@@ -137,7 +137,7 @@ pub(super) fn write_transform(line: &mut Object, kept: &Kept<ContextTransform>, 
     }
 }
 
-/// Writes the fields of what was for one request. Returns `false` as above.
+/// Writes the fields of an `ephemeral` entry. Returns `false` as above.
 pub(super) fn write_ephemeral(line: &mut Object, kept: &Kept<EphemeralChange>, time: Timestamp) -> bool {
     match kept {
         Kept::Known(change) => {
@@ -165,7 +165,7 @@ fn write_opaque(line: &mut Object, fields: &Map<String, Value>) -> bool {
     true
 }
 
-/// The ops as the proposal writes them, as far as it has them. What names entries is ours alone.
+/// Returns the ops as the proposal writes them, as far as it defines them. Entry ids in ops are our addition.
 fn written(ops: &[PatchOp], time: Timestamp) -> Json {
     let op = |op: &PatchOp| {
         let mut fields = serde_json::to_value(op).unwrap_or_default();
@@ -225,7 +225,7 @@ mod tests {
     use reseed_protocol::{Entry, EntryId};
     use std::sync::Arc;
 
-    /// A line's entry as the importer makes it.
+    /// Converts a line to an entry as the importer does.
     fn entry(line: &Value) -> Entry {
         let object = Object::from(line.as_object().unwrap());
         Entry {

@@ -1,4 +1,4 @@
-//! pi's size of a context: what the newest answer reported, and an estimate of what came after it.
+//! The size of a context by pi's rule: the newest reported usage plus an estimate of what came after it.
 
 use super::{
     estimate,
@@ -8,19 +8,20 @@ use super::{
 /// The size of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextTokens {
-    /// All of it.
+    /// The total.
     pub tokens: u64,
-    /// Of it, what was reported.
+    /// The reported part.
     pub usage_tokens: u64,
-    /// Of it, what was estimated.
+    /// The estimated part.
     pub trailing_tokens: u64,
-    /// Whose report was used: a place in the list of messages.
+    /// Index of the message whose usage was used.
     pub last_usage_index: Option<usize>,
 }
 
-/// The size of the context that these messages are.
+/// Returns the size of a context.
 ///
-/// As in pi every report counts, also one from before a compaction, and one of zeros makes the context look empty.
+/// As in pi, every report counts, including one from before a compaction; one of all zeros makes the context look
+/// empty.
 #[must_use]
 pub fn context_tokens(messages: &[Object]) -> ContextTokens {
     let reported = messages.iter().enumerate().rev().find_map(|(at, message)| Some((at, answer_usage(message)?)));
@@ -34,14 +35,14 @@ pub fn context_tokens(messages: &[Object]) -> ContextTokens {
     }
 }
 
-/// What an answer reported, where it ended well and reported anything.
+/// Returns the usage that an answer reported, if it succeeded and reported any.
 #[must_use]
 pub fn answer_usage(message: &Object) -> Option<u64> {
     let counts = message.text("role") == Some("assistant") && !super::convert::has_failed(message);
     counts.then(|| message.get("usage")).flatten().filter(|usage| **usage != Json::Null).map(usage_tokens)
 }
 
-/// A report's total; its parts added up where it has none.
+/// Returns the total of a usage report, or the sum of its parts if it has no total.
 #[must_use]
 pub fn usage_tokens(usage: &Json) -> u64 {
     let tokens = |name: &str| usage.get(name).and_then(Json::as_u64).unwrap_or(0);

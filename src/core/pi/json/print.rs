@@ -1,10 +1,10 @@
-//! Printing JSON as JavaScript does.
+//! Prints JSON as JavaScript does.
 
 use super::{JsNumber, Json, Object, WHOLE_MAX};
 use std::fmt::Write as _;
 
 impl Object {
-    /// The members in the order in which JavaScript lists them: names that are array indexes first, by size.
+    /// Returns the members in the order in which JavaScript lists them: array indexes first, ascending.
     fn listed(&self) -> Vec<(&str, &Json)> {
         let index = |name: &str| {
             let canonical = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
@@ -19,7 +19,7 @@ impl Object {
 }
 
 impl Json {
-    /// The text that `JSON.stringify` gives.
+    /// Returns the output of `JSON.stringify`.
     #[must_use]
     pub fn to_js_text(&self) -> String {
         let mut text = String::new();
@@ -58,7 +58,7 @@ impl Json {
         }
     }
 
-    /// The members in the order in which JavaScript lists them; nothing for what is no object.
+    /// Returns the members in the order in which JavaScript lists them; nothing if this is not an object.
     #[must_use]
     pub fn listed(&self) -> Vec<(&str, &Self)> {
         self.as_object().map(Object::listed).unwrap_or_default()
@@ -85,7 +85,7 @@ fn write_text(said: &str, text: &mut String) {
     text.push('"');
 }
 
-/// As ECMAScript's `Number::toString` prints it: shortest digits, an exponent from 1e21 on and below 1e-6.
+/// Prints like ECMAScript's `Number::toString`: shortest digits, exponent form from 1e21 up and below 1e-6.
 fn write_number(number: &JsNumber, text: &mut String) {
     let exact = number.0.as_u64().filter(|n| *n <= WHOLE_MAX).map(|n| n.to_string());
     let exact = exact.or_else(|| number.0.as_i64().filter(|n| n.unsigned_abs() <= WHOLE_MAX).map(|n| n.to_string()));

@@ -1,4 +1,4 @@
-//! Reading and writing JSON through serde: members keep the order in which they came.
+//! Reads and writes JSON through serde, keeping members in insertion order.
 
 use super::{JsNumber, Json, Object, SEARCHED_MEMBERS_MAX};
 use serde::{
@@ -93,7 +93,8 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut members: Vec<(String, Json)> = Vec::new();
         let mut places: Option<std::collections::HashMap<String, usize>> = None;
         while let Some((name, value)) = map.next_entry::<String, Json>()? {
-            // Few members are searched, many looked up: a line of a hundred thousand members is read in its own time.
+            // Search while there are few members, then index: a line with a hundred thousand members is read in linear
+            // time.
             if members.len() == SEARCHED_MEMBERS_MAX {
                 places = Some(members.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect());
             }
