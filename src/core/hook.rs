@@ -1,93 +1,93 @@
-//! What the core knows of hooks: where they are asked, for how long, and how they can fail. Who they are and how they
-//! are reached is the business of others.
+//! Hooks as the core sees them: where they are asked, for how long, and how they fail. How they are reached is decided
+//! elsewhere.
 
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     hook::{ContextReason, HookOffer, HookPoint},
 };
 
-/// Hooks that one client, or one server, may have: each is asked in turn.
+/// Maximum hooks of one client or one server; they are asked one after another.
 pub const HOOKS_MAX: usize = 32;
 
-/// Longest name of a hook.
+/// Maximum length of a hook's name.
 pub const HOOK_NAME_MAX: usize = 64;
 
-/// Longest a hook may ask to take, in milliseconds: ten minutes. A summariser takes long; a turn that waits longer for
-/// a hook looks dead to its user.
+/// Maximum time limit a hook may request, in milliseconds: ten minutes. A summariser takes long, but a turn that waits
+/// longer for a hook looks dead to its user.
 pub const HOOK_TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
 
-/// What a client's hook is called that has no name.
+/// Name of a client's hook that has none.
 pub const CLIENT_HOOK: &str = "client";
 
 /// A hook: where and how it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookSpec {
-    /// Its name, in errors and on what it makes.
+    /// Its name, used in errors and recorded on its results.
     pub name: String,
-    /// Where it is asked.
+    /// The hook point.
     pub point: HookPoint,
-    /// When, for [`HookPoint::Context`]; empty for always.
+    /// For [`HookPoint::Context`]: the reasons it is asked for; empty for all.
     pub reasons: Vec<ContextReason>,
-    /// Milliseconds that an answer may take; absent for the deployment's default.
+    /// Time limit for an answer in milliseconds; `None` for the deployment's default.
     pub timeout_ms: Option<u64>,
-    /// Whether nothing goes on without it: what a required hook could not look at does not happen.
+    /// True if nothing proceeds without it: what a required hook could not check does not happen.
     pub required: bool,
-    /// Whether it is only told.
+    /// True if it is only notified.
     pub observe: bool,
 }
 
 impl HookSpec {
-    /// A hook of this name that is asked here, and without which nothing goes on.
+    /// Creates a required hook with this name at this point.
     #[must_use]
     pub fn new(name: impl Into<String>, point: HookPoint) -> Self {
         Self { name: name.into(), point, reasons: Vec::new(), timeout_ms: None, required: true, observe: false }
     }
 
-    /// Asked only for these reasons; means something for [`HookPoint::Context`] only.
+    /// Restricts the hook to these reasons; only meaningful for [`HookPoint::Context`].
     #[must_use]
     pub fn for_reasons(self, reasons: &[ContextReason]) -> Self {
         Self { reasons: reasons.to_vec(), ..self }
     }
 
-    /// Only told: nobody waits for it, and it changes nothing.
+    /// Makes it an observer: nobody waits for it, and it changes nothing.
     #[must_use]
     pub fn observing(self) -> Self {
         Self { observe: true, required: false, ..self }
     }
 
-    /// Not required: where it fails or is away, what it was asked about goes on as it was.
+    /// Makes it optional: if it fails or is unavailable, what it was asked about proceeds unchanged.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { required: false, ..self }
     }
 
-    /// Given so many milliseconds.
+    /// Sets the time limit in milliseconds.
     #[must_use]
     pub fn within(self, timeout_ms: u64) -> Self {
         Self { timeout_ms: Some(timeout_ms), ..self }
     }
 
-    /// Whether a hook may be so.
+    /// Checks that the specification is valid.
     ///
     /// # Errors
-    /// The field that is wrong, as it is called on the wire, and what is wrong with it.
+    /// The invalid field, by its wire name, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let name = &self.name;
         check_name(name).map_err(|message| ("name", message))?;
         if self.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > HOOK_TIMEOUT_MS_MAX) {
-            return Err(("timeoutMs", format!("the time limit of `{name}` is 1 to {HOOK_TIMEOUT_MS_MAX} ms")));
+            return Err(("timeoutMs", format!("the time limit of `{name}` must be 1 to {HOOK_TIMEOUT_MS_MAX} ms")));
         }
         if !self.reasons.is_empty() && self.point != HookPoint::Context {
             return Err(("reasons", reasons_elsewhere(name)));
         }
         if self.required && self.observe {
-            let message = format!("`{name}` observes: nobody waits for it, so it cannot be required");
+            let message = format!("`{name}` is an observer that nobody waits for, so it cannot be required");
             return Err(("required", message));
         }
         Ok(())
     }
 
-    /// Whether two hooks are of one name and would be asked the same.
+    /// Returns true if both hooks have one name and could be asked the same question.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let always = self.reasons.is_empty() || other.reasons.is_empty();
@@ -96,7 +96,7 @@ impl HookSpec {
             && (always || self.reasons.iter().any(|reason| other.reasons.contains(reason)))
     }
 
-    /// Whether it is required and asked wherever the other hook, of the same name, is.
+    /// Returns true if this hook is required and asked wherever the other hook of the same name is.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let reasons = self.reasons.is_empty()
@@ -104,20 +104,20 @@ impl HookSpec {
         self.required && self.name == other.name && self.point == other.point && reasons
     }
 
-    /// Whether it is asked there, for that reason.
+    /// Returns true if the hook is asked at this point for this reason.
     #[must_use]
     pub fn is_asked(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
         self.point == point && reason.is_none_or(|reason| self.reasons.is_empty() || self.reasons.contains(&reason))
     }
 }
 
-/// Reads what a client offers.
+/// Parses the hooks that a client offers.
 ///
 /// # Errors
-/// `invalid_hooks`, naming the hook and what is wrong with it.
+/// `invalid_hooks`, with the hook and what is wrong with it.
 pub fn check_hooks(offers: Vec<HookOffer>) -> Result<Vec<HookSpec>, ErrorBody> {
     if offers.len() > HOOKS_MAX {
-        let message = format!("a client may offer {HOOKS_MAX} hooks, not {}", offers.len());
+        let message = format!("a client may offer at most {HOOKS_MAX} hooks, not {}", offers.len());
         return Err(ErrorBody::new(ErrorCode::InvalidHooks, message).with_field("hooks"));
     }
     offers.into_iter().enumerate().map(|(at, offer)| checked(at, offer)).collect()
@@ -147,10 +147,10 @@ fn checked(at: usize, offer: HookOffer) -> Result<HookSpec, ErrorBody> {
 }
 
 fn reasons_elsewhere(name: &str) -> String {
-    format!("only `context` hooks have reasons, `{name}` is none")
+    format!("only `context` hooks have reasons, and `{name}` is not one")
 }
 
-/// Whether a hook may be called so.
+/// Checks a hook's name.
 ///
 /// # Errors
 /// What is wrong with the name.
@@ -158,38 +158,38 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > HOOK_NAME_MAX || !name.chars().all(letters) {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(HOOK_NAME_MAX).collect();
-        return Err(format!("a hook's name is 1 to {HOOK_NAME_MAX} of A-Za-z0-9._-, not `{shown}`"));
+        return Err(format!("a hook's name must be 1 to {HOOK_NAME_MAX} of A-Za-z0-9._-, not `{shown}`"));
     }
     Ok(())
 }
 
-/// Who is asked.
+/// The hook that a question goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookPlace {
-    /// A hook of the server's, by its place among them.
+    /// A hook of the server, by index.
     Server(usize),
-    /// The owner's client.
+    /// The hook of the owner's client.
     Client,
 }
 
-/// Why a hook did not answer.
+/// Why a hook gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HookFault {
     /// `hook_failed`, `hook_timeout` or `hook_unavailable`.
     pub code: ErrorCode,
-    /// What went wrong, for people; nothing of what the hook said.
+    /// What went wrong, for people; contains nothing that the hook sent.
     pub message: String,
 }
 
 impl HookFault {
-    /// The hook failed.
+    /// Creates the fault of a hook that failed.
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
         Self { code: ErrorCode::HookFailed, message: message.into() }
     }
 
-    /// The hook is away.
+    /// Creates the fault of a hook that cannot be reached.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { code: ErrorCode::HookUnavailable, message: message.into() }

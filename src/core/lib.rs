@@ -1,11 +1,13 @@
 //! What the server decides. Pure: no async, no clock, no randomness, no files; time and ids come in as arguments.
 //!
-//! - [`session`]: the tree of entries, and the fold of the log that says where the session stands
-//! - [`context`]: what the model sees of it, counted against the window, compacted when it is full
-//! - [`agent_loop`]: one total function from what happened to what should now be done
-//! - [`hook`]: where hooks are asked, and how they can fail
-//! - [`model`]: the words between the loop and the providers
-//! - [`pi`]: the session files of pi, and its arithmetic
+//! - [`session`]: the tree of entries, and the session state folded from the log
+//! - [`context`]: what the model sees of it, counted against the window and compacted when full
+//! - [`agent_loop`]: one total function from inputs to effects
+//! - [`hook`]: hook specifications and faults
+//! - [`model`]: the types that the agent loop and the providers exchange
+//! - [`pi`]: compatibility with pi's session files and arithmetic
+//! - [`prices`]: the cost of requests
+//! - `schema`: limits on tool schemas, and validators for call arguments
 //! - [`prices`]: what a request came to
 //! - `schema`: what a tool's schema may be, and what checks a call's arguments by it
 

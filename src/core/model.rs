@@ -1,4 +1,4 @@
-//! What the core asks of a model and what it is told back: the words between the agent loop and the providers.
+//! The types that the agent loop and the providers exchange.
 
 use reseed_protocol::{
     ErrorCode, Part, StopReason, Usage, UsageSource,
@@ -8,7 +8,7 @@ use reseed_protocol::{
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// The model's name, as the provider knows it.
+    /// The model's name as the provider knows it.
     pub model: String,
     /// Everything that is sent.
     pub envelope: ContextEnvelope,
@@ -17,50 +17,50 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// The messages in the order in which they are sent.
+    /// Iterates over the messages in the order in which they are sent.
     pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
         self.envelope.messages.cached.iter().chain(&self.envelope.messages.uncached)
     }
 }
 
-/// What an answer is for. Providers send both alike; the offline model and metrics tell them apart.
+/// What an answer is for. Providers send both alike; the offline model and the metrics tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The answer to the user.
     Turn,
-    /// A summary for a compaction; never shown.
+    /// A summary for a compaction; never shown to the user.
     Summary,
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Its parts, in order, at least one that is not empty. `call_id`s are the upstream's where they are valid ids;
-    /// the agent loop gives calls its own.
+    /// Its parts in order, at least one of them not empty. `call_id`s are the upstream's if they are valid ids; the
+    /// agent loop assigns its own.
     pub parts: Vec<Part>,
     /// Why it ended.
     pub stop_reason: StopReason,
-    /// What the provider reported, if it did.
+    /// The usage that the provider reported, if it did.
     pub usage: Option<ReportedUsage>,
 }
 
-/// What a provider reported a request to have cost. Absent means that it did not say.
+/// The token usage that a provider reported. `None` means that it did not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
-    /// Tokens sent, the cached ones included.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Of these, from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cached_tokens: Option<u64>,
-    /// Of these, written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub cache_write_tokens: Option<u64>,
-    /// Tokens answered, reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Of these, reasoning.
+    /// Output tokens used for reasoning.
     pub reasoning_tokens: Option<u64>,
 }
 
 impl ReportedUsage {
-    /// The same as the wire has it, from this source.
+    /// Converts to the wire type.
     #[must_use]
     pub fn usage(self, source: UsageSource) -> Usage {
         Usage {
@@ -80,33 +80,33 @@ impl ReportedUsage {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ModelFault {
-    /// What went wrong, for programs.
+    /// The error code, for programs.
     pub code: ErrorCode,
-    /// What went wrong, for people, with the upstream's status and the remedy; none of the upstream's own text.
+    /// The message for people, with the upstream's status and the remedy, but none of the upstream's text.
     pub message: String,
-    /// How long the upstream asked to wait.
+    /// How long the upstream asked to wait before a retry.
     pub retry_after_ms: Option<u64>,
-    /// On [`ErrorCode::ContextOverflow`], what the refusal told.
+    /// For [`ErrorCode::ContextOverflow`]: the numbers that the refusal stated.
     pub overflow: OverflowHint,
-    /// Whether any text of this answer had been shown.
+    /// True if any text of this answer was shown already.
     pub shown: bool,
-    /// What the upstream's operator needs to find the request; for the log alone.
+    /// What the upstream's operator needs to find the request; for the log only.
     pub origin: FaultOrigin,
 }
 
-/// Where a fault comes from, as the upstream told it. Never its text: what stands here is a number or a name.
+/// Identifies a fault at the upstream. Contains numbers and names, never the upstream's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultOrigin {
-    /// The HTTP status of the response, where there was one.
+    /// The HTTP status of the response, if there was one.
     pub http_status: Option<u16>,
-    /// The upstream's type or code of the error.
+    /// The upstream's error type or code.
     pub error_type: Option<String>,
-    /// The upstream's id of the request.
+    /// The upstream's request id.
     pub request_id: Option<String>,
 }
 
 impl ModelFault {
-    /// The same fault, of which this is known where it does not say it itself.
+    /// Adds origin details that the fault does not have itself.
     #[must_use]
     pub fn at(mut self, origin: FaultOrigin) -> Self {
         let own = &mut self.origin;
@@ -116,7 +116,7 @@ impl ModelFault {
         self
     }
 
-    /// A fault of this code before anything was shown.
+    /// Creates a fault for an answer of which nothing was shown.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -130,28 +130,28 @@ impl ModelFault {
     }
 }
 
-/// What a refusal as too large told about the numbers.
+/// The numbers stated in a refusal of a request as too large.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OverflowHint {
-    /// How many tokens the request had, as the upstream counts.
+    /// Size of the request in tokens, as the upstream counts.
     pub prompt_tokens: Option<u64>,
-    /// The upstream's window.
+    /// The upstream's context window in tokens.
     pub window_tokens: Option<u64>,
 }
 
-/// A piece of an answer as it arrives, to be shown.
+/// A piece of an answer to show as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta<'a> {
-    /// Text of part `part`, which is a text part.
+    /// Text of a text part.
     Text {
-        /// The part's place in the answer's parts.
+        /// Index of the part in the answer.
         part: usize,
         /// The piece.
         text: &'a str,
     },
-    /// Text of part `part`, which is a reasoning part.
+    /// Text of a reasoning part.
     Reasoning {
-        /// The part's place in the answer's parts.
+        /// Index of the part in the answer.
         part: usize,
         /// The piece.
         text: &'a str,

@@ -1,48 +1,48 @@
-//! What models cost, as the deployment says, and what a request came to.
+//! Model prices as configured, and the cost of requests.
 //!
-//! A cost is told only of what the provider reported, and only for models whose prices are known: of an estimate it
-//! would be one, and look like a bill. All of it is integers: a price of one dollar for a million tokens is a million
-//! billionths of a millionth of a dollar (picodollars) for one, so six decimals of a price are exact.
+//! A cost is computed only from provider-reported usage and only for models with a known price: a cost based on an
+//! estimate would look like a bill. All amounts are integers: one dollar per million tokens is one million picodollars
+//! (10⁻¹² dollars) per token, so six decimals of a price are exact.
 
 use reseed_protocol::{Usage, UsageSource};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Picodollars of a nanodollar.
+/// Picodollars per nanodollar.
 const PICO_PER_NANO: u128 = 1_000;
 
-/// Decimals of a price that are told apart.
+/// Maximum decimals of a price.
 const DECIMALS: usize = 6;
 
-/// The highest price, in dollars for a million tokens: a dollar for one.
+/// Maximum price in dollars per million tokens: one dollar per token.
 const DOLLARS_MAX: u64 = 1_000_000;
 
-/// What a model's tokens cost, in picodollars each.
+/// The price of a model's tokens, in picodollars each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// One that is sent.
+    /// An input token.
     pub input: u64,
-    /// One that is sent and that the provider has in its cache.
+    /// An input token read from the provider's cache.
     pub cached: u64,
-    /// One that is sent and that the provider writes to its cache.
+    /// An input token written to the provider's cache.
     pub written: u64,
-    /// One that is answered.
+    /// An output token.
     pub output: u64,
 }
 
-/// What each model costs.
+/// The price of each model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prices {
     of: Arc<BTreeMap<String, Price>>,
 }
 
 impl Price {
-    /// Reads `input/cached/output` or `input/cached/output/written`, each in dollars for a million tokens. Without the fourth,
-    /// what is written to the provider's cache costs what is sent.
+    /// Parses `input/cached/output` or `input/cached/output/written`, each in dollars per million tokens. Without the
+    /// fourth, tokens written to the provider's cache cost as much as other input.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const WANTED: &str = "a model has three or four prices: input/cached/output/written";
+        const WANTED: &str = "a model has three or four prices: input/cached/output or input/cached/output/written";
         let mut numbers = text.split('/').map(|number| picodollars(number.trim()));
         let mut next = || numbers.next().ok_or(WANTED)?;
         let (input, cached, output) = (next()?, next()?, next()?);
@@ -54,9 +54,9 @@ impl Price {
     }
 }
 
-/// A price for a million tokens in dollars, as picodollars for one.
+/// Converts a price in dollars per million tokens to picodollars per token.
 fn picodollars(text: &str) -> Result<u64, &'static str> {
-    const NO_PRICE: &str = "a price is dollars for a million tokens, from 0 to 1000000 with at most 6 decimals";
+    const NO_PRICE: &str = "a price is in dollars per million tokens, from 0 to 1000000 with at most 6 decimals";
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(decimals) || decimals.len() > DECIMALS {
@@ -69,26 +69,26 @@ fn picodollars(text: &str) -> Result<u64, &'static str> {
 }
 
 impl Prices {
-    /// The prices of these models, each by its name as the provider knows it.
+    /// Creates the table from prices by model name, as the provider knows it.
     #[must_use]
     pub fn new(of: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self { of: Arc::new(of.into_iter().collect()) }
     }
 
-    /// Whether no price is known.
+    /// Returns true if no price is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// Whether this model's price is known.
+    /// Returns true if this model's price is known.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {
         self.of.contains_key(model)
     }
 
-    /// What a request to this model cost, in billionths of a dollar; rounded once, half upwards. `None` where the price
-    /// is not known or nobody reported what was used.
+    /// Returns the cost of a request to this model in billionths of a dollar, rounded once, half up. Returns `None` if
+    /// the price is unknown or the usage was not reported by the provider.
     #[must_use]
     pub fn cost_nano_usd(&self, model: &str, usage: &Usage) -> Option<u64> {
         let price = self.of.get(model).filter(|_| usage.source == UsageSource::Reported)?;
@@ -102,7 +102,7 @@ impl Prices {
         Some(u64::try_from(pico.saturating_add(PICO_PER_NANO / 2) / PICO_PER_NANO).unwrap_or(u64::MAX))
     }
 
-    /// The usage with its cost.
+    /// Returns the usage with its cost filled in.
     #[must_use]
     pub fn priced(&self, model: &str, usage: Usage) -> Usage {
         Usage { cost_nano_usd: self.cost_nano_usd(model, &usage), ..usage }
@@ -137,22 +137,22 @@ mod tests {
     #[test]
     fn a_request_costs_its_tokens_the_cached_ones_apart() {
         let table = [
-            // 1,000 × $0.40 + 500 × $1.60 for a million each.
+            // 1,000 × $0.40 + 500 × $1.60, both per million.
             ("0.4/0.1/1.6", usage(1_000, 0, 500), 400_000 + 800_000),
             ("0.4/0.1/1.6", usage(1_000, 1_000, 0), 100_000),
             ("0.4/0.1/1.6", usage(1_000, 400, 500), 240_000 + 40_000 + 800_000),
-            // More cached than sent was never sent.
+            // More cached than input tokens: the cached count is capped.
             ("0.4/0.1/1.6", usage(1_000, 5_000, 0), 100_000),
             ("0/0/0", usage(1_000_000, 10, 1_000_000), 0),
-            // A millionth of a dollar for a million tokens is a picodollar for one: half a nanodollar is one.
+            // A millionth of a dollar per million tokens is a picodollar each: half a nanodollar rounds up to one.
             ("0.000001/0/0", usage(499, 0, 0), 0),
             ("0.000001/0/0", usage(500, 0, 0), 1),
             ("1000000/1000000/1000000", usage(u64::MAX, 7, u64::MAX), u64::MAX),
             ("0.075/0.01875/0.3", usage(3, 1, 1), 169 + 300),
-            // $3 sent, $0.30 read, $15 answered, $3.75 written, for a million each.
+            // $3 input, $0.30 cached, $15 output, $3.75 written, per million.
             ("3/0.3/15/3.75", written(1_000, 400, 500, 10), 300_000 + 120_000 + 1_875_000 + 150_000),
             ("3/0.3/15", written(1_000, 400, 500, 10), 300_000 + 120_000 + 1_500_000 + 150_000),
-            // More written than sent was never sent.
+            // More written than input tokens: the written count is capped.
             ("3/0.3/15/3.75", written(1_000, 400, 5_000, 0), 120_000 + 2_250_000),
             ("3/0.3/15/0", written(1_000, 0, 1_000, 0), 0),
         ];

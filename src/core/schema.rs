@@ -1,52 +1,55 @@
-//! What a tool's schema may be, so that checking a call's arguments always ends soon.
+//! Limits on tool schemas, so that validating a call's arguments always ends quickly.
 //!
-//! A validator follows references as often as they stand: two in each of twenty definitions are a million steps, a long
-//! chain of them is a deep stack, and a definition that leads back to itself may never end. So a schema is unfolded here,
-//! on paper, and what would be too large, too deep or endless is refused.
+//! A validator follows references wherever they occur: two in each of twenty definitions are a million steps, a long
+//! chain is a deep stack, and a recursive definition may never end. This module computes the expanded size of a schema
+//! beforehand and rejects what is too large, too deep or endless.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Values in a schema with every reference unfolded. The largest published tool schemas have a few thousand.
+/// Maximum values in a schema with every reference expanded. The largest published tool schemas have a few thousand.
 const UNFOLDED_MAX: u64 = 20_000;
 
-/// References that may follow on each other.
+/// Maximum length of a chain of references.
 const CHAIN_MAX: usize = 32;
 
-/// Bytes of a schema: it is sent with every request.
+/// Maximum bytes of a schema: it is sent with every request.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// Checks that a tool's schema is an object, small and without endless references, and builds what checks arguments by it.
+/// Checks that a tool's schema is a small object without endless references, and builds the validator for arguments.
 ///
 /// # Errors
-/// What is wrong, for whoever sent the schema: a sentence that begins with the verb.
+/// What is wrong, for the sender of the schema: a predicate whose subject, the parameters, the caller supplies.
 pub(crate) fn arguments_of(schema: &Value) -> Result<jsonschema::Validator, String> {
     if !schema.is_object() {
-        return Err("are no JSON Schema object".to_owned());
+        return Err("are not a JSON Schema object".to_owned());
     }
     check_schema(schema)?;
-    jsonschema::validator_for(schema).map_err(|error| format!("are no JSON Schema, at `{}`", error.instance_path()))
+    jsonschema::validator_for(schema)
+        .map_err(|error| format!("are not a valid JSON Schema, at `{}`", error.instance_path()))
 }
 
-/// Checks that a schema is small and that its references come to an end.
+/// Checks that a schema is small and that its references end.
 fn check_schema(schema: &Value) -> Result<(), String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES_MAX {
-        return Err(format!("have {bytes} bytes, they may have {SCHEMA_BYTES_MAX}"));
+        return Err(format!("have {bytes} bytes, more than the maximum of {SCHEMA_BYTES_MAX}"));
     }
     let mut unfolding = Unfolding { schema, sizes: BTreeMap::new(), open: Vec::new() };
     let size = unfolding.size(schema)?;
     if size > UNFOLDED_MAX {
-        return Err(format!("have {size} values with every reference unfolded, they may have {UNFOLDED_MAX}"));
+        return Err(format!(
+            "have {size} values with every reference expanded, more than the maximum of {UNFOLDED_MAX}"
+        ));
     }
     Ok(())
 }
 
 struct Unfolding<'a> {
     schema: &'a Value,
-    /// Sizes of the definitions that were unfolded.
+    /// Sizes of the definitions expanded so far.
     sizes: BTreeMap<&'a str, u64>,
-    /// References that are being unfolded, outermost first.
+    /// References being expanded, outermost first.
     open: Vec<&'a str>,
 }
 
@@ -60,7 +63,7 @@ impl<'a> Unfolding<'a> {
                         ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
                             size = size.saturating_add(self.reference(reference)?);
                         }
-                        // Counted where they are referred to.
+                        // Counted where they are referenced.
                         ("$defs" | "definitions", _) => {}
                         _ => size = size.saturating_add(self.size(field)?),
                     }
@@ -82,16 +85,14 @@ impl<'a> Unfolding<'a> {
         }
         let shown: String = reference.chars().take(80).collect();
         if self.open.contains(&reference) {
-            return Err(format!(
-                "have a definition that leads back to itself, `{shown}`; unfold it as deep as you need it"
-            ));
+            return Err(format!("have a recursive definition, `{shown}`; expand it to the depth that you need"));
         }
         if self.open.len() >= CHAIN_MAX {
-            return Err(format!("have more than {CHAIN_MAX} references that follow on each other, at `{shown}`"));
+            return Err(format!("have a chain of more than {CHAIN_MAX} references, at `{shown}`"));
         }
         let place = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
         let Some(definition) = place else {
-            return Err(format!("refer to `{shown}`, which is not in them"));
+            return Err(format!("reference `{shown}`, which they do not contain"));
         };
         self.open.push(reference);
         let size = self.size(definition)?;

@@ -65,9 +65,9 @@ fn a_hook_that_may_not_be_so_is_refused_by_its_place_and_name() {
     use ContextReason::{BeforeRequest, Ephemeral};
     let message = |name: &str| HookSpec::new(name, HookPoint::Message);
     let refused: Vec<(Vec<HookSpec>, &str)> = vec![
-        (vec![message("a b")], "hook 2 (`a b`): a hook's name is 1 to 64 of A-Za-z0-9._-, not `a b`"),
-        (vec![message("")], "hook 2 (``): a hook's name is"),
-        (vec![message("a").within(0)], "hook 2 (`a`): the time limit of `a` is 1 to 600000 ms"),
+        (vec![message("a b")], "hook 2 (`a b`): a hook's name must be 1 to 64 of A-Za-z0-9._-, not `a b`"),
+        (vec![message("")], "hook 2 (``): a hook's name must be"),
+        (vec![message("a").within(0)], "hook 2 (`a`): the time limit of `a` must be 1 to 600000 ms"),
         (vec![message("a").for_reasons(&[Ephemeral])], "hook 2 (`a`): only `context` hooks have reasons"),
         (vec![message("first")], "hook 2 (`first`): a hook of this name is already called for `message`"),
         (
@@ -76,7 +76,7 @@ fn a_hook_that_may_not_be_so_is_refused_by_its_place_and_name() {
         ),
         (
             vec![HookSpec { required: true, ..message("a").observing() }],
-            "hook 2 (`a`): `a` observes: nobody waits for it, so it cannot be required",
+            "hook 2 (`a`): `a` is an observer that nobody waits for, so it cannot be required",
         ),
     ];
     for (specs, expected) in refused {

@@ -257,7 +257,7 @@ mod tests {
         let key = "`whsec_` and 24 to 64 bytes in base64, or a list of these";
         for (change, expected) in [
             (json!({ "name": null }), "`hooks[0]` is missing `name`"),
-            (json!({ "name": "a b" }), "`hooks[0].name`: a hook's name is 1 to 64 of A-Za-z0-9._-, not `a b`"),
+            (json!({ "name": "a b" }), "`hooks[0].name`: a hook's name must be 1 to 64 of A-Za-z0-9._-, not `a b`"),
             (json!({ "name": 5 }), "`hooks[0].name` is not a string"),
             (
                 json!({ "url": "http://example.org" }),
@@ -289,7 +289,7 @@ mod tests {
             ),
             (
                 json!({ "events": [{ "event": "message", "timeoutMs": 0 }] }),
-                "`hooks[0].events[0].timeoutMs`: the time limit of `redact` is 1 to 600000 ms",
+                "`hooks[0].events[0].timeoutMs`: the time limit of `redact` must be 1 to 600000 ms",
             ),
             (
                 json!({ "events": [{ "event": "message", "timeoutMs": -1 }] }),
